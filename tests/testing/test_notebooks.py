@@ -21,6 +21,10 @@ def code_cells(path: Path) -> list[dict]:
     return [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
 
 
+def kinds(cell: dict) -> set[str]:
+    return {output["output_type"] for output in cell["outputs"]}
+
+
 def test_there_are_two_of_them() -> None:
     assert [path.stem for path in NOTEBOOKS] == ["calibrate_and_program", "connect_and_recover"]
 
@@ -29,8 +33,7 @@ def test_there_are_two_of_them() -> None:
 def test_it_was_executed_from_top_to_bottom_without_an_error(path: Path) -> None:
     cells = code_cells(path)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
-    assert kinds <= {"execute_result", "display_data", "stream"}
+    assert set().union(*map(kinds, cells)) <= {"execute_result", "display_data", "stream"}
     assert all(output.get("name") != "stderr" for cell in cells for output in cell["outputs"])
 
 
@@ -50,5 +53,5 @@ def test_they_run_again(tmp_path: Path) -> None:
     for path in NOTEBOOKS:
         before, after = code_cells(path), code_cells(tmp_path / path.name)
         assert [cell["source"] for cell in after] == [cell["source"] for cell in before]
-        texts = [[output["output_type"] for output in cell["outputs"]] for cell in after]
-        assert texts == [[output["output_type"] for output in cell["outputs"]] for cell in before]
+        # How much text comes in one piece is a matter of time.
+        assert [kinds(cell) for cell in after] == [kinds(cell) for cell in before]
