@@ -39,7 +39,7 @@ class Subscription:
         self.close()
 
 
-class Owner:
+class BenchOwner:
     """Owns a bench: reads it, keeps circuits and fabric, does what is asked, and publishes what it sees. Thread-safe.
 
     Attributes:

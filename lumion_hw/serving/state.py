@@ -17,7 +17,7 @@ PointValue = float | int | bool | str | NDArray[np.float64] | None
 """A number, a text, a truth or a one-dimensional array; ``None`` where nothing was ever read."""
 
 
-class Severity(enum.IntEnum):
+class AlarmSeverity(enum.IntEnum):
     """How much a value is to be worried about; the numbers are those of EPICS."""
 
     NONE = 0
@@ -48,7 +48,7 @@ class Point:
     limits: tuple[float, float] | None = None
     writable: bool = False
     taken_s: float = 0.0
-    severity: Severity = Severity.NONE
+    severity: AlarmSeverity = AlarmSeverity.NONE
     alarm: str = ""
     label: str = ""
 
@@ -122,7 +122,7 @@ class ServedCircuit:
     lost_db: float | None
     marks: tuple[str, ...]
     fault: str
-    severity: Severity
+    severity: AlarmSeverity
 
     @property
     def margin_db(self) -> float | None:

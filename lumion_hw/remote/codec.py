@@ -1,0 +1,157 @@
+"""What crosses between a served bench and a program elsewhere: JSON of the interfaces' own values, and errors as errors.
+
+Everything says what it is (a class of :mod:`lumion_hw.interfaces` by its name, a tuple, an array with its type), so that
+what arrives equals what left, private fields and numbers that are none included. Only classes of this table are made of
+what arrives; nothing is looked up, imported or evaluated.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import numpy as np
+
+from lumion_hw import interfaces
+from lumion_hw.errors import FrameError, LumionError
+
+_KIND = "$"
+_CLASSES: dict[str, type[Any]] = {
+    name: value
+    for name in interfaces.__all__
+    if isinstance(value := getattr(interfaces, name), type) and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
+}
+_DTYPES = ("float64", "bool", "int64", "uint8", "object")
+_BUILTIN_ERRORS = {
+    name: getattr(builtins, name)
+    for name in ("ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NotImplementedError", "RuntimeError")
+}
+_MOST_DEPTH = 32
+
+
+def dumps(value: object) -> str:
+    """Return a value as JSON text. Raises ``TypeError`` for what the interfaces do not speak of."""
+    return json.dumps(encoded(value), separators=(",", ":"))
+
+
+def loads(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        FrameError: It is none that :func:`dumps` writes.
+    """
+    try:
+        return decoded(json.loads(text))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
+
+
+def encoded(value: object) -> Any:
+    """Return a value as JSON knows it, with a mark wherever JSON would forget what it was."""
+    if isinstance(value, enum.Enum):
+        return {_KIND: type(value).__name__, "value": encoded(value.value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return encoded(value.item())
+    if isinstance(value, np.ndarray):
+        items = [encoded(each) for each in value.ravel().tolist()]
+        return {_KIND: "array", "dtype": value.dtype.name, "shape": list(value.shape), "items": items}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {each.name: encoded(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {_KIND: type(value).__name__, "fields": fields}
+    if isinstance(value, Mapping):
+        return {_KIND: "dict", "items": [[encoded(key), encoded(each)] for key, each in value.items()]}
+    if isinstance(value, AbstractSet):
+        return {_KIND: "set", "items": [encoded(each) for each in value]}
+    if isinstance(value, tuple):
+        return {_KIND: "tuple", "items": [encoded(each) for each in value]}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        return [encoded(each) for each in value]
+    raise TypeError(f"values of {type(value).__name__} do not cross to a served bench")
+
+
+def decoded(document: Any, depth: int = 0) -> Any:
+    """Return the value of a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` if it is none."""
+    if depth > _MOST_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(document, list):
+        return [decoded(each, depth + 1) for each in document]
+    if not isinstance(document, dict):
+        return document
+    kind = document[_KIND]
+    if kind in _CLASSES:
+        return _made(_CLASSES[kind], document, depth)
+    items = document["items"]
+    if kind == "dict":
+        return {decoded(key, depth + 1): decoded(each, depth + 1) for key, each in items}
+    values = [decoded(each, depth + 1) for each in items]
+    if kind == "array":
+        return _array(document, values)
+    return {"tuple": tuple, "set": frozenset}[kind](values)
+
+
+def _made(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:
+    if issubclass(cls, enum.Enum):
+        return cls(decoded(document["value"], depth + 1))
+    return cls(**{name: decoded(each, depth + 1) for name, each in document["fields"].items()})
+
+
+def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
+    dtype, shape = document["dtype"], tuple(document["shape"])
+    if dtype not in _DTYPES:
+        raise ValueError(f"an array of {dtype}")
+    if dtype == "object":
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array.reshape(shape)
+    return np.array(values, dtype=dtype).reshape(shape)
+
+
+def encoded_error(error: BaseException) -> dict[str, Any]:
+    """Return an error as JSON knows it: class, message, what it carries, and notes."""
+    fields = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("__")}
+    document = {
+        "classes": [cls.__name__ for cls in type(error).__mro__],
+        "arguments": [_plain(each) for each in error.args] if not isinstance(error, BaseExceptionGroup) else [],
+        "fields": fields,
+        "notes": [str(note) for note in getattr(error, "__notes__", ())],
+    }
+    if isinstance(error, BaseExceptionGroup):
+        document |= {"message": error.message, "members": [encoded_error(each) for each in error.exceptions]}
+    return document
+
+
+def decoded_error(document: Mapping[str, Any]) -> Exception:
+    """Return the error that left elsewhere, as the nearest class that is known here."""
+    if "members" in document:
+        return ExceptionGroup(str(document["message"]), [decoded_error(each) for each in document["members"]])
+    known = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _tree(LumionError)}
+    cls = next((known[name] for name in document["classes"] if name in known), None)
+    arguments = [decoded(each) for each in document["arguments"]]
+    if cls is None:
+        words = ": ".join([document["classes"][0], *(str(each) for each in arguments[:1])])
+        return LumionError(f"the served bench failed with {words}", hint="Look at its log.")
+    error: Exception = cls.__new__(cls, *arguments)
+    error.args = tuple(arguments)
+    vars(error).update({name: decoded(each) for name, each in document["fields"].items()})
+    for note in document["notes"]:
+        error.add_note(str(note))
+    return error
+
+
+def _tree(cls: type[LumionError]) -> list[type[LumionError]]:
+    return [cls, *(each for child in cls.__subclasses__() for each in _tree(child))]
+
+
+def _plain(value: object) -> Any:
+    """Return what an error carries; what does not cross goes as text."""
+    try:
+        return encoded(value)
+    except TypeError:
+        return str(value)
