@@ -11,6 +11,7 @@ from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_jo
 from lumion_hw.acquisition.latest import Latest, LatestValue
 from lumion_hw.acquisition.plotting import plot
 from lumion_hw.acquisition.recorder import Recording, record
+from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
 
 __all__ = [
     "Column",
@@ -21,6 +22,10 @@ __all__ = [
     "LogRow",
     "Reader",
     "Recording",
+    "Setting",
+    "SettingKind",
+    "SettingValue",
+    "Settings",
     "State",
     "Value",
     "plot",

@@ -23,11 +23,20 @@ from lumion_hw.interfaces.mesh_states import MeshStates, MeshStatesInfo, PucStat
 from lumion_hw.interfaces.polarization import (
     ActuatorInfo,
     Polarimeter,
+    PolarimeterLimits,
+    PolarimeterSettings,
     PolarizationController,
     PolarizationOptimizer,
     PolarizationReading,
 )
-from lumion_hw.interfaces.power_meter import PowerLog, PowerMeter, PowerReading, RangeState
+from lumion_hw.interfaces.power_meter import (
+    MeterLimits,
+    MeterSettings,
+    PowerLog,
+    PowerMeter,
+    PowerReading,
+    RangeState,
+)
 from lumion_hw.interfaces.quality import Quality
 from lumion_hw.interfaces.transponder import (
     Application,
@@ -43,6 +52,7 @@ from lumion_hw.interfaces.transponder import (
     Transponder,
     TransponderCapabilities,
     TransponderIdentity,
+    TransponderSettings,
     TuningRange,
     TuningResult,
 )
@@ -76,10 +86,14 @@ __all__ = [
     "MeshController",
     "MeshStates",
     "MeshStatesInfo",
+    "MeterLimits",
+    "MeterSettings",
     "MonitorReading",
     "Monitors",
     "Performance",
     "Polarimeter",
+    "PolarimeterLimits",
+    "PolarimeterSettings",
     "PolarizationController",
     "PolarizationOptimizer",
     "PolarizationReading",
@@ -100,6 +114,7 @@ __all__ = [
     "Transponder",
     "TransponderCapabilities",
     "TransponderIdentity",
+    "TransponderSettings",
     "TunableLaser",
     "TuningRange",
     "TuningResult",
