@@ -74,6 +74,7 @@ class LeaseBook:
         wall_s: Time of day, in seconds since 1970.
         clock: Monotonic clock of the deadlines.
         ended: Told of a lease that has ended without being given back, and why.
+        alive: Says whether a connection that leases are taken over still stands.
     """
 
     def __init__(
@@ -82,10 +83,11 @@ class LeaseBook:
         wall_s: Callable[[], float],
         clock: Clock | None = None,
         ended: Callable[[ServedLease, str], None] = lambda lease, why: None,
+        alive: Callable[[str], bool] = lambda connection: True,
     ) -> None:
         self._path = Path(directory) / _NUMBER
         self._wall_s, self._clock = wall_s, clock or SystemClock()
-        self._ended = ended
+        self._ended, self._alive = ended, alive
         self._guard = threading.RLock()
         self._held: _Held | None = None
         self._number = _last_number(self._path)
@@ -120,8 +122,8 @@ class LeaseBook:
             if instead_of is not None and (held is None or held.owner != instead_of):
                 raise ConfigError(f"{instead_of!r} does not hold the lease: {self._who()}.", hint="Name who does.")
             if held is not None and instead_of is None and not held.is_of(caller):
-                raise BusyError(f"{self._who()}.", hint=f"Wait, or take over by name: instead_of={held.owner}")
-            if held is not None and instead_of is not None and not held.is_of(caller):
+                raise BusyError(f"{self._who()}.", hint=f"Wait, or take over by name: {held.owner}")
+            if held is not None and not held.is_of(caller):
                 self._end(f"taken over by {owner}")
             now_s = self._clock.now()
             connection = caller.connection if bound else ""
@@ -148,7 +150,7 @@ class LeaseBook:
                 raise BusyError("nobody holds the lease of this bench; without it nothing is changed.", hint=hint)
             if not held.is_of(caller):
                 mine = "" if caller.number is None else f"lease {caller.number} has ended: "
-                raise BusyError(f"{mine}{self._who()}.", hint=f"Wait, or take over by name: instead_of={held.owner}")
+                raise BusyError(f"{mine}{self._who()}.", hint=f"Wait, or take over by name: {held.owner}")
             self._held = replace(held, seen_s=self._clock.now())
             return self.served()
 
@@ -158,18 +160,16 @@ class LeaseBook:
             self.check(caller)
             self._held = None
 
-    def connection_lost(self, connection: str) -> None:
-        """End the lease that was taken over a connection that is gone now."""
-        with self._guard:
-            if connection and self._held is not None and self._held.connection == connection:
-                self._end("its holder is gone: the connection was lost")
-
     def expire(self) -> None:
-        """End a lease whose deadline has passed."""
+        """End a lease whose deadline has passed, or whose connection is gone; to be called again and again."""
         with self._guard:
             held = self._held
-            if held is not None and self._clock.now() - held.seen_s > held.lasts_s:
+            if held is None:
+                return
+            if self._clock.now() - held.seen_s > held.lasts_s:
                 self._end(f"no sign of life for {held.lasts_s:g} s")
+            elif held.connection and not self._alive(held.connection):
+                self._end("its holder is gone: the connection is lost")
 
     def served(self) -> ServedLease:
         """Return who holds it now."""
@@ -205,6 +205,6 @@ def _last_number(path: Path) -> int:
     number = document.get("number") if isinstance(document, dict) else None
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ConfigError(
-            f"{path} holds no number of a lease", hint="Write {\"number\": N} there, with N above all given so far."
+            f"{path} holds no number of a lease", hint='Write {"number": N} there, with N above all given so far.'
         )
     return number

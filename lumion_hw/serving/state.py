@@ -39,7 +39,7 @@ class Point:
         taken_s: When it was read from the device, in seconds since 1970.
         severity: ``INVALID`` where the value is none, or old because its device has fallen silent.
         alarm: Why, in words; empty without an alarm.
-        label: What it is, in words.
+        choices: Texts that may be written; empty for everything but choices.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Point:
     taken_s: float = 0.0
     severity: AlarmSeverity = AlarmSeverity.NONE
     alarm: str = ""
-    label: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

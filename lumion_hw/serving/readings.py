@@ -1,0 +1,240 @@
+"""All readings and settings of a bench, kept fresh: a thread per device, so that a slow or silent one holds up nobody."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
+from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError, LumionError, UnknownNameError
+from lumion_hw.serving.state import AlarmSeverity, Point
+
+_PERIOD_S = 0.4
+"""Of reading a device; one that takes longer than half of this rests as long as it takes."""
+_SETTINGS_S = 5.0
+"""Of asking for settings that nobody has written here: a knob at the instrument may have been turned."""
+STALE_S = 0.7
+"""Silence of a device after which its values are old; with the period of publishing it is said within a second."""
+_SLOW = 2.5
+"""Silence is counted from so many times what reading the device takes, where that is longer."""
+
+_ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
+    State.OK: (AlarmSeverity.NONE, ""),
+    State.OVER_RANGE: (AlarmSeverity.MAJOR, "over range"),
+    State.UNDER_RANGE: (AlarmSeverity.MINOR, "under range"),
+    State.DARK: (AlarmSeverity.MINOR, "dark"),
+    State.NO_SIGNAL: (AlarmSeverity.MINOR, "no signal"),
+    State.INCONSISTENT: (AlarmSeverity.MAJOR, "inconsistent"),
+    State.FAILED: (AlarmSeverity.INVALID, "could not be read"),
+}
+
+
+class DeviceReadings:
+    """Readings and settings of one device.
+
+    Args:
+        bench: The open bench.
+        device: Device name of the bench file.
+        columns: Whether it has readings.
+        settings: Whether it has settings.
+
+    Attributes:
+        settings: Its settings by name.
+    """
+
+    def __init__(self, bench: Bench, device: str, columns: bool, settings: bool) -> None:
+        self._device = device
+        self._reader = Reader(bench, (device,)) if columns else None
+        self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
+        self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
+        self._guard = threading.Lock()
+        unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
+        self._points = {name: _unread(name, unit) for name, unit in unread.items()}
+        self._points |= {name: _unread(name, each.unit, each.choices) for name, each in self.settings.items()}
+        self._asked_s = -np.inf
+        self._heard_s = time.monotonic()
+        self._failure = ""
+        self._takes_s = 0.0
+
+    def update(self) -> float:
+        """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
+        began_s = time.monotonic()
+        failure: LumionError | None = None
+        found: dict[str, Point] = {}
+        if self._reader is not None:
+            values = self._reader.read()
+            failure = self._reader.failures.get(self._device)
+            now_s = time.time()
+            for column, value in zip(self._reader.columns, values, strict=True):
+                if value is not FAILED or failure is None:
+                    found[column.name] = _reading(column, value, now_s)
+        if self.settings and (self._reader is None or began_s - self._asked_s > _SETTINGS_S) and failure is None:
+            failure = self.ask()
+        took_s = time.monotonic() - began_s
+        with self._guard:
+            self._points |= {name: each for name, each in found.items() if name not in self.settings}
+        self._note(failure, took_s)
+        return took_s
+
+    def ask(self) -> LumionError | None:
+        """Ask the device for its settings now; return why it failed, if it did."""
+        settings = self.settings
+        if not isinstance(settings, Settings):
+            return None
+        self._asked_s = time.monotonic()
+        values = settings.read(parts=True)
+        now_s = time.time()
+        points = {name: self._setting(settings[name], value, now_s) for name, value in values.items()}
+        with self._guard:
+            self._points |= points
+        return settings.failures.get(self._device)
+
+    def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
+        unknown = value is None and not setting.none_means
+        return Point(
+            setting.name,
+            value if value is not None or unknown else setting.none_means if setting.choices else None,
+            setting.unit,
+            self._limits[setting.name],
+            True,
+            now_s,
+            AlarmSeverity.INVALID if unknown else AlarmSeverity.NONE,
+            "not set yet" if unknown else setting.none_means if value is None else "",
+            setting.choices,
+        )
+
+    def _note(self, failure: LumionError | None, took_s: float) -> None:
+        if failure is not None:
+            self.failed(failure)
+            return
+        self._heard_s, self._takes_s, self._failure = time.monotonic(), took_s, ""
+
+    def failed(self, error: Exception) -> None:
+        """Take note of why it could not be read."""
+        self._failure = str(error) or type(error).__name__
+
+    def points(self) -> dict[str, Point]:
+        """Return its points; all of them old if the device has been silent for too long."""
+        with self._guard:
+            points = dict(self._points)
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s <= max(STALE_S, _SLOW * self._takes_s):
+            return points
+        why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
+        return {
+            name: dataclasses.replace(each, severity=AlarmSeverity.INVALID, alarm=why) for name, each in points.items()
+        }
+
+    @property
+    def silent(self) -> tuple[float, str] | None:
+        """Since when the device does not answer, in seconds since 1970, and why; ``None`` while it does."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s <= max(STALE_S, _SLOW * self._takes_s):
+            return None
+        return time.time() - silent_s, self._failure or "no answer"
+
+
+class BenchReadings:
+    """Readings and settings of all devices of a bench, each read in a thread of its own.
+
+    Args:
+        bench: The open bench.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
+        settings = [each.device for each in Settings(bench).values()]
+        names = [name for name in bench.model.devices if name in columns or name in settings]
+        self._devices = {name: DeviceReadings(bench, name, name in columns, name in settings) for name in names}
+        self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Read everything once, then go on reading."""
+        for name, device in self._devices.items():
+            thread = threading.Thread(target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _keep_reading(self, device: DeviceReadings) -> None:
+        while not self._stop.is_set():
+            try:
+                took_s = device.update()
+            except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
+                took_s = _PERIOD_S
+                device.failed(error)
+            self._stop.wait(max(_PERIOD_S - took_s, min(took_s, _PERIOD_S)))
+
+    def stop(self) -> None:
+        """End reading; idempotent. Whoever is in the middle of a question ends it."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def points(self) -> dict[str, Point]:
+        """Return all points by name, in the order of the bench."""
+        return {name: each for device in self._devices.values() for name, each in device.points().items()}
+
+    def silent(self) -> dict[str, tuple[float, str]]:
+        """Return the devices that do not answer: since when, and why."""
+        return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
+
+    def setting(self, name: str) -> Setting:
+        """Return a setting.
+
+        Raises:
+            ConfigError: It can only be read.
+            UnknownNameError: There is none of this name.
+        """
+        if name in self._settings:
+            return self._settings[name]
+        if name in self.points():
+            raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
+        raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
+
+    def ask(self, device: str) -> None:
+        """Ask a device for its settings now, after something has changed it."""
+        if device in self._devices:
+            self._devices[device].ask()
+
+
+def _has_columns(bench: Bench) -> bool:
+    """Return whether anything can be read: a mesh that takes states alone has nothing."""
+    try:
+        Reader(bench)
+    except ConfigError:
+        return False
+    return True
+
+
+def _unread(name: str, unit: str, choices: tuple[str, ...] = ()) -> Point:
+    return Point(name, None, unit, severity=AlarmSeverity.INVALID, alarm="not read yet", choices=choices)
+
+
+def _reading(column: Column, value: Value, now_s: float) -> Point:
+    severity, alarm = _ALARMS[value.state]
+    number = value.number if value.state is State.OK else None
+    return Point(column.name, number, column.unit, None, False, now_s, severity, alarm)
+
+
+def _limits_of(setting: Setting) -> tuple[float, float] | None:
+    """Return the limits of a setting where they are two numbers; the device alone knows the others."""
+    try:
+        limits: Any = setting.limits()
+    except LumionError:
+        return None
+    if limits is None:
+        return None
+    low, high = (np.unique(np.asarray(each, dtype=np.float64)) for each in limits)
+    if low.size != 1 or high.size != 1 or not np.isfinite([low[0], high[0]]).all():
+        return None
+    return float(low[0]), float(high[0])
