@@ -57,6 +57,7 @@ class Bench:
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if there is one.
         only: Names of the devices to open; all if not given. The others are left alone, for other programs.
+        where: Where its devices are, for whoever prints it.
         at_end: Called when it is closed, after its devices.
 
     Attributes:
@@ -80,10 +81,11 @@ class Bench:
         clock: Clock,
         emulated: EmulatedBench | None = None,
         only: Collection[str] | None = None,
+        where: str = "real",
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.model = model
-        self._at_end = at_end
+        self._where, self._at_end = where, at_end
         self._chosen = model.devices.keys() if only is None else set(only)
         _check_names(self._chosen, model, "devices")
         self.clock = clock
@@ -208,7 +210,8 @@ class Bench:
             interface, properties = devices[name]
             return stand_in(interface, name, connection, properties)
 
-        return cls(model, device, clock, only=devices if only is None else only, at_end=connection.close)
+        chosen = devices if only is None else only
+        return cls(model, device, clock, only=chosen, where=f"served at {address}", at_end=connection.close)
 
     @property
     def mesh(self) -> MeshAccess:
@@ -266,7 +269,7 @@ class Bench:
 
     def __repr__(self) -> str:
         """Return one line."""
-        how = "emulated" if self.is_emulated else "real"
+        how = "emulated" if self.is_emulated else self._where
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
 
     def _with_role(self, role: Role) -> Named[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import socket
@@ -16,7 +17,7 @@ from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, ConfigError, ConnectError, FrameError, LinkLost, LumionError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.remote.codec import decoded_error, dumps, encoded, loads
+from lumion_hw.remote.codec import decoded_error, encoded, received
 from lumion_hw.remote.pv_names import (
     CALL,
     HEARTBEAT,
@@ -93,7 +94,7 @@ class PvaConnection:
 
     def _bench_name(self) -> str:
         try:
-            told = str(self._context.get(SERVED, timeout=_CONNECT_S))
+            told = str(self._context.get(SERVED, timeout=_CONNECT_S).raw.value)
         except Exception as error:
             raise ConnectError(
                 "no bench is served there",
@@ -143,8 +144,6 @@ class PvaConnection:
         return self._ask({"device": device, "method": method, **values, "lease": self._number}, device)
 
     def _ask(self, request: Mapping[str, Any], device: str = "") -> Any:
-        import json
-
         text = json.dumps(request, separators=(",", ":"))
         name = pv_name(self._prefix, CALL)
         uri = self._p4p.nt.NTURI([("request", "s")]).wrap(name, kws={"request": text})
@@ -170,7 +169,7 @@ class PvaConnection:
             operation.close()
         if isinstance(answer, Exception):
             raise self._gone(device, f"the served bench did not do the call: {answer}")
-        return self._result(str(answer), device)
+        return self._result(str(answer.raw.value), device)
 
     def _result(self, text: str, device: str) -> Any:
         document = parse_json(text.encode(), "the answer of the served bench")
@@ -182,7 +181,7 @@ class PvaConnection:
             from lumion_hw.remote.stand_in import stand_in
 
             return stand_in(document["interface"], document["handle"], self)
-        return loads_document(document["value"])
+        return received(document["value"])
 
     def _gone(self, device: str, words: str) -> LinkLost:
         return LinkLost(words, device=device or None, address=self.address)
@@ -245,16 +244,6 @@ class PvaConnection:
 
 def _internal(method: str, named: Mapping[str, Any], number: int | None) -> dict[str, Any]:
     return {"device": "", "method": method, "arguments": [], "named": encoded(dict(named)), "lease": number}
-
-
-def loads_document(document: Any) -> Any:
-    """Return the value of a document that has arrived. Raises ``FrameError`` if it is none."""
-    from lumion_hw.remote.codec import decoded
-
-    try:
-        return decoded(document)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
 
 
 def boot_id() -> str:

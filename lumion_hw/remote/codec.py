@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import enum
-import json
+import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -26,7 +26,8 @@ _CLASSES: dict[str, type[Any]] = {
     for name in interfaces.__all__
     if isinstance(value := getattr(interfaces, name), type) and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }
-_DTYPES = ("float64", "bool", "int64", "uint8", "object")
+_DTYPES = {"f": "float64", "b": "bool", "i": "int64", "u": "uint64", "c": "complex128", "U": "object", "O": "object"}
+"""Types of arrays that cross, by numpy's letter for their kind."""
 _BUILTIN_ERRORS = {
     name: getattr(builtins, name)
     for name in ("ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NotImplementedError", "RuntimeError")
@@ -34,19 +35,10 @@ _BUILTIN_ERRORS = {
 _MOST_DEPTH = 32
 
 
-def dumps(value: object) -> str:
-    """Return a value as JSON text. Raises ``TypeError`` for what the interfaces do not speak of."""
-    return json.dumps(encoded(value), separators=(",", ":"))
-
-
-def loads(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        FrameError: It is none that :func:`dumps` writes.
-    """
+def received(document: Any) -> Any:
+    """Return the value of a document that has arrived. Raises ``FrameError`` if it is none that :func:`encoded` makes."""
     try:
-        return decoded(json.loads(text))
+        return decoded(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
 
@@ -55,13 +47,16 @@ def encoded(value: object) -> Any:
     """Return a value as JSON knows it, with a mark wherever JSON would forget what it was."""
     if isinstance(value, enum.Enum):
         return {_KIND: type(value).__name__, "value": encoded(value.value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_KIND: "float", "items": [str(value)]}
+    if isinstance(value, complex):
+        return {_KIND: "complex", "items": [encoded(value.real), encoded(value.imag)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
         return encoded(value.item())
     if isinstance(value, np.ndarray):
-        items = [encoded(each) for each in value.ravel().tolist()]
-        return {_KIND: "array", "dtype": value.dtype.name, "shape": list(value.shape), "items": items}
+        return _encoded_array(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: encoded(getattr(value, each.name)) for each in dataclasses.fields(value)}
         return {_KIND: type(value).__name__, "fields": fields}
@@ -74,6 +69,22 @@ def encoded(value: object) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [encoded(each) for each in value]
     raise TypeError(f"values of {type(value).__name__} do not cross to a served bench")
+
+
+def _encoded_array(array: Any) -> dict[str, Any]:
+    """Return an array with its type: what a driver refuses here, such as masked values, it shall refuse there."""
+    kind = array.dtype.kind
+    if kind not in _DTYPES:
+        raise TypeError(f"arrays of {array.dtype} do not cross to a served bench")
+    masked = isinstance(array, np.ma.MaskedArray)
+    plain = array.data if masked else array
+    document = {
+        _KIND: "array",
+        "dtype": kind,
+        "shape": list(array.shape),
+        "items": [encoded(each) for each in plain.ravel().tolist()],
+    }
+    return document | {"mask": np.ma.getmaskarray(array).ravel().tolist()} if masked else document
 
 
 def decoded(document: Any, depth: int = 0) -> Any:
@@ -93,6 +104,10 @@ def decoded(document: Any, depth: int = 0) -> Any:
     values = [decoded(each, depth + 1) for each in items]
     if kind == "array":
         return _array(document, values)
+    if kind == "float":
+        return float(values[0])
+    if kind == "complex":
+        return complex(*values)
     return {"tuple": tuple, "set": frozenset}[kind](values)
 
 
@@ -103,14 +118,13 @@ def _made(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:
 
 
 def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
-    dtype, shape = document["dtype"], tuple(document["shape"])
-    if dtype not in _DTYPES:
-        raise ValueError(f"an array of {dtype}")
-    if dtype == "object":
-        array = np.empty(len(values), dtype=object)
-        array[:] = values
-        return array.reshape(shape)
-    return np.array(values, dtype=dtype).reshape(shape)
+    shape = tuple(document["shape"])
+    array: Any = np.empty(len(values), dtype=_DTYPES[document["dtype"]])
+    array[:] = values
+    if document["dtype"] == "U":
+        array = np.array(values, dtype=str)
+    array = array.reshape(shape)
+    return np.ma.array(array, mask=np.reshape(document["mask"], shape)) if "mask" in document else array
 
 
 def encoded_error(error: BaseException) -> dict[str, Any]:

@@ -20,7 +20,7 @@ HEARTBEAT = "heartbeat"
 PROTOCOL = 1
 """Grows when a program of before cannot talk to a server of now."""
 TIMEOUT_S = 3
-"""Silence after which either side gives a connection up; without it PV Access takes half a minute."""
+"""Silence after which a program gives its server up; PV Access by itself takes half a minute."""
 
 
 def pv_name(bench: str, *parts: str) -> str:

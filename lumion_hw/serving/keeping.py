@@ -28,7 +28,6 @@ from lumion_hw.polarization import Aligner
 from lumion_hw.serving.state import ServedJob, ServedRecovery
 from lumion_hw.storage.record_files import load_record
 
-_LOOK_S = 1.0
 _IDLE_S = 0.25
 _AGAIN_S = 1.0
 """After a failure: a controller that is unplugged is asked again until it answers."""
@@ -37,6 +36,10 @@ _DRIVES = ("program", "sweep", "configure", "outputs_off")
 
 class _ServerEnds(BaseException):
     """Cuts a calibration short; its record and journal say how far it came."""
+
+
+class _Wanted(BaseException):
+    """Interrupts upkeep between two looks, so that something else can be done."""
 
 
 class BenchKeeper:
@@ -82,7 +85,6 @@ class BenchKeeper:
         self.trouble = ""
         self._work: Callable[[], Any] | None = None
         self._error: BaseException | None = None
-        self._rest_asked = False
         self._news = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lumion-keep", daemon=True)
@@ -175,19 +177,20 @@ class BenchKeeper:
         self._stack.close()
 
     def rest(self) -> None:
-        """Drive what circuits need and nothing else, as soon as the step under way has ended."""
-        with self._news:
-            self._rest_asked = True
-            self._news.notify_all()
+        """Switch the heaters off, unless circuits or a job need them. Raises as the controller."""
+        job = self.job
+        standing = () if self.service is None else self.service.state.circuits
+        if standing or (job is not None and not job.is_over):
+            return
+        self._bench.mesh.program(np.zeros(len(self._bench.mesh.heater_channels)))
+        self._bench.events.add("heaters off")
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
                 self._do_asked()
                 self._keep()
-                if self.trouble:
-                    self.trouble = ""
-                    self._bench.events.add("kept again")
+                self._well()
             except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
                 if str(error) != self.trouble:
                     self.trouble = str(error)
@@ -195,6 +198,11 @@ class BenchKeeper:
                         self._bench.events.add("not kept", reason=self.trouble, error=type(error).__name__)
                 self._upkeep = None
                 self._stop.wait(_AGAIN_S)
+
+    def _well(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._bench.events.add("kept again")
 
     def _keep(self) -> None:
         """Keep what there is to keep for a moment."""
@@ -204,15 +212,22 @@ class BenchKeeper:
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
                 self._upkeep = Upkeep(service)
-            self._upkeep.step()
-            self._upkeep.follow(_LOOK_S, self._is_wanted)
+            with contextlib.suppress(_Wanted):
+                self._upkeep.run(told=self._looked)
         else:
             self._upkeep = None
             with self._news:
                 self._news.wait_for(self._is_wanted, _IDLE_S)
 
+    def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
+        """After each look at the circuits: let a job have its turn."""
+        self._well()
+        self._told()
+        if self._is_wanted():
+            raise _Wanted
+
     def _is_wanted(self) -> bool:
-        return self._work is not None or self._rest_asked or self._stop.is_set()
+        return self._work is not None or self._stop.is_set()
 
     def _keep_fabric(self, service: CircuitService) -> None:
         """Keep the jobs of the bench file connected until the server ends."""
@@ -285,10 +300,7 @@ class BenchKeeper:
             return self.job
 
     def _do_asked(self) -> None:
-        """Do the job that waits, if there is one, and come to rest if that is asked."""
-        if self._rest_asked:
-            self._rest_asked = False
-            self._rest()
+        """Do the job that waits, if there is one."""
         work = self._work
         if work is None:
             return
@@ -318,14 +330,6 @@ class BenchKeeper:
         self._told()
         if self._stop.is_set() and total:
             raise _ServerEnds
-
-    def _rest(self) -> None:
-        """Drive what circuits need and nothing else."""
-        mesh = self._bench.mesh
-        standing = () if self.service is None else self.service.state.circuits
-        currents = np.array(self.service.state.currents_ma) if self.service and standing else None
-        mesh.program(np.zeros(len(mesh.heater_channels)) if currents is None else currents)
-        self._bench.events.add("brought to rest", circuits=len(standing))
 
     def _own_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""

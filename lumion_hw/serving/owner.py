@@ -102,7 +102,7 @@ class BenchOwner:
         directory: Its state directory.
         record: Calibration record, if it has one.
         fabric: Whether to keep the jobs of the bench file connected.
-        restore: Whether heaters go back to what circuits need when a lease ends without being given back.
+        off_when_lost: Whether heaters that no circuit needs go off when a lease ends without being given back.
 
     Attributes:
         bench: The open bench.
@@ -118,9 +118,9 @@ class BenchOwner:
         record: AnyPath | None = None,
         *,
         fabric: bool = True,
-        restore: bool = False,
+        off_when_lost: bool = False,
     ) -> None:
-        self.bench, self._lock, self._restore = bench, lock, restore
+        self.bench, self._lock, self._off_when_lost = bench, lock, off_when_lost
         self._started_s = time.time()
         self._number = 0
         self._events: deque[ServedEvent] = deque(maxlen=_MOST_EVENTS)
@@ -151,7 +151,7 @@ class BenchOwner:
         record: AnyPath | None = None,
         take_over: str | None = None,
         fabric: bool = True,
-        restore: bool = False,
+        off_when_lost: bool = False,
     ) -> Iterator[Self]:
         """Lock and open a bench, read and keep it for the time of a block; then all is left as the bench file says.
 
@@ -161,8 +161,8 @@ class BenchOwner:
             record: Calibration record; without one no circuits can be had until `calibrate` has made it.
             take_over: Name of the program to be replaced that holds the bench.
             fabric: Whether to keep the jobs of the bench file connected, where it has some and there is a record.
-            restore: Whether heaters go back to what circuits need when a lease ends without being given back;
-                otherwise they stay as its holder has left them.
+            off_when_lost: Whether heaters that no circuit needs go off when the holder of a lease is gone; otherwise
+                they stay as it has left them.
 
         Raises:
             BusyError: Another program holds the bench.
@@ -170,7 +170,7 @@ class BenchOwner:
         """
         with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
             bench.events.write_to(Path(directory) / "events.jsonl")
-            owner = cls(bench, lock, directory, record, fabric=fabric, restore=restore)
+            owner = cls(bench, lock, directory, record, fabric=fabric, off_when_lost=off_when_lost)
             try:
                 owner.start()
                 yield owner
@@ -211,6 +211,13 @@ class BenchOwner:
         """Margins of the circuits over time, oldest first: of the last two hours."""
         with self._guard:
             return tuple(self._margins)
+
+    def point(self, name: str) -> Point:
+        """Return one point as it is now, without waiting for the next state. Raises ``KeyError`` if there is none."""
+        found = self._readings.point(name)
+        if found is None:
+            raise KeyError(name)
+        return found
 
     def subscribe(self) -> Subscription:
         """Return a place for the newest state, which is full at once; a new one comes at least 4 times a second."""
@@ -294,8 +301,11 @@ class BenchOwner:
 
     def _lease_ended(self, lease: ServedLease, why: str) -> None:
         self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)
-        if self._restore and lease.number in self._driven_by and not self._stop.is_set():
-            self._keeper.rest()
+        if self._off_when_lost and lease.number in self._driven_by:
+            try:
+                self._heaters_off()
+            except LumionError as error:
+                self.bench.events.add("heaters not switched off", reason=str(error))
 
     def _check_free(self, device: str, method: str) -> None:
         """Refuse to drive heaters past the circuits that stand, or while a job runs that needs the mesh alone."""
@@ -352,8 +362,12 @@ class BenchOwner:
             return
         self.lease.check(caller)
         if not getattr(self.bench.model.devices[device], "leave_on_s", 0.0):
-            self._keeper.rest()
-            self._readings.ask(device)
+            self._heaters_off()
+
+    def _heaters_off(self) -> None:
+        self._driven_by.clear()
+        self._keeper.rest()
+        self._readings.ask(self.bench.model.mesh_section.controller)
 
     def ask(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
         """Begin a job and return it at once: its progress and its end are in the state.
@@ -369,6 +383,7 @@ class BenchOwner:
         lease = self.lease.check(caller)
         if self.failure is not None:
             raise self.failure
+        self._driven_by.clear()  # what a job leaves driven is no longer that of the program that was there before
         return self._keeper.ask(what, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:

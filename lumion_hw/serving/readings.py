@@ -57,7 +57,7 @@ class DeviceReadings:
         self._guard = threading.Lock()
         unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
         self._points = {name: _unread(name, unit) for name, unit in unread.items()}
-        self._points |= {name: _unread(name, each.unit, each.choices) for name, each in self.settings.items()}
+        self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
         self._asked_s = -np.inf
         self._heard_s = time.monotonic()
         self._failure = ""
@@ -100,7 +100,7 @@ class DeviceReadings:
         unknown = value is None and not setting.none_means
         return Point(
             setting.name,
-            value if value is not None or unknown else setting.none_means if setting.choices else None,
+            value,
             setting.unit,
             self._limits[setting.name],
             True,
@@ -108,6 +108,7 @@ class DeviceReadings:
             AlarmSeverity.INVALID if unknown else AlarmSeverity.NONE,
             "not set yet" if unknown else setting.none_means if value is None else "",
             setting.choices,
+            setting.kind.value,
         )
 
     def _note(self, failure: LumionError | None, took_s: float) -> None:
@@ -184,6 +185,10 @@ class BenchReadings:
         """Return all points by name, in the order of the bench."""
         return {name: each for device in self._devices.values() for name, each in device.points().items()}
 
+    def point(self, name: str) -> Point | None:
+        """Return one point; ``None`` if there is none of this name."""
+        return next((found[name] for each in self._devices.values() if name in (found := each.points())), None)
+
     def silent(self) -> dict[str, tuple[float, str]]:
         """Return the devices that do not answer: since when, and why."""
         return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
@@ -197,7 +202,7 @@ class BenchReadings:
         """
         if name in self._settings:
             return self._settings[name]
-        if name in self.points():
+        if self.point(name) is not None:
             raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
         raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
 
@@ -216,8 +221,8 @@ def _has_columns(bench: Bench) -> bool:
     return True
 
 
-def _unread(name: str, unit: str, choices: tuple[str, ...] = ()) -> Point:
-    return Point(name, None, unit, severity=AlarmSeverity.INVALID, alarm="not read yet", choices=choices)
+def _unread(name: str, unit: str) -> Point:
+    return Point(name, None, unit, severity=AlarmSeverity.INVALID, alarm="not read yet")
 
 
 def _reading(column: Column, value: Value, now_s: float) -> Point:

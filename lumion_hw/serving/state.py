@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ class Point:
         severity: ``INVALID`` where the value is none, or old because its device has fallen silent.
         alarm: Why, in words; empty without an alarm.
         choices: Texts that may be written; empty for everything but choices.
+        kind: What the value is, also where there is none at present.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Point:
     severity: AlarmSeverity = AlarmSeverity.NONE
     alarm: str = ""
     choices: tuple[str, ...] = ()
+    kind: Literal["number", "flag", "choice", "array"] = "number"
 
 
 @dataclass(frozen=True)
