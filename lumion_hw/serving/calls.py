@@ -1,4 +1,4 @@
-"""Calls of the interfaces from elsewhere: what may be called, by whom, and what a call gives back that lives on here."""
+"""Calls of the interfaces from elsewhere: what may be called, by whom, and what of it lives on here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All readings and settings of a bench, kept fresh: a thread per device, so that a slow or silent one holds up nobody."""
+"""All readings and settings of a bench, kept fresh: a thread per device, so that a silent one holds up nobody."""
 
 from __future__ import annotations
 
@@ -150,6 +150,7 @@ class BenchReadings:
     """
 
     def __init__(self, bench: Bench) -> None:
+        self._bench = bench
         columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
         settings = [each.device for each in Settings(bench).values()]
         names = [name for name in bench.model.devices if name in columns or name in settings]
@@ -161,7 +162,9 @@ class BenchReadings:
     def start(self) -> None:
         """Read everything once, then go on reading."""
         for name, device in self._devices.items():
-            thread = threading.Thread(target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True)
+            thread = threading.Thread(
+                target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
 
@@ -192,6 +195,14 @@ class BenchReadings:
     def silent(self) -> dict[str, tuple[float, str]]:
         """Return the devices that do not answer: since when, and why."""
         return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
+
+    def renew(self) -> None:
+        """Read now whatever sees light: a value that is asked for next is none of before. Silent devices are left out."""
+        bench = self._bench
+        sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
+        sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []
+        devices = [each for name, each in self._devices.items() if name in sees and each.silent is None]
+        bench.clock.side_by_side([each.update for each in devices])
 
     def setting(self, name: str) -> Setting:
         """Return a setting.
