@@ -20,6 +20,7 @@ from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.remote.codec import decoded_error, encoded, received
 from lumion_hw.remote.pv_names import (
     CALL,
+    HANDLE,
     HEARTBEAT,
     PROTOCOL,
     SERVED,
@@ -139,7 +140,7 @@ class PvaConnection:
             values = {"arguments": [encoded(each) for each in arguments], "named": encoded(dict(named or {}))}
         except TypeError as error:
             raise TypeError(f"{method}(): {error}") from None
-        if device and method not in READS and method not in SAFE:
+        if device and not device.startswith(HANDLE) and method not in READS and method not in SAFE:
             self._hold_lease()
         return self._ask({"device": device, "method": method, **values, "lease": self._number}, device)
 
