@@ -44,7 +44,6 @@ class Served:
 
         return Context("pva", conf=client_conf("127.0.0.1", self.port) | {"EPICS_PVA_CONN_TMO": "30"}, useenv=False)
 
-
     @staticmethod
     def rpc(context: Any, name: str, timeout: float = 60.0, **arguments: Any) -> Any:
         """Call something of the served bench, as a command line would: every argument is a text."""
