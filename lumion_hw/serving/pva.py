@@ -264,8 +264,7 @@ class PvaServer:
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        others: dict[str, Callable[..., object]] = {"describe": self._describe, "job": self._do_job}
-        document = answered(request, caller, self._owner.calls, self._owner.lease, others)
+        document = answered(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
         return self._p4p.nt.NTScalar("s").wrap(json.dumps(document, separators=(",", ":")))
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
@@ -276,13 +275,10 @@ class PvaServer:
             "devices": self._owner.calls.describe(),
         }
 
-    def _do_job(self, caller: Caller, what: str, arguments: Mapping[str, Any]) -> Any:
-        return self._owner.wait(self._owner.ask(what, arguments, caller)).result
-
     def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
         def do(query: Mapping[str, Any], caller: Caller) -> Any:
-            result = self._do_job(caller, what, query)
-            return self._told({"result": json.dumps(result)})
+            job = self._owner.wait(self._owner.ask(what, query, caller))
+            return self._told({"result": json.dumps(job.result)})
 
         return do
 
