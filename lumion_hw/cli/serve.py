@@ -82,7 +82,8 @@ def serve(
     if not pva:
         raise ConfigError("nothing is to be served", hint="Give --pva.")
     _check_pva(host, pva_port, allow)
-    target = BenchTarget(file, emulate, seed, endpoints, state, record, take_over, leave_on_s or 0.0, as_json)
+    kept = state or _state_without_mesh(file, emulate)
+    target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
         owned = BenchOwner.open(
             open_it,
@@ -103,6 +104,17 @@ def serve(
             _tell(owner, addresses, as_json)
             _serve_until(stop, owner)
     note("ended")
+
+
+def _state_without_mesh(file: str, emulate: bool) -> str | None:
+    """Return where the state of a bench without a mesh is kept; ``None`` for one that is told by its controller."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits.state import state_directory
+
+    model = load(file)
+    if emulate or model.mesh is not None:
+        return None
+    return str(state_directory(model.name, "instruments"))
 
 
 def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:

@@ -80,12 +80,18 @@ class DeviceReadings:
             for column, value in zip(self._reader.columns, values, strict=True):
                 if value is not FAILED or failure is None:
                     found[column.name] = _reading(column, value, now_s)
-        if self.settings and (self._reader is None or began_s - self._asked_s > _SETTINGS_S) and failure is None:
+                elif not isinstance(failure, LinkError):  # it answers, and says why there is no number
+                    alarm = str(failure)
+                    found[column.name] = Point(
+                        column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
+                    )
+        is_due = self._reader is None or began_s - self._asked_s > _SETTINGS_S
+        if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.ask()
         took_s = time.monotonic() - began_s
         with self._guard:
             self._points |= {name: each for name, each in found.items() if name not in self.settings}
-        self._note(failure, took_s)
+        self._note(failure if isinstance(failure, LinkError) else None, took_s)
         return took_s
 
     def ask(self) -> LumionError | None:
