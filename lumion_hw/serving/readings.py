@@ -14,7 +14,7 @@ import numpy as np
 from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import ConfigError, LinkError, LumionError, UnknownNameError
+from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
 from lumion_hw.interfaces import MeshController
 from lumion_hw.remote.roles import interface_of
 from lumion_hw.serving.state import AlarmSeverity, Point
@@ -121,8 +121,11 @@ class DeviceReadings:
         )
 
     def open_again(self) -> None:
-        """Open the device again if its link was lost; who answers is checked as it was at first."""
-        if not isinstance(self._error, LinkError):
+        """Open the device again if its link was lost; who answers is checked as it was at first.
+
+        Not after noise or a late answer: the session goes on by itself, and others are using it.
+        """
+        if not isinstance(self._error, LinkLost | ConnectError):
             return
         device: Any = self._bench.devices[self._device]
         with contextlib.suppress(LumionError):
