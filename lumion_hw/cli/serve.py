@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.circuits import BenchTarget
-from lumion_hw.cli.numbers import Number
-from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.opening import open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, say
 from lumion_hw.errors import ConfigError
 
@@ -26,7 +26,9 @@ _LOOK_S = 0.5
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@bench_options
+@click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on the wall clock.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random.")
+@click.option("--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`.")
 @click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]")
 @click.option("--state", metavar="DIR", help="Where journals and events are kept.  [default: of this user]")
 @click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name.")
@@ -68,14 +70,11 @@ def serve(
     when_lost: str,
     as_json: bool,
 ) -> None:
-    r"""Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
+    """Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
 
     Everything is read and logged, circuits are held, and the fabric is watched where the bench file has jobs and there
-    is a record. Others change something only while they hold the lease. Without hardware: --emulate.
-
-    \b
-    Programs:  Bench.attach("pva://127.0.0.1:5075")
-    EPICS:     EPICS_PVA_NAME_SERVERS=127.0.0.1:5075 pvget BENCH:circuits
+    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT");
+    docs/serving.md has the names of the process variables. Without hardware: --emulate, on the wall clock.
     """
     from lumion_hw.serving.owner import BenchOwner
 
