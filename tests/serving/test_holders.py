@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -62,20 +61,19 @@ def holder(served, request) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def last_event(served, name):
-    return next(each for each in reversed(served.owner.state.events) if each.event == name)
+def ended(served):
+    """Return what was told of the last lease that has ended; nothing before the first."""
+    return next((each.data for each in reversed(served.owner.state.events) if each.event == "lease ended"), {})
 
 
 @pytest.mark.parametrize("holder", [SCRIPT, PLAIN], indirect=True, ids=["script", "plain client"])
 def test_a_writer_that_is_killed_leaves_the_lease_at_once_and_no_heat(served, holder) -> None:
     owner = served.owner.lease.served().owner
     holder.kill()
-    killed_s = time.monotonic()
-    until(lambda: not served.owner.lease.served().owner)
-    assert time.monotonic() - killed_s < 2.0, "its lease would have lasted 3 s or ten minutes by itself"
-    until(lambda: not served.owner.bench.mesh.driven_ma().any())
-    until(lambda: last_event(served, "lease ended").data["owner"] == owner)
-    assert "connection is lost" in last_event(served, "lease ended").data["why"]
+    until(lambda: not served.owner.lease.served().owner, 60.0)
+    until(lambda: not served.owner.bench.mesh.driven_ma().any(), 60.0)
+    until(lambda: ended(served).get("owner") == owner, 60.0)
+    assert "connection is lost" in ended(served)["why"], "it was its deadline, of 3 s or ten minutes, that ended it"
 
 
 @pytest.mark.parametrize("holder", [SCRIPT, PLAIN], indirect=True, ids=["script", "plain client"])
