@@ -234,12 +234,15 @@ class Settings(Mapping[str, Setting]):
     def __len__(self) -> int:
         return len(self._settings)
 
-    def read(self) -> dict[str, SettingValue]:
+    def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
         """Return the values in force of all settings that stand for themselves, each question asked once.
 
         A device that fails has none here and is found in :attr:`failures`.
+
+        Args:
+            parts: Whether to return as well those that are a part or another form of another one.
         """
-        own = [setting for setting in self._settings.values() if not setting.part_of]
+        own = [setting for setting in self._settings.values() if parts or not setting.part_of]
         answers: dict[Callable[[], Any], Any] = {}
         self.failures = {}
         for setting in own:

@@ -38,6 +38,7 @@ from lumion_hw.links.base import Link
 if TYPE_CHECKING:
     from lumion_hw.bench.opening import OpenDevice
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.remote.stand_in import RemoteDevice
 
 BUILTIN = "lumion-prototype"
 LONGEST_LEFT_ON_S = 3600.0
@@ -52,10 +53,12 @@ class Bench:
 
     Args:
         model: The checked bench file.
-        link: Makes the link, or another connection, to a device by its name.
+        link: Makes the link, or another connection, to a device by its name; or what stands for one elsewhere.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if there is one.
         only: Names of the devices to open; all if not given. The others are left alone, for other programs.
+        where: Where its devices are, for whoever prints it.
+        at_end: Called when it is closed, after its devices.
 
     Attributes:
         model: The checked bench file.
@@ -74,12 +77,15 @@ class Bench:
     def __init__(
         self,
         model: BenchModel,
-        link: Callable[[str, DeviceModel], Link | ModuleConnection],
+        link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice],
         clock: Clock,
         emulated: EmulatedBench | None = None,
         only: Collection[str] | None = None,
+        where: str = "real",
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.model = model
+        self._where, self._at_end = where, at_end
         self._chosen = model.devices.keys() if only is None else set(only)
         _check_names(self._chosen, model, "devices")
         self.clock = clock
@@ -172,6 +178,41 @@ class Bench:
         emulated = emulated_bench(model, virtual, seed, aged_s=aged_s)
         return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only)
 
+    @classmethod
+    def attach(cls, address: str, *, only: Collection[str] | None = None, take_over: str | None = None) -> Bench:
+        """Use the devices of a bench that another process serves, on this host or another one.
+
+        The same interfaces, and errors of the same classes. The first call that changes something takes the lease of
+        the served bench, which is given back when this one is closed; readings are dated by the server's clock.
+
+        Args:
+            address: ``pva://host:port``, as ``lumion serve --pva`` says it.
+            only: As for :meth:`open`.
+            take_over: Name of the holder of the lease to be replaced, as the error says it.
+
+        Raises:
+            ConfigError: The address is none, p4p is not installed, or the server is of another version.
+            ConnectError: No bench is served there.
+        """
+        from lumion_hw.remote.client import PvaConnection
+        from lumion_hw.remote.stand_in import stand_in
+
+        connection = PvaConnection(address, take_over=take_over)
+        try:
+            told = connection.describe()
+            model = BenchModel.model_validate_json(told["model"])
+            devices, clock = told["devices"], connection.clock()
+        except BaseException:
+            connection.close()
+            raise
+
+        def device(name: str, _model: DeviceModel) -> RemoteDevice:
+            interface, properties = devices[name]
+            return stand_in(interface, name, connection, properties)
+
+        chosen = devices if only is None else only
+        return cls(model, device, clock, only=chosen, where=f"served at {address}", at_end=connection.close)
+
     @property
     def mesh(self) -> MeshAccess:
         """The mesh and its controller.
@@ -221,13 +262,18 @@ class Bench:
         return self._emulated
 
     @property
+    def devices(self) -> Mapping[str, OpenDevice]:
+        """All open devices by name, whatever their role."""
+        return dict(self._devices)
+
+    @property
     def is_emulated(self) -> bool:
         """Whether the devices are emulated in this process."""
         return self._emulated is not None
 
     def __repr__(self) -> str:
         """Return one line."""
-        how = "emulated" if self.is_emulated else "real"
+        how = "emulated" if self.is_emulated else self._where
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:
@@ -254,7 +300,7 @@ class Bench:
         }
         return Named(role.words, found, elsewhere)
 
-    def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection]) -> None:
+    def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
         """Open every device; if any fails, close the others and report all that failed."""
         failures: list[Exception] = []
         for name, device in self.model.devices.items():
@@ -338,6 +384,7 @@ class Bench:
         """Switch the heaters off, unless they are to stay on, and release every device; idempotent, never raises."""
         for device in reversed(list(self._devices.values())):
             device.close()
+        self._at_end()
         self.events.close()
 
     def __enter__(self) -> Bench:

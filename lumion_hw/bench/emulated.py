@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.model import BenchModel, MeshSection
@@ -39,6 +42,30 @@ def emulated_bench(
         physics=_physics(model, section, controller),
     )
     return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
+
+
+@contextlib.contextmanager
+def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBench, dict[str, str]]]:
+    """Serve an emulated bench on TCP from a thread of this process, on the wall clock, for the time of a block.
+
+    Several threads may then talk to its devices, as to real ones.
+
+    Args:
+        model: The checked bench file.
+        seed: Seed of everything random.
+
+    Yields:
+        The emulated bench, and the addresses of its devices by name.
+    """
+    from lumion_hw.clock import SystemClock
+    from lumion_hw.emulator.wires.server import EmulatorServer
+
+    clock = SystemClock()
+    bench = emulated_bench(model, clock, seed)
+    with EmulatorServer(clock) as server:
+        addresses = {name: server.add_tcp(device) for name, device in bench.devices.items()}
+        with server.in_thread():
+            yield bench, addresses
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,11 @@ class EventLog:
         self._file: IO[bytes] | None = None
         self._path = Path()
         self._early: list[str] = []
+        self._followers: list[Callable[[dict[str, Any]], None]] = []
+
+    def follow(self, told: Callable[[dict[str, Any]], None]) -> None:
+        """Tell somebody of every event from now on, in the thread that logs it."""
+        self._followers.append(told)
 
     def write_to(self, path: AnyPath) -> None:
         """Write all events, those so far and those to come, to a file, behind what it may hold already.
@@ -57,7 +63,10 @@ class EventLog:
         # First, to be read first in the line, and last again: no value of an event replaces time and name.
         own = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event}
         entry = own | data | own
-        self._write(json.dumps(entry, default=_plain) + "\n")
+        line = json.dumps(entry, default=_plain)
+        for told in self._followers:
+            told(json.loads(line))
+        self._write(line + "\n")
 
     def _write(self, lines: str) -> None:
         """Write lines to the file at once, or keep them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.module_connection import ModuleConnection
 from lumion_hw.errors import ConfigError
+from lumion_hw.remote.stand_in import RemoteDevice
 
 if TYPE_CHECKING:
     from lumion_hw.bench.devices import DeviceModel
@@ -35,19 +36,23 @@ if TYPE_CHECKING:
     )
 
 
-def open_device(name: str, model: DeviceModel, link: Link | ModuleConnection, clock: Clock) -> OpenDevice:
+def open_device(
+    name: str, model: DeviceModel, link: Link | ModuleConnection | RemoteDevice, clock: Clock
+) -> OpenDevice:
     """Open, identify and set up one device.
 
     Args:
         name: Device name of the bench file.
         model: Its entry in the bench file.
-        link: A link or another connection to it, not yet open.
+        link: A link or another connection to it, not yet open; or what stands for it, if another process has it open.
         clock: The bench's clock.
 
     Raises:
         ConfigError: There is no such kind, or another device answered.
         LinkError: The device cannot be reached.
     """
+    if isinstance(link, RemoteDevice):
+        return cast("OpenDevice", link)
     kind = kind_named(model.kind)
     if kind is None:
         raise ConfigError(f"there is no kind {model.kind!r} of devices", device=name)

@@ -9,6 +9,7 @@ from lumion_hw.cli.lazy import LazyCommand, LazyGroup
 COMMANDS = (
     LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),
     LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Serve the devices of a bench file on TCP and ptys."),
+    LazyCommand("serve", "lumion_hw.cli.serve:serve", "Let several people and programs use a bench, over PV Access."),
     LazyCommand("discover", "lumion_hw.cli.discover:discover", "Find and identify instruments; draft a bench file."),
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),
     LazyCommand("plot", "lumion_hw.cli.plot:plot", "Draw a recording."),

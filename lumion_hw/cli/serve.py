@@ -1,0 +1,176 @@
+"""``lumion serve``: one process owns a bench, keeps it, and lets others see and use it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from lumion_hw.cli.circuits import BenchTarget
+from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.opening import open_bench
+from lumion_hw.cli.output import echo_json, json_option, note, say
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.serving.owner import BenchOwner
+
+_PORT = click.IntRange(0, 65535)
+_LOOK_S = 0.5
+
+
+@click.command()
+@click.argument("file", metavar="BENCH")
+@click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on the wall clock.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random.")
+@click.option("--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`.")
+@click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]")
+@click.option("--state", metavar="DIR", help="Where journals and events are kept.  [default: of this user]")
+@click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name.")
+@click.option(
+    "--leave-on",
+    "leave_on_s",
+    type=Number("s", 0.0, 3600.0),
+    help="Longest time that heaters stay on after the end, in s.  [default: as the bench file says]",
+)
+@click.option("--pva", is_flag=True, help="Serve on EPICS PV Access.")
+@click.option("--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port of that; 0 takes any free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--allow", multiple=True, metavar="ADDRESS", help="Who may connect from elsewhere: 192.0.2.7, or 192.0.2.0/24."
+)
+@click.option("--fabric/--no-fabric", default=True, help="Keep the jobs of the bench file connected.  [default: yes]")
+@click.option(
+    "--when-lost",
+    type=click.Choice(["hold", "off"]),
+    default="hold",
+    show_default=True,
+    help="Heaters that no circuit needs, when the program that drove them is gone.",
+)
+@json_option
+def serve(
+    file: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    record: str | None,
+    state: str | None,
+    take_over: str | None,
+    leave_on_s: float | None,
+    pva: bool,
+    pva_port: int,
+    host: str,
+    allow: tuple[str, ...],
+    fabric: bool,
+    when_lost: str,
+    as_json: bool,
+) -> None:
+    """Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
+
+    Everything is read and logged, circuits are held, and the fabric is watched where the bench file has jobs and there
+    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT");
+    docs/serving.md has the names of the process variables. Without hardware: --emulate, on the wall clock.
+    """
+    from lumion_hw.serving.owner import BenchOwner
+
+    if not pva:
+        raise ConfigError("nothing is to be served", hint="Give --pva.")
+    _check_pva(host, pva_port, allow)
+    kept = state or _state_without_mesh(file, emulate)
+    target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
+    with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
+        owned = BenchOwner.open(
+            open_it,
+            directory,
+            record=record,
+            take_over=take_over,
+            fabric=fabric,
+            off_when_lost=when_lost == "off",
+        )
+        with owned as owner, contextlib.ExitStack() as servers:
+            addresses = {}
+            if pva:
+                from lumion_hw.serving.pva import PvaServer
+
+                addresses["pva"] = servers.enter_context(
+                    PvaServer(owner, port=pva_port, host=host, allowed=allow)
+                ).address
+            _tell(owner, addresses, as_json)
+            _serve_until(stop, owner)
+    note("ended")
+
+
+def _state_without_mesh(file: str, emulate: bool) -> str | None:
+    """Return where the state of a bench without a mesh is kept; ``None`` for one that is told by its controller."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits.state import state_directory
+
+    model = load(file)
+    if emulate or model.mesh is not None:
+        return None
+    return str(state_directory(model.name, "instruments"))
+
+
+def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:
+    """Say what is not installed, or whose port it is, before anything is opened."""
+    from lumion_hw.remote.pv_names import require_p4p
+    from lumion_hw.serving.pva import check_listening
+
+    require_p4p()
+    check_listening(host, port, allow)
+
+
+@contextlib.contextmanager
+def _opening(target: BenchTarget, leave_on_s: float | None) -> Iterator[Callable[[], Bench]]:
+    """Give what opens the bench; an emulated one runs in this process, on wires and on the wall clock."""
+    if not target.emulate:
+        yield lambda: open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
+        return
+    if target.endpoints:
+        raise ConfigError("--emulate and --endpoints exclude each other")
+    from lumion_hw.bench.bench import Bench, load
+    from lumion_hw.bench.emulated import emulated_on_wires
+    from lumion_hw.clock import SystemClock
+    from lumion_hw.links.address import open_link
+
+    model, clock = load(target.file), SystemClock()
+    with emulated_on_wires(model, target.seed) as (emulated, addresses):
+        yield lambda: Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[threading.Event]:
+    """Give an event that SIGTERM and Ctrl-C set: what is under way ends first, and then all is left as configured."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = {kind: signal.signal(kind, lambda *_: stop.set()) for kind in kinds}
+    try:
+        yield stop
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _serve_until(stop: threading.Event, owner: BenchOwner) -> None:
+    while not stop.wait(_LOOK_S):
+        if owner.failure is not None:
+            raise owner.failure
+
+
+def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
+    state = owner.state
+    if as_json:
+        echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)
+        return
+    for address in addresses.values():
+        say(address)
+    how = "emulated" if state.is_emulated else "real"
+    note(f"{state.bench} ({how}): {len(state.points)} readings and settings; Ctrl-C or SIGTERM ends")

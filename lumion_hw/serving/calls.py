@@ -1,0 +1,212 @@
+"""Calls of the interfaces from elsewhere: what may be called, by whom, and what of it lives on here."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lumion_hw.errors import ConfigError, UnknownNameError
+from lumion_hw.remote.client import boot_id
+from lumion_hw.remote.codec import decoded, encoded, encoded_error
+from lumion_hw.remote.pv_names import HANDLE
+from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, members
+from lumion_hw.remote.stand_in import STREAM
+from lumion_hw.serving.lease import Caller, LeaseBook
+
+_MOSTHANDLES = 16
+"""Streams and watches that one connection may have at a time."""
+
+
+@dataclass(frozen=True)
+class _Handle:
+    """Something that a call gave back: a stream of readings, a watch."""
+
+    what: Any
+    connection: str
+    device: str
+
+
+class Calls:
+    """Calls methods of open devices for others. Thread-safe as the devices are.
+
+    Args:
+        devices: Open devices by name.
+        lease: Who may change them.
+        closing: What closing a device from elsewhere does; the device itself stays open.
+        guard: Asked before a device is changed: device and method. Raises what forbids it.
+        changed: Told of a device that was changed.
+    """
+
+    def __init__(
+        self,
+        devices: Mapping[str, Any],
+        lease: LeaseBook,
+        *,
+        closing: Callable[[str, Caller], None] = lambda device, caller: None,
+        guard: Callable[[str, str], None] = lambda device, method: None,
+        changed: Callable[[str, str, Caller], None] = lambda device, method, caller: None,
+    ) -> None:
+        self._devices, self._lease = devices, lease
+        self._closing, self._guard, self._changed = closing, guard, changed
+        self._interfaces = {
+            name: interface for name, device in devices.items() if (interface := interface_of(device)) is not None
+        }
+        self._lock = threading.Lock()
+        self._handles: dict[str, _Handle] = {}
+        self._numbers = itertools.count(1)
+
+    def describe(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """Return interface and properties of every device."""
+        return {
+            name: (
+                interface,
+                {
+                    member: getattr(self._devices[name], member)
+                    for member, is_property in members(INTERFACES[interface])
+                    if is_property
+                },
+            )
+            for name, interface in self._interfaces.items()
+        }
+
+    def call(
+        self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
+    ) -> object:
+        """Call a method of an interface.
+
+        Raises:
+            BusyError: It may change something, and the caller does not hold the lease.
+            UnknownNameError: There is no such device, or its interface has no such method.
+            Exception: What the device raises.
+        """
+        if device.startswith(HANDLE):
+            return self._of_handle(device, method, arguments, named, caller)
+        interface = self._interfaces.get(device)
+        if interface is None:
+            listed = ", ".join(self._interfaces)
+            raise UnknownNameError(f"no device {device!r} is served", hint=f"There are {listed or 'none'}.")
+        known = {name for name, is_property in members(INTERFACES[interface]) if not is_property}
+        if method not in known:
+            raise UnknownNameError(
+                f"{interface} has no method {method!r}", device=device, hint=f"It has {', '.join(sorted(known))}."
+            )
+        if method == "close":
+            return self._closing(device, caller)
+        changes = method not in READS and method not in SAFE
+        if changes:
+            self._lease.check(caller)
+            self._guard(device, method)
+        try:
+            return getattr(self._devices[device], method)(*arguments, **named)
+        finally:
+            if changes or method in SAFE:
+                self._changed(device, method, caller)
+
+    def _of_handle(
+        self, name: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
+    ) -> object:
+        with self._lock:
+            handle = self._handles.get(name)
+            if handle is not None and method == "close":
+                del self._handles[name]
+        if handle is None or handle.connection != caller.connection:
+            raise ConfigError("this stream or watch of a served bench was closed", hint="Begin another one.")
+        if method == "__next__":
+            try:
+                return False, next(handle.what)
+            except StopIteration:
+                return True, None
+        interface = interface_of(handle.what)
+        known = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
+        if method not in known:
+            raise UnknownNameError(f"there is no method {method!r}", device=handle.device)
+        return getattr(handle.what, method)(*arguments, **named)
+
+    def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
+        """Return the answer that tells a result: its value, or a handle of what has to live on here."""
+        if isinstance(result, Iterator):
+            return {"handle": self._kept(result, caller, device), "interface": STREAM}
+        try:
+            return {"value": encoded(result)}
+        except TypeError:
+            interface = interface_of(result)
+            if interface is None:
+                raise
+            return {"handle": self._kept(result, caller, device), "interface": interface}
+
+    def _kept(self, what: Any, caller: Caller, device: str) -> str:
+        with self._lock:
+            if sum(each.connection == caller.connection for each in self._handles.values()) >= _MOSTHANDLES:
+                _end(what)
+                raise ConfigError(f"{_MOSTHANDLES} streams and watches are open already", hint="Close some.")
+            name = f"{HANDLE}{next(self._numbers)}"
+            self._handles[name] = _Handle(what, caller.connection, device)
+            return name
+
+    def connections(self) -> set[str]:
+        """Return the connections that have streams or watches."""
+        with self._lock:
+            return {each.connection for each in self._handles.values()}
+
+    def drop(self, connection: str | None = None) -> None:
+        """End the streams and watches of a connection that is gone, or all of them."""
+        with self._lock:
+            going = [
+                name for name, each in self._handles.items() if connection is None or each.connection == connection
+            ]
+            ended = [self._handles.pop(name) for name in going]
+        for each in ended:
+            _end(each.what)
+
+
+def _end(what: Any) -> None:
+    close = getattr(what, "close", None)
+    if close is not None:
+        with contextlib.suppress(Exception):
+            close()
+
+
+def answered(
+    request: Mapping[str, Any],
+    caller: Caller,
+    calls: Calls,
+    lease: LeaseBook,
+    others: Mapping[str, Callable[..., object]],
+) -> dict[str, Any]:
+    """Do what a request asks for, and return the answer; an error is an answer, too.
+
+    Args:
+        request: ``device``, ``method``, ``arguments``, ``named`` and ``lease``.
+        caller: Who asks, without the number of its lease.
+        calls: Calls of devices.
+        lease: The lease.
+        others: What can be asked of the server itself besides the lease and the time; each is told the caller first.
+    """
+    try:
+        device, method = str(request["device"]), str(request["method"])
+        arguments = [decoded(each) for each in request["arguments"]]
+        named: dict[str, Any] = decoded(request["named"])
+        number = request["lease"]
+        asks = Caller(caller.name, caller.connection, caller.account, number if isinstance(number, int) else None)
+        if device:
+            return calls.document(calls.call(device, method, arguments, named, asks), asks, device)
+        own: dict[str, Callable[..., object]] = {
+            "time": lambda: {"monotonic_s": time.monotonic(), "boot": boot_id()},
+            "take": lambda owner, lasts_s, instead_of=None: (
+                lease.take(owner, asks, lasts_s=lasts_s, instead_of=instead_of).number
+            ),
+            "renew": lambda: lease.check(asks).number,
+            "release": lambda: lease.release(asks),
+        }
+        if method in own:
+            return {"value": encoded(own[method](*arguments, **named))}
+        if method not in others:
+            raise UnknownNameError(f"a served bench does not know {method!r}")
+        return {"value": encoded(others[method](asks, *arguments, **named))}
+    except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
+        return {"error": encoded_error(error)}

@@ -1,0 +1,111 @@
+"""Circuits, mesh and margins as they are served, made from what stands and what upkeep has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits import CircuitHealth, CircuitService, StandingCircuit
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
+
+
+def served_circuits(service: CircuitService | None, health: Sequence[CircuitHealth]) -> tuple[ServedCircuit, ...]:
+    """Return the circuits that stand."""
+    if service is None:
+        return ()
+    known = {each.name: each for each in health}
+    return tuple(_circuit(each, known.get(each.name), service.now()) for each in service.state.circuits)
+
+
+def _circuit(standing: StandingCircuit, health: CircuitHealth | None, now: datetime) -> ServedCircuit:
+    from lumion_hw.circuits.state import proof_document
+
+    proof: Mapping[str, float | None] = standing.proof
+    marks, fault, lost_db, seen_s = standing.marks, "", None, _instant_s(standing.seen_utc)
+    if health is not None and health.proof is not None:
+        proof, marks, lost_db, seen_s = proof_document(health.proof), health.marks, health.lost_db, now.timestamp()
+        fault = "" if health.fault is None else str(health.fault)
+    severity = AlarmSeverity.MAJOR if fault else AlarmSeverity.MINOR if marks else AlarmSeverity.NONE
+    ends = _instant_s(standing.lease_ends_utc)
+    return ServedCircuit(
+        name=standing.name,
+        source=standing.request.source,
+        target=standing.request.target,
+        since_s=_instant_s(standing.since_utc) or 0.0,
+        age_s=standing.age_s(now),
+        lease_left_s=None if ends is None else max(ends - now.timestamp(), 0.0),
+        seen_s=seen_s,
+        proof=proof,
+        lost_db=lost_db,
+        marks=tuple(marks),
+        fault=fault,
+        severity=severity,
+    )
+
+
+def _instant_s(utc: str | None) -> float | None:
+    return None if utc is None else datetime.fromisoformat(utc).timestamp()
+
+
+def served_mesh(
+    bench: Bench,
+    service: CircuitService | None,
+    record: CalibrationRecord | None,
+    driven_ma: NDArray[np.float64] | None,
+) -> ServedMesh | None:
+    """Return the mesh as a picture shows it; ``None`` if the bench has none that takes currents.
+
+    Args:
+        bench: The bench.
+        service: Circuits that stand, if there is a record.
+        record: Calibration in use.
+        driven_ma: Heater currents driven, by 2·PUC + arm; ``None`` where they are not known.
+    """
+    try:
+        mesh = bench.mesh
+    except ConfigError:
+        return None
+    n_pucs = mesh.topology.n_pucs
+    heat_mw: Any = np.zeros(n_pucs)
+    if driven_ma is not None:
+        heat_mw = (np.square(driven_ma).reshape(n_pucs, 2).sum(axis=1)) * mesh.heater_ohm * 1e-3
+    states = {} if service is None else dict(service.state.states)
+    circuits = () if service is None else service.state.circuits
+    used = {puc for circuit in circuits for puc in circuit.pucs}
+    dead = frozenset() if record is None else frozenset(puc for puc in range(n_pucs) if len(record.states_of(puc)) == 0)
+    return ServedMesh(
+        states=states,
+        heat_mw=tuple(heat_mw.tolist()),
+        parked=frozenset(states) - used - dead,
+        dead=dead,
+        paths=tuple(path for each in circuits for path in _paths(bench, record, each)),
+    )
+
+
+def _paths(bench: Bench, record: CalibrationRecord | None, circuit: StandingCircuit) -> list[ServedPath]:
+    """Return the ways of a circuit with the power on them: as launched, less what the calibration says of each PUC.
+
+    What was measured at the end is what the last of them has; between the ends the difference is shared out.
+    """
+    found = []
+    inputs = {path.port: path for path in bench.wiring.inputs}
+    launch, lost = circuit.proof.get("launch_dbm"), circuit.proof.get("measured_loss_db")
+    for arm in circuit.arms:
+        path = arm.path
+        power: list[float | None] = [None] * (len(path.pucs) + 1)
+        entry = inputs.get(path.source)
+        if launch is not None and entry is not None and record is not None:
+            before = launch - 10.0 * np.log10(len(circuit.arms)) + entry.gain_db - entry.loss_db
+            losses = record.loss_db[list(path.pucs)]
+            rest = 0.0 if lost is None else lost - float(losses.sum())
+            steps = before - 0.5 * rest - np.concatenate(([0.0], np.cumsum(losses)))
+            power = [float(each) for each in steps]
+        found.append(ServedPath(circuit.name, path.source, path.target, tuple(path.pucs), tuple(power)))
+    return found

@@ -1,0 +1,451 @@
+"""What an owner does by itself and on request, one thing at a time: circuits and fabric are kept, and jobs done.
+
+Everything that changes circuits happens in one thread. A job that somebody asks for waits until the step under way has
+ended, and what is kept waits for the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits import BenchLock, CircuitHealth, CircuitJournal, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits.state import proof_document
+from lumion_hw.errors import BusyError, ConfigError, LumionError
+from lumion_hw.fabric import FabricJournal, FabricManager, Span
+from lumion_hw.files import AnyPath
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
+from lumion_hw.serving.state import ServedJob, ServedRecovery
+from lumion_hw.storage.record_files import load_record
+
+_IDLE_S = 0.25
+_AGAIN_S = 1.0
+"""After a failure: a controller that is unplugged is asked again until it answers."""
+_DRIVES = ("program", "sweep", "configure", "outputs_off")
+
+
+class _ServerEnds(BaseException):
+    """Cuts a calibration short; its record and journal say how far it came."""
+
+
+class _Wanted(BaseException):
+    """Interrupts upkeep between two looks, so that something else can be done."""
+
+
+class BenchKeeper:
+    """Keeps circuits and fabric of a bench, and does jobs; all of it in one thread.
+
+    Args:
+        bench: The open bench.
+        lock: Its lock, held.
+        directory: Its state directory.
+        path: Calibration record, if it has one; else that of what is connected.
+        fabric: Whether to keep the jobs of the bench file connected.
+        told: Called when there is something new to publish.
+
+    Attributes:
+        service: The circuits; ``None`` without a record.
+        recovery: The last recovery.
+        job: The job that runs, or the last one.
+        trouble: Why nothing is kept at present; empty while all is well.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        lock: BenchLock,
+        directory: AnyPath,
+        path: AnyPath | None,
+        *,
+        fabric: bool,
+        told: Callable[[], None],
+    ) -> None:
+        self._bench, self._lock, self._told = bench, lock, told
+        self._directory = Path(directory)
+        self._wants_fabric = fabric
+        self._stack = contextlib.ExitStack()
+        self._aligner = Aligner(bench.clock)
+        self._journal: CircuitJournal | None = None
+        self._upkeep: Upkeep | None = None
+        self._manager: FabricManager | None = None
+        self._spans: list[Span] = []
+        self.service: CircuitService | None = None
+        self.recovery: ServedRecovery | None = None
+        self.job: ServedJob | None = None
+        self.trouble = ""
+        self._work: Callable[[], Any] | None = None
+        self._error: BaseException | None = None
+        self._news = threading.Condition()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lumion-keep", daemon=True)
+        self._begin(path)
+
+    def _begin(self, path: AnyPath | None) -> None:
+        """Open the journals; find again what is connected, if there is a record."""
+        if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
+            return
+        journal = CircuitJournal(self._directory, self._bench.model.name, self._bench.mesh.topology.sha256)
+        self._journal = self._stack.enter_context(journal)
+        try:
+            known = path or journal.state.record
+            if known is not None:
+                self._use(known)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _use(self, path: AnyPath) -> None:
+        """Plan with a record from now on."""
+        if self._journal is None:
+            raise ConfigError("this bench has no mesh that takes heater currents, and no circuits")
+        record = load_record(path)
+        service = CircuitService(
+            self._bench, record, self._journal, self._lock, str(Path(path).resolve()), self._aligner
+        )
+        service.restore()
+        self.service, self._upkeep = service, None
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> CalibrationRecord | None:
+        """Calibration in use."""
+        return None if self.service is None else self.service.setup.record
+
+    @property
+    def health(self) -> Sequence[CircuitHealth]:
+        """How the circuits are, as far as they are looked at."""
+        upkeep = self._upkeep
+        return () if upkeep is None else upkeep.health
+
+    @property
+    def keeps(self) -> str:
+        """What is kept: ``nothing``, ``circuits`` or ``fabric``."""
+        if self._manager is not None:
+            return "fabric"
+        return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
+
+    def known_service(self) -> CircuitService:
+        """Return the circuits. Raises ``ConfigError`` without a record."""
+        if self.service is None:
+            raise ConfigError(
+                "this bench is served without a calibration record, and has no circuits",
+                hint="Give `lumion serve` --record RECORD, or ask for calibrate first.",
+            )
+        return self.service
+
+    def check_free(self, device: str, method: str) -> None:
+        """Raise ``BusyError`` if a call from outside would drive heaters that circuits or a job need."""
+        section = self._bench.model.mesh
+        if section is None or device != section.controller or method not in _DRIVES:
+            return
+        job = self.job
+        if job is not None and not job.is_over:
+            raise BusyError(f"{job.what} of {job.by} is driving the heaters", device=device, hint="Wait for its end.")
+        standing = () if self.service is None else self.service.state.circuits
+        if standing:
+            names = ", ".join(each.name for each in standing)
+            raise BusyError(
+                f"the heaters carry circuits ({names}), and were not changed",
+                device=device,
+                hint="Disconnect them first.",
+            )
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End once the step or job under way has ended; a calibration is cut short. Idempotent."""
+        self._stop.set()
+        with self._news:
+            self._news.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._stack.close()
+
+    def rest(self) -> None:
+        """Switch the heaters off, unless circuits or a job need them. Raises as the controller."""
+        job = self.job
+        standing = () if self.service is None else self.service.state.circuits
+        if standing or (job is not None and not job.is_over):
+            return
+        self._bench.mesh.program(np.zeros(len(self._bench.mesh.heater_channels)))
+        self._bench.events.add("heaters off")
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._do_asked()
+                self._keep()
+                self._well()
+            except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
+                if str(error) != self.trouble:
+                    self.trouble = str(error)
+                    with contextlib.suppress(LumionError):
+                        self._bench.events.add("not kept", reason=self.trouble, error=type(error).__name__)
+                self._upkeep = None
+                self._stop.wait(_AGAIN_S)
+
+    def _well(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._bench.events.add("kept again")
+
+    def _keep(self) -> None:
+        """Keep what there is to keep for a moment."""
+        service = self.service
+        if service is not None and self._wants_fabric and self._bench.model.fabric.all_jobs:
+            self._keep_fabric(service)
+        elif service is not None and service.state.circuits:
+            if self._upkeep is None:
+                self._upkeep = Upkeep(service)
+            with contextlib.suppress(_Wanted):
+                self._upkeep.run(told=self._looked)
+        else:
+            self._upkeep = None
+            with self._news:
+                self._news.wait_for(self._is_wanted, _IDLE_S)
+
+    def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
+        """After each look at the circuits: let a job have its turn."""
+        self._well()
+        self._told()
+        if self._is_wanted():
+            raise _Wanted
+
+    def _is_wanted(self) -> bool:
+        return self._work is not None or self._stop.is_set()
+
+    def _keep_fabric(self, service: CircuitService) -> None:
+        """Keep the jobs of the bench file connected until the server ends."""
+        with (
+            FabricJournal(self._directory, self._bench.model.name) as journal,
+            FabricManager(service, journal, tell=self._heard) as manager,
+        ):
+            manager.begin()
+            self._manager, self._upkeep = manager, manager.upkeep
+            try:
+                manager.run(ended=self._stop.is_set, between=self._do_asked, every_s=_IDLE_S)
+            finally:
+                self._manager = None
+
+    def _heard(self, what: str, told: Mapping[str, Any]) -> None:
+        """Take note of what the fabric's manager tells."""
+        if what == "span":
+            self._spans.append(Span(**told))
+        elif what == "verdict":
+            self._spans = []
+        if what == "recovered":
+            self.recovery = ServedRecovery(
+                time.time(),
+                str(told.get("failed", "")),
+                str(told.get("spare", "")),
+                "",
+                tuple(Span(**each) for each in told["spans"]),
+            )
+        if what != "span":
+            plain = {key: each for key, each in told.items() if key != "spans"}
+            self._bench.events.add(f"fabric {what}", **plain)
+        self._told()
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def ask(self, what: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
+        """Begin a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.ask`."""
+        jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
+            "connect": self._connecting,
+            "disconnect": self._disconnecting,
+            "calibrate": self._calibrating,
+            "recover": self._recovering,
+            "fail": self._failing,
+            "repaired": self._repairing,
+        }
+        if what not in jobs:
+            raise ConfigError(f"there is no job {what!r}", hint=f"There are {', '.join(jobs)}.")
+        try:
+            work = jobs[what](**arguments)
+        except TypeError as error:
+            raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists what each job takes.") from error
+        with self._news:
+            if self.job is not None and not self.job.is_over:
+                raise BusyError(f"{self.job.what} of {self.job.by} is under way", hint="Wait for its end.")
+            number = 1 if self.job is None else self.job.number + 1
+            self.job = ServedJob(number, what, by, time.time())
+            self._work, self._error = work, None
+            self._news.notify_all()
+        self._bench.events.add("asked", what=what, by=by)
+        return self.job
+
+    def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
+        """Return a job when it has ended, or as it is after a time. Raises what it has failed with."""
+        with self._news:
+            self._news.wait_for(
+                lambda: self.job is not None and self.job.number == job.number and self.job.is_over, timeout_s
+            )
+            if self.job is None or self.job.number != job.number:
+                return job
+            if self._error is not None:
+                raise self._error
+            return self.job
+
+    def _do_asked(self) -> None:
+        """Do the job that waits, if there is one."""
+        work = self._work
+        if work is None:
+            return
+        result: Any = None
+        error: Exception | None = None
+        try:
+            result = work()
+        except _ServerEnds:
+            error = LumionError("cut short: the server ends")
+        except Exception as failure:  # noqa: BLE001 - told to whoever asked for it
+            error = failure
+        with self._news:
+            self._work, self._error = None, error
+            if self.job is not None:
+                words = "" if error is None else f"{type(error).__name__}: {error}"
+                self.job = dataclasses.replace(self.job, is_over=True, error=words, result=result)
+                outcome = self.job
+            self._news.notify_all()
+        self._bench.events.add(
+            "job ended",
+            what=outcome.what,
+            by=outcome.by,
+            error=outcome.error,
+            took_s=round(time.time() - outcome.begun_s, 3),
+        )
+        self._told()
+
+    def _step(self, stage: str, done: int = 0, total: int = 0) -> None:
+        """Tell how far the job is. Raises to cut a calibration short when the server ends."""
+        if self.job is not None:
+            self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
+        self._told()
+        if self._stop.is_set() and total:
+            raise _ServerEnds
+
+    def _own_circuits(self) -> CircuitService:
+        """Return the circuits, where requests decide what is connected."""
+        service = self.known_service()
+        if self._manager is not None:
+            raise ConfigError(
+                "the jobs of the bench file decide what is connected here",
+                hint="Change them, or serve the bench with --no-fabric.",
+            )
+        return service
+
+    def _connecting(self, circuits: Sequence[object]) -> Callable[[], Any]:
+        requests, service = [_request(each) for each in _listed(circuits)], self._own_circuits()
+
+        def work() -> list[dict[str, Any]]:
+            proofs = service.connect(requests, milestone=self._step)
+            self._upkeep = None
+            return [
+                {"circuit": f"{each.circuit.request.source}:{each.circuit.request.target}", **proof_document(each)}
+                for each in proofs
+            ]
+
+        return work
+
+    def _disconnecting(self, circuits: Sequence[str] | None = None) -> Callable[[], Any]:
+        service = self._own_circuits()
+        names = None if circuits is None else [str(each) for each in _listed(circuits)]
+
+        def work() -> list[str]:
+            gone = service.disconnect(names)
+            self._upkeep = None
+            return [each.name for each in gone]
+
+        return work
+
+    def _calibrating(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
+        if self.service is not None and self.service.state.circuits:
+            raise BusyError(
+                "circuits stand on this mesh, and a calibration needs it alone", hint="Disconnect them first."
+            )
+        serial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._bench.mesh.controller.info.serial)
+        name = out or f"calibration-{serial}.json"
+        if Path(name).name != name:
+            raise ConfigError(f"{name!r} is no plain file name", hint="The record goes to the state directory.")
+        path = self._directory / name
+        draw = int(seed)
+
+        def work() -> dict[str, Any]:
+            from calibration.run.journaled_run import calibrate
+
+            with self._bench.dark():
+                record = calibrate(self._bench, self._aligner, draw, path, self._step)
+            residuals = {key: each for key, each in record.quality.items() if key.endswith("_db")}
+            if self.job is not None:
+                self.job = dataclasses.replace(self.job, residuals_db=residuals)
+            self._use(path)
+            return {"record": str(path), "faults": list(record.faults), "sha256": record.content_sha256}
+
+        return work
+
+    def _managing(self) -> FabricManager:
+        if self._manager is None:
+            raise ConfigError(
+                "no fabric is kept on this bench", hint="Its file needs jobs, and the server a record; see --no-fabric."
+            )
+        return self._manager
+
+    def _recovering(self) -> Callable[[], Any]:
+        manager = self._managing()
+        return _doing(manager, manager.begin)
+
+    def _failing(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
+        manager = self._managing()
+        return _doing(manager, lambda: manager.fail(str(unit), str(because)))
+
+    def _repairing(self, unit: str) -> Callable[[], Any]:
+        manager = self._managing()
+        return _doing(manager, lambda: manager.repaired(str(unit)))
+
+
+def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
+    """Return a job of the fabric's manager; its result is what stands then."""
+
+    def work() -> list[str]:
+        what()
+        return [each.name for each in manager.service.state.circuits]
+
+    return work
+
+
+def _listed(value: object) -> list[Any]:
+    """Return what was asked for as a list: one text may name several, with commas or blanks between."""
+    if isinstance(value, str):
+        return [each for each in re.split(r"[,\s]+", value) if each]
+    if isinstance(value, Sequence):
+        return list(value)
+    raise ConfigError(f"{value!r} names no circuits", hint="Write sfp-a:sfp-b, and commas between several.")
+
+
+def _request(value: object) -> CircuitRequest:
+    """Return a request of a name such as ``a:b``, or of a document with the fields of one."""
+    if isinstance(value, CircuitRequest):
+        return value
+    if isinstance(value, Mapping):
+        try:
+            return CircuitRequest(**value)
+        except TypeError as error:
+            raise ConfigError(f"this is no request of a circuit: {error}") from error
+    source, colon, target = str(value).partition(":")
+    if not (source and colon and target) or ":" in target:
+        raise ConfigError(f"{str(value)[:60]!r} is no pair of modules", hint="Write sfp-a:sfp-b.")
+    return CircuitRequest(source, target)

@@ -1,0 +1,420 @@
+"""The one process that owns a bench, real or emulated, and all that others may ask of it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.lock import BenchLock
+from lumion_hw.clock import SystemClock
+from lumion_hw.errors import BusyError, LumionError
+from lumion_hw.files import AnyPath
+from lumion_hw.serving.calls import Calls
+from lumion_hw.serving.circuits_view import served_circuits, served_mesh
+from lumion_hw.serving.connections import is_connected
+from lumion_hw.serving.keeping import BenchKeeper
+from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.readings import BenchReadings
+from lumion_hw.serving.state import (
+    MarginSample,
+    Point,
+    ServedEvent,
+    ServedHealth,
+    ServedJob,
+    ServedLease,
+    ServedState,
+)
+
+if TYPE_CHECKING:
+    from lumion_hw.circuits import CircuitPlan, CircuitRequest
+
+PUBLISH_S = 0.25
+"""Longest time between two states."""
+_RUSH_S = 0.02
+"""Shortest: fifty a second, however much happens."""
+_LEASE_LOOK_S = 0.05
+_LOCK_LOOK_S = 1.0
+_MARGIN_S = 2.0
+_MOST_EVENTS, _MOST_MARGINS = 200, 3600
+
+
+class Subscription:
+    """A place for the newest state: one that is not taken in time is replaced. Use it as a context manager.
+
+    Attributes:
+        missed: States that were published and never taken.
+    """
+
+    def __init__(self, newest: ServedState, forget: Callable[[Subscription], None]) -> None:
+        self.missed = 0
+        self._newest: ServedState | None = newest
+        self._forget = forget
+        self._is_over = False
+        self._news = threading.Condition()
+
+    def give(self, state: ServedState) -> None:
+        """Put a new state in the place of the one there."""
+        with self._news:
+            self.missed += self._newest is not None
+            self._newest = state
+            self._news.notify()
+
+    def wait(self, timeout_s: float) -> ServedState | None:
+        """Return the newest state that was not taken yet; ``None`` if none comes in time, or the server has ended."""
+        with self._news:
+            self._news.wait_for(lambda: self._newest is not None or self._is_over, timeout_s)
+            newest, self._newest = self._newest, None
+            return newest
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._is_over
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        with self._news:
+            self._is_over = True
+            self._news.notify()
+        self._forget(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BenchOwner:
+    """Owns a bench: reads it, keeps circuits and fabric, does what is asked, and publishes what it sees. Thread-safe.
+
+    Args:
+        bench: The open bench.
+        lock: Its lock, held.
+        directory: Its state directory.
+        record: Calibration record, if it has one.
+        fabric: Whether to keep the jobs of the bench file connected.
+        off_when_lost: Whether heaters that no circuit needs go off when a lease ends without being given back.
+
+    Attributes:
+        bench: The open bench.
+        lease: Who may change it.
+        calls: Calls of the devices' interfaces.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        lock: BenchLock,
+        directory: AnyPath,
+        record: AnyPath | None = None,
+        *,
+        fabric: bool = True,
+        off_when_lost: bool = False,
+    ) -> None:
+        self.bench, self._lock, self._off_when_lost = bench, lock, off_when_lost
+        self._started_s = time.time()
+        self._number = 0
+        self._events: deque[ServedEvent] = deque(maxlen=_MOST_EVENTS)
+        self._n_events = 0
+        self._margins: deque[MarginSample] = deque(maxlen=_MOST_MARGINS)
+        self._subscriptions: list[Subscription] = []
+        self._guard = threading.Lock()
+        self._stop, self._news = threading.Event(), threading.Event()
+        self.failure: LumionError | None = None
+        bench.events.follow(self._happened)
+        self.lease = LeaseBook(directory, time.time, SystemClock(), self._lease_ended, is_connected)
+        self.calls = Calls(
+            bench.devices, self.lease, closing=self._closing, guard=self._check_free, changed=self._changed
+        )
+        self._driven_by: set[int] = set()
+        self._readings = BenchReadings(bench)
+        self._keeper = BenchKeeper(bench, lock, directory, record, fabric=fabric, told=self._news.set)
+        self._state = self._made()
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls,
+        open_bench: Callable[[], Bench],
+        directory: AnyPath,
+        *,
+        record: AnyPath | None = None,
+        take_over: str | None = None,
+        fabric: bool = True,
+        off_when_lost: bool = False,
+    ) -> Iterator[Self]:
+        """Lock and open a bench, read and keep it for the time of a block; then all is left as the bench file says.
+
+        Args:
+            open_bench: Opens the bench, once the lock is held.
+            directory: State directory of the bench: journals, events, the number of the lease.
+            record: Calibration record; without one no circuits can be had until `calibrate` has made it.
+            take_over: Name of the program to be replaced that holds the bench.
+            fabric: Whether to keep the jobs of the bench file connected, where it has some and there is a record.
+            off_when_lost: Whether heaters that no circuit needs go off when the holder of a lease is gone; otherwise
+                they stay as it has left them.
+
+        Raises:
+            BusyError: Another program holds the bench.
+            LumionError: As of opening, of the record and of the journals.
+        """
+        with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
+            bench.events.write_to(Path(directory) / "events.jsonl")
+            owner = cls(bench, lock, directory, record, fabric=fabric, off_when_lost=off_when_lost)
+            try:
+                owner.start()
+                yield owner
+            finally:
+                owner.stop()
+
+    def start(self) -> None:
+        """Begin to read, to keep and to publish."""
+        self._readings.start()
+        self._keeper.start()
+        for name, work in (("publish", self._publish), ("lease", self._watch_lease)):
+            thread = threading.Thread(target=work, name=f"lumion-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End it, once what is under way has ended; the bench itself stays open. Idempotent."""
+        self._stop.set()
+        self._news.set()
+        self._keeper.stop()
+        self.calls.drop()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        self._readings.stop()
+        for each in list(self._subscriptions):
+            each.close()
+
+    # -- what is seen -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ServedState:
+        """What was published last."""
+        return self._state
+
+    @property
+    def history(self) -> tuple[MarginSample, ...]:
+        """Margins of the circuits over time, oldest first: of the last two hours."""
+        with self._guard:
+            return tuple(self._margins)
+
+    def points(self) -> dict[str, Point]:
+        """Return all points as they are now, without waiting for the next state."""
+        return self._readings.points()
+
+    def point(self, name: str) -> Point:
+        """Return one point as it is now, without waiting for the next state. Raises ``KeyError`` if there is none."""
+        found = self._readings.point(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def subscribe(self) -> Subscription:
+        """Return a place for the newest state, which is full at once; a new one comes at least 4 times a second."""
+        with self._guard:
+            subscription = Subscription(self._state, self._forget)
+            self._subscriptions.append(subscription)
+            return subscription
+
+    def _forget(self, subscription: Subscription) -> None:
+        with self._guard, contextlib.suppress(ValueError):
+            self._subscriptions.remove(subscription)
+
+    def _publish(self) -> None:
+        while not self._stop.is_set():
+            self._news.wait(PUBLISH_S)
+            self._news.clear()
+            state = self._made()
+            with self._guard:
+                self._state = state
+                subscriptions = list(self._subscriptions)
+                last_s = self._margins[-1].time_s if self._margins else 0.0
+                if state.circuits and state.time_s - last_s >= _MARGIN_S:
+                    margins = {each.name: None if each.fault else each.margin_db for each in state.circuits}
+                    self._margins.append(MarginSample(state.time_s, margins))
+            for each in subscriptions:
+                each.give(state)
+            self._stop.wait(_RUSH_S)
+
+    def _made(self) -> ServedState:
+        self._number += 1
+        points, keeper = self._readings.points(), self._keeper
+        circuits = served_circuits(keeper.service, keeper.health)
+        return ServedState(
+            number=self._number,
+            time_s=time.time(),
+            bench=self.bench.model.name,
+            points=points,
+            mesh=served_mesh(self.bench, keeper.service, keeper.record, _driven_ma(self.bench, points)),
+            circuits=circuits,
+            events=tuple(self._events),
+            recovery=keeper.recovery,
+            job=keeper.job,
+            lease=self.lease.served(),
+            health=ServedHealth(self._started_s, self._readings.silent(), keeper.keeps, keeper.trouble),
+            record_sha256="" if keeper.record is None else keeper.record.content_sha256,
+            is_emulated=self.bench.is_emulated,
+        )
+
+    def _happened(self, event: Mapping[str, Any]) -> None:
+        """Take note of an event; each setting of a value is for the file alone."""
+        name = str(event["event"])
+        if name == "set":
+            return
+        self._n_events += 1
+        data = {key: value for key, value in event.items() if key not in ("event", "bench_s")}
+        self._events.append(ServedEvent(self._n_events, time.time(), name, data))
+        self._news.set()
+
+    # -- the lease ----------------------------------------------------------------------------------------------------
+
+    def _watch_lease(self) -> None:
+        looked_s = time.monotonic()
+        while not self._stop.wait(_LEASE_LOOK_S):
+            self.lease.expire()
+            for connection in self.calls.connections():
+                if not is_connected(connection):
+                    self.calls.drop(connection)
+            if time.monotonic() - looked_s > _LOCK_LOOK_S:
+                looked_s = time.monotonic()
+                self._check_lock()
+
+    def _check_lock(self) -> None:
+        """Find out whether another program has taken the bench: then nothing more is changed here."""
+        try:
+            self._lock.check()
+        except BusyError as error:
+            self.failure = error
+            self._news.set()
+        except LumionError as error:
+            self.bench.events.add("lock not renewed", reason=str(error))
+
+    def _lease_ended(self, lease: ServedLease, why: str) -> None:
+        self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)
+        if self._off_when_lost and lease.number in self._driven_by:
+            try:
+                self._heaters_off()
+            except LumionError as error:
+                self.bench.events.add("heaters not switched off", reason=str(error))
+
+    def _check_free(self, device: str, method: str) -> None:
+        """Refuse to drive heaters past the circuits that stand, or while a job runs that needs the mesh alone."""
+        if self.failure is not None:
+            raise self.failure
+        self._keeper.check_free(device, method)
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, value: object, caller: Caller, *, settled: bool = False) -> None:
+        """Set one point, by the code that sets it in process.
+
+        Args:
+            name: Name of the point.
+            value: What it is to be.
+            caller: Who asks.
+            settled: Whether to wait until the light follows, and to read anew what sees it.
+
+        Raises:
+            BusyError: The caller does not hold the lease; the message says who does.
+            ConfigError: It cannot be written, or the value is none of its kind or shape.
+            UnknownNameError: There is no such point.
+            LimitError: Beyond a limit; nothing was changed.
+            LumionError: As of the device.
+        """
+        setting = self._readings.setting(name)
+        lease = self.lease.check(caller)
+        self._check_free(setting.device, "program")
+        known: Any = value
+        try:
+            setting.write(known)
+        finally:
+            self._readings.ask(setting.device)
+        self._note_driven(setting.device, lease.number)
+        if settled:
+            setting.wait_settled()
+            self._readings.renew()
+        told = value if np.ndim(known) == 0 else f"{np.size(known)} values"
+        self.bench.events.add("set", name=name, value=told, by=lease.owner, lease=lease.number)
+
+    def call(
+        self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
+    ) -> object:
+        """Call a method of a device's interface; what only reads needs no lease. Raises as the device."""
+        return self.calls.call(device, method, arguments, named, caller)
+
+    def _changed(self, device: str, method: str, caller: Caller) -> None:
+        lease = self.lease.served()
+        self._note_driven(device, lease.number)
+        self.bench.events.add("set", name=f"{device}.{method}()", by=lease.owner or caller.name, lease=lease.number)
+        with contextlib.suppress(LumionError):
+            self._readings.ask(device)
+
+    def _note_driven(self, device: str, number: int) -> None:
+        section = self.bench.model.mesh
+        if section is not None and device == section.controller:
+            self._driven_by = {number}
+
+    def _closing(self, device: str, caller: Caller) -> None:
+        """A program that has driven the heaters is done: they go off, unless the bench file leaves them on."""
+        section = self.bench.model.mesh
+        if section is None or device != section.controller or caller.number not in self._driven_by:
+            return
+        self.lease.check(caller)
+        if not getattr(self.bench.model.devices[device], "leave_on_s", 0.0):
+            self._heaters_off()
+
+    def _heaters_off(self) -> None:
+        self._driven_by.clear()
+        self._keeper.rest()
+        self._readings.ask(self.bench.model.mesh_section.controller)
+
+    def ask(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
+        """Begin a job and return it at once: its progress and its end are in the state.
+
+        ``connect`` (``circuits``: names such as ``a:b``, or documents of a request), ``disconnect`` (``circuits``; all
+        without), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``, ``because``) and ``repaired``
+        (``unit``).
+
+        Raises:
+            BusyError: The caller does not hold the lease, or another job runs.
+            ConfigError: There is no such job, its arguments are wrong, or the bench has no record.
+        """
+        lease = self.lease.check(caller)
+        if self.failure is not None:
+            raise self.failure
+        self._driven_by.clear()  # what a job leaves driven is no longer that of the program that was there before
+        return self._keeper.ask(what, arguments, lease.owner)
+
+    def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
+        """Return a job when it has ended, or as it is after a time. Raises what the job has failed with."""
+        return self._keeper.wait(job, timeout_s)
+
+    def what_if(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
+        """Plan circuits beside what stands, touching nothing. Raises as planning, and ConfigError without a record."""
+        return self._keeper.known_service().setup.plan_change((), requests)
+
+    def stop_outputs(self, caller: Caller) -> None:
+        """Switch all heaters off at once; needs no lease, since it can only make things safe. Raises as the device."""
+        controller = self.bench.mesh.controller
+        self.bench.events.add("stopped", by=caller.name)
+        controller.outputs_off()
+
+
+def _driven_ma(bench: Bench, points: Mapping[str, Point]) -> Any:
+    section = bench.model.mesh
+    point = None if section is None else points.get(f"{section.controller}.heaters_ma")
+    return None if point is None or not isinstance(point.value, np.ndarray) else point.value

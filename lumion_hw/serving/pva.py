@@ -1,0 +1,447 @@
+"""A served bench on EPICS PV Access: normative types with units, limits, alarms and time stamps, and calls.
+
+The server is told everything by its configuration, and nothing by the environment: without being told otherwise, by an
+address and a list of those who may connect, it listens on loopback and sends nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+
+from lumion_hw.errors import ConfigError, ConnectError, InUseError, UnknownNameError
+from lumion_hw.files.reading import parse_json
+from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
+from lumion_hw.serving.calls import answered
+from lumion_hw.serving.lease import Caller
+from lumion_hw.serving.owner import PUBLISH_S, BenchOwner
+from lumion_hw.serving.pva_tables import SCALARS, TABLES
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+
+LOOPBACK = "127.0.0.1"
+_WORKERS = 32
+"""Calls that may be under way at a time: most of them wait for a device."""
+_PLAIN_LEASE_S = 600.0
+"""How long a lease lasts without a sign of life that somebody took by writing a name: connections end before it."""
+_REFRESH_S = 5.0
+"""A value that stays what it is is sent again after so long, with its new time."""
+_RPC_LEASE_S = 60.0
+
+
+class PvaServer:
+    """Serves a bench on PV Access, until it is closed.
+
+    Args:
+        owner: The owner of the bench.
+        port: TCP port; 0 takes any free one.
+        host: Address to listen on.
+        allowed: Addresses that may connect from elsewhere than loopback; needed with any other ``host``.
+        timeout_s: Silence after which a client counts as gone, to a third more. Clients of the usual configuration say
+            something every 20 s only: less than 30 disconnects them again and again.
+
+    Attributes:
+        address: Where programs find it, ``pva://host:port``.
+
+    Raises:
+        ConfigError: p4p is not installed, the address is none, or nobody is allowed to connect to it.
+        InUseError: Another program has the port.
+    """
+
+    def __init__(
+        self,
+        owner: BenchOwner,
+        *,
+        port: int = 0,
+        host: str = LOOPBACK,
+        allowed: Collection[str] = (),
+        timeout_s: int = 30,
+    ) -> None:
+        self._p4p = require_p4p()
+        import p4p.server
+
+        self._owner, self._bench = owner, owner.bench.model.name
+        self._allowed = check_listening(host, port, allowed)
+        self._pvs: dict[str, Any] = {}
+        self._last: dict[str, tuple[Any, ...]] = {}
+        self._guard = threading.Lock()
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="lumion-pva")
+        self._stop = threading.Event()
+        state = owner.state
+        self._make_points(state)
+        self._make_tables(state)
+        self._make_calls()
+        provider = p4p.server.DynamicProvider("lumion", self)
+        self._provider = provider  # the server itself does not keep it
+        self._server = p4p.server.Server(providers=[provider], conf=_server_conf(host, port, timeout_s), useenv=False)
+        taken = int(self._server.conf()["EPICS_PVAS_SERVER_PORT"])
+        if port not in (0, taken):  # somebody was faster
+            self._server.stop()
+            self._workers.shutdown()
+            raise InUseError(f"port {port} is in use by another program", address=f"{host}:{port}")
+        self.address = f"pva://{host}:{taken}"
+        self._thread = threading.Thread(target=self._post, name="lumion-pva", daemon=True)
+        self._thread.start()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all process variables."""
+        return tuple(self._pvs)
+
+    def close(self) -> None:
+        """End serving; idempotent."""
+        self._stop.set()
+        self._thread.join()
+        self._server.stop()
+        self._workers.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- who may have what (called by p4p) ----------------------------------------------------------------------------
+
+    def testChannel(self, name: str) -> bool:  # noqa: N802 - p4p's name
+        """Return whether there is a process variable of this name."""
+        return name in self._pvs
+
+    def makeChannel(self, name: str, peer: str) -> Any:  # noqa: N802 - p4p's name
+        """Return the process variable for a client; nothing for those that may not connect."""
+        host = peer.rpartition(":")[0].strip("[]")
+        return self._pvs.get(name) if self._may(host) else None
+
+    def _may(self, host: str) -> bool:
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return address.is_loopback or any(address in network for network in self._allowed)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+
+    def _add(self, name: str, nt: Any, value: Any, handler: Any = None) -> None:
+        self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt, initial=value)
+
+    def _make_points(self, state: ServedState) -> None:
+        for point in state.points.values():
+            name = pv_name(self._bench, point.name)
+            nt = _type_of(self._p4p, point)
+            handler = _Put(self, self._writer(point.name)) if point.writable else None
+            self._add(name, nt, self._first(nt, point), handler)
+
+    def _first(self, nt: Any, point: Point) -> Any:
+        """Return the first value of a point, with what never changes: units, limits, choices."""
+        if point.choices:
+            value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
+        else:
+            value = nt.wrap(_plain(point))
+        if point.kind in ("number", "array"):
+            value["display.description"], value["display.units"] = point.name, point.unit
+            if point.limits is not None:
+                for group in ("display", "control")[: 2 if point.kind == "number" else 1]:
+                    value[f"{group}.limitLow"], value[f"{group}.limitHigh"] = point.limits
+        return _stamped(value, point.taken_s, point.severity, point.alarm)
+
+    def _make_tables(self, state: ServedState) -> None:
+        nt = self._p4p.nt
+        for name, (columns, rows) in TABLES.items():
+            table = nt.NTTable(columns)
+            self._add(pv_name(self._bench, name), table, _table(table, rows(state)))
+        for name, (code, value) in SCALARS.items():
+            handler = _Put(self, self._put_owner) if name == f"{LEASE}:owner" else None
+            self._add(pv_name(self._bench, name), nt.NTScalar(code), value(state)[0], handler)
+        self._add(SERVED, nt.NTScalar("s"), json.dumps({"bench": self._bench, "protocol": PROTOCOL}))
+        self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
+
+    def _post(self) -> None:
+        """Send what has changed, state by state; the newest alone where that is too slow."""
+        with self._owner.subscribe() as states:
+            while not self._stop.is_set() and not states.is_over:
+                state = states.wait(2.0 * PUBLISH_S)
+                if state is not None:
+                    self._post_state(state)
+
+    def _post_state(self, state: ServedState) -> None:
+        for point in state.points.values():
+            self._post_point(point)
+        for name, (_columns, rows) in TABLES.items():
+            found = rows(state)
+            if self._is_news(name, (found,)):
+                pv = self._pvs[pv_name(self._bench, name)]
+                pv.post(_stamped(_table(pv.nt, found), state.time_s, AlarmSeverity.NONE, ""))
+        for name, (_code, value) in SCALARS.items():
+            now, severity, alarm = value(state)
+            if self._is_news(name, (now, severity, alarm)):
+                pv = self._pvs[pv_name(self._bench, name)]
+                pv.post(_stamped(pv.nt.wrap(now), state.time_s, severity, alarm))
+        self._pvs[pv_name(self._bench, HEARTBEAT)].post(state.number)
+
+    def _is_news(self, name: str, content: tuple[Any, ...]) -> bool:
+        if self._last.get(name) == content:
+            return False
+        self._last[name] = content
+        return True
+
+    def _post_point(self, point: Point) -> None:
+        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one."""
+        pv = self._pvs.get(pv_name(self._bench, point.name))
+        if pv is None:
+            return
+        plain = _plain(point)
+        key = plain.tobytes() if isinstance(plain, np.ndarray) else plain
+        with self._guard:
+            last = self._last.get(point.name)
+            if last is not None:
+                same = last[:3] == (key, point.severity, point.alarm)
+                if point.taken_s < last[3] or (same and point.taken_s < last[3] + _REFRESH_S):
+                    return
+            self._last[point.name] = (key, point.severity, point.alarm, point.taken_s)
+            value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
+            pv.post(_stamped(value, point.taken_s, point.severity, point.alarm))
+
+    # -- puts ---------------------------------------------------------------------------------------------------------
+
+    def answer(self, work: Callable[[], Any], operation: Any) -> None:
+        """Do something in a thread of its own, and tell the client how it ended."""
+
+        def do() -> None:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - the client is told
+                operation.done(error=f"{type(error).__name__}: {error}")
+            else:
+                operation.done(result) if result is not None else operation.done()
+
+        try:
+            self._workers.submit(do)
+        except RuntimeError:
+            operation.done(error="the server ends")
+
+    def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
+        def write(sent: Any, caller: Caller, waits: bool) -> None:
+            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, settled=waits)
+            self._post_point(self._owner.point(name))
+            if waits:
+                for point in self._owner.points().values():
+                    self._post_point(point)
+
+        return write
+
+    def _put_owner(self, sent: Any, caller: Caller, _waits: bool) -> None:
+        """Take the lease for the connection that writes a name, or give it back with an empty one."""
+        name = str(sent["value"]).strip()
+        if name:
+            self._owner.lease.take(name, caller, lasts_s=_PLAIN_LEASE_S)
+        else:
+            self._owner.lease.release(caller)
+        self._post_lease()
+
+    def _post_lease(self) -> None:
+        pv = self._pvs[pv_name(self._bench, LEASE, "owner")]
+        pv.post(_stamped(pv.nt.wrap(self._owner.lease.served().owner), time.time(), AlarmSeverity.NONE, ""))
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _make_calls(self) -> None:
+        """Make what is called rather than written."""
+        nt = self._p4p.nt.NTScalar("s")
+        calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
+        calls |= {f"{LEASE}:take": self._take, f"{LEASE}:release": self._release, "stop": self._stop_outputs}
+        calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
+        for name, function in calls.items():
+            self._add(pv_name(self._bench, name), nt, "", _Rpc(self, function))
+
+    def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
+        request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
+        document = answered(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
+        return self._p4p.nt.NTScalar("s").wrap(json.dumps(document, separators=(",", ":")))
+
+    def _describe(self, _caller: Caller) -> dict[str, Any]:
+        bench = self._owner.bench
+        return {
+            "model": bench.model.model_dump_json(exclude_unset=True),
+            "emulated": bench.is_emulated,
+            "devices": self._owner.calls.describe(),
+        }
+
+    def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
+        def do(query: Mapping[str, Any], caller: Caller) -> Any:
+            job = self._owner.wait(self._owner.ask(what, query, caller))
+            return self._told({"result": json.dumps(job.result)})
+
+        return do
+
+    def _take(self, query: Mapping[str, Any], caller: Caller) -> Any:
+        """Take the lease for an account, whatever becomes of this connection: for programs that live for one call."""
+        lasts_s = _number(query.get("for_s", _RPC_LEASE_S))
+        instead_of = query.get("instead_of")
+        lease = self._owner.lease.take(
+            str(query.get("owner", "")),
+            caller,
+            lasts_s=lasts_s,
+            instead_of=None if instead_of is None else str(instead_of),
+            bound=False,
+        )
+        self._post_lease()
+        return self._told({"owner": lease.owner, "number": lease.number, "left_s": lease.left_s})
+
+    def _release(self, _query: Mapping[str, Any], caller: Caller) -> Any:
+        self._owner.lease.release(caller)
+        self._post_lease()
+        return self._told({"owner": ""})
+
+    def _stop_outputs(self, _query: Mapping[str, Any], caller: Caller) -> Any:
+        self._owner.stop_outputs(caller)
+        return self._told({"result": "all outputs are off"})
+
+    def _told(self, fields: Mapping[str, Any]) -> Any:
+        """Return a structure of texts and numbers, which clients print as it is."""
+        codes = {str: "s", int: "l", float: "d"}
+        spec = [(name, codes[type(value)]) for name, value in fields.items()]
+        from p4p import Type, Value
+
+        return Value(Type(spec, id="lumion:result:1.0"), dict(fields))
+
+
+class _Put:
+    """What p4p calls when a client writes."""
+
+    def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
+        self._server, self._write = server, write
+
+    def put(self, _pv: Any, operation: Any) -> None:
+        sent, caller, waits = operation.value().raw, _caller(operation), _waits(operation)
+        self._server.answer(lambda: self._write(sent, caller, waits), operation)
+
+
+class _Rpc:
+    """What p4p calls when a client calls."""
+
+    def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
+        self._server, self._function = server, function
+
+    def rpc(self, _pv: Any, operation: Any) -> None:
+        sent, caller = operation.value(), _caller(operation)
+        self._server.answer(lambda: self._function(_query(sent), caller), operation)
+
+
+def _query(sent: Any) -> dict[str, Any]:
+    """Return the arguments of a call, of a URI or of a plain structure."""
+    fields = sent.todict() if hasattr(sent, "todict") else {}
+    query = fields.get("query", fields)
+    if not isinstance(query, dict):
+        raise ConfigError("the arguments of a call are named values", hint="Send an NTURI.")
+    return dict(query)
+
+
+def _waits(operation: Any) -> bool:
+    """Return whether a client wants a put to be over when all that follows from it is: ``record[block=true]``."""
+    request = operation.pvRequest().todict()
+    options = request.get("record", {}).get("_options", {})
+    return str(options.get("block", "")).lower() == "true"
+
+
+def _caller(operation: Any) -> Caller:
+    peer, account = str(operation.peer()), str(operation.account())
+    return Caller(account, peer, f"{account}@{peer.rpartition(':')[0]}")
+
+
+def check_listening(host: str, port: int, allowed: Collection[str]) -> tuple[Any, ...]:
+    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
+
+    Raises:
+        ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
+        InUseError: Another program has the port: PV Access itself would take another one without a word.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+        networks = tuple(ipaddress.ip_network(each, strict=False) for each in allowed)
+    except ValueError as error:
+        raise ConfigError(f"{error}", hint="Give addresses in numbers, such as 192.0.2.7 or 192.0.2.0/24.") from error
+    if not address.is_loopback and not networks:
+        raise ConfigError(
+            f"{host} can be reached from other hosts, and PV Access asks nobody who they are",
+            hint="Name those that may connect with --allow, or leave it on loopback and use an SSH tunnel.",
+        )
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET).close()
+    except OSError as error:
+        kind = InUseError if error.errno == errno.EADDRINUSE else ConnectError
+        words = "is in use by another program" if kind is InUseError else f"cannot be had: {error.strerror}"
+        raise kind(f"port {port} {words}", address=f"{host}:{port}", hint="Choose another --pva-port.") from error
+    return networks
+
+
+def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
+    """Return the whole configuration of the server; there are no beacons, and searches are answered by TCP alone."""
+    return {
+        "EPICS_PVAS_INTF_ADDR_LIST": host,
+        "EPICS_PVAS_SERVER_PORT": str(port),
+        "EPICS_PVAS_BROADCAST_PORT": "0",
+        "EPICS_PVAS_BEACON_ADDR_LIST": LOOPBACK,
+        "EPICS_PVAS_AUTO_BEACON_ADDR_LIST": "NO",
+        "EPICS_PVA_CONN_TMO": str(timeout_s),
+    }
+
+
+def _type_of(p4p: Any, point: Point) -> Any:
+    """Return the normative type of a point."""
+    if point.choices:
+        return p4p.nt.NTEnum()
+    if point.kind == "flag":
+        return p4p.nt.NTScalar("?")
+    return p4p.nt.NTScalar("ad" if point.kind == "array" else "d", display=True, control=point.kind == "number")
+
+
+def _index(point: Point) -> int:
+    return point.choices.index(point.value) if point.value in point.choices else 0
+
+
+def _plain(point: Point) -> Any:
+    """Return a value as PV Access has it: what is not known is NaN, or nothing."""
+    if point.value is not None:
+        return point.value
+    return {"flag": False, "array": np.zeros(0)}.get(point.kind, math.nan)
+
+
+def _sent_value(sent: Any, point: Point) -> Any:
+    """Return what a client has sent as the setting takes it."""
+    value = sent["value"]
+    if point.choices:
+        index = int(value["index"])
+        if not 0 <= index < len(point.choices):
+            raise UnknownNameError(f"{point.name} has no choice {index}", hint=f"There are {', '.join(point.choices)}.")
+        return point.choices[index]
+    return np.array(value) if point.kind == "array" else value
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{value!r} is no number of seconds") from None
+
+
+def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
+    """Return a table, its columns empty where there are no rows."""
+    columns: dict[str, list[Any]] = {label: [row[i] for row in rows] for i, label in enumerate(nt.labels)}
+    return nt.Value(nt.type, {"labels": nt.labels, "value": columns})
+
+
+def _stamped(value: Any, time_s: float, severity: AlarmSeverity, alarm: str) -> Any:
+    whole = math.floor(time_s)
+    value["timeStamp.secondsPastEpoch"], value["timeStamp.nanoseconds"] = whole, int((time_s - whole) * 1e9)
+    value["alarm.severity"], value["alarm.status"] = int(severity), int(severity != AlarmSeverity.NONE)
+    value["alarm.message"] = alarm
+    return value

@@ -1,0 +1,143 @@
+"""What is served beside readings and settings: one row per table or scalar, made from the state."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lumion_hw.serving.state import AlarmSeverity, ServedState
+
+_N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
+_Told = tuple[Any, AlarmSeverity, str]
+
+
+def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
+    return [
+        (
+            each.name,
+            each.since_s,
+            round(each.age_s),
+            _or_nan(each.margin_db),
+            _or_nan(each.proof.get("received_dbm")),
+            _or_nan(each.proof.get("measured_loss_db")),
+            _or_nan(each.lost_db),
+            _or_nan(each.lease_left_s),
+            int(each.severity),
+            each.fault or "; ".join(each.marks),
+        )
+        for each in state.circuits
+    ]
+
+
+def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
+    points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
+    circuits = [(each.name, int(each.severity), each.fault or "; ".join(each.marks)) for each in state.circuits]
+    return [row for row in (*points, *circuits) if row[1]]
+
+
+def _events(state: ServedState) -> list[tuple[Any, ...]]:
+    return [(each.number, each.time_s, each.event, json.dumps(each.data)) for each in state.events]
+
+
+def _spans(state: ServedState) -> list[tuple[Any, ...]]:
+    spans = () if state.recovery is None else state.recovery.spans
+    return [(each.name, each.bench_ms, each.at_ms, each.cpu_ms, each.source) for each in spans]
+
+
+TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[tuple[Any, ...]]]]] = {
+    "circuits": (
+        [
+            ("name", "s"), ("since_s", "d"), ("age_s", "d"), ("margin_db", "d"), ("received_dbm", "d"),
+            ("loss_db", "d"), ("lost_db", "d"), ("lease_left_s", "d"), ("severity", "i"), ("alarm", "s"),
+        ],
+        _circuits,
+    ),
+    "alarms": ([("name", "s"), ("severity", "i"), ("alarm", "s")], _alarms),
+    "events": ([("number", "l"), ("time_s", "d"), ("event", "s"), ("data", "s")], _events),
+    "recovery:spans": (
+        [("name", "s"), ("bench_ms", "d"), ("at_ms", "d"), ("cpu_ms", "d"), ("source", "s")],
+        _spans,
+    ),
+}  # fmt: skip
+"""Columns with their types, and the rows."""
+
+
+def _worst(state: ServedState) -> _Told:
+    worst = max([_N, *(each.severity for each in state.points.values()), *(each.severity for each in state.circuits)])
+    return int(worst), worst, worst.name if worst else ""
+
+
+def _trouble(state: ServedState) -> _Told:
+    words = state.health.trouble
+    return words, _M if words else _N, words
+
+
+def _silent(state: ServedState) -> _Told:
+    names = list(state.health.silent)
+    return (
+        names,
+        AlarmSeverity.INVALID if names else _N,
+        "; ".join(f"{n}: {why}" for n, (_, why) in state.health.silent.items()),
+    )
+
+
+def _job(attribute: str, otherwise: Any) -> Callable[[ServedState], _Told]:
+    def value(state: ServedState) -> _Told:
+        job = state.job
+        if job is None:
+            return otherwise, _N, ""
+        return getattr(job, attribute), _M if job.error else _N, job.error
+
+    return value
+
+
+def _progress(state: ServedState) -> _Told:
+    job = state.job
+    if job is None or not (job.total or job.is_over):
+        return 0.0, _N, ""
+    return (
+        100.0 if job.is_over and not job.error else 100.0 * job.done / max(job.total, 1),
+        _M if job.error else _N,
+        job.error,
+    )
+
+
+def _states(state: ServedState) -> _Told:
+    mesh = state.mesh
+    if mesh is None:
+        return [], _N, ""
+    return [mesh.states.get(puc, "") for puc in range(len(mesh.heat_mw))], _N, ""
+
+
+def _heat(state: ServedState) -> _Told:
+    return [] if state.mesh is None else list(state.mesh.heat_mw), _N, ""
+
+
+SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _Told]]] = {
+    "lease:owner": ("s", lambda state: (state.lease.owner, _N, "")),
+    "lease:number": ("l", lambda state: (state.lease.number, _N, "")),
+    "lease:age_s": ("d", lambda state: (round(state.lease.age_s), _N, "")),
+    "job:what": ("s", _job("what", "")),
+    "job:by": ("s", _job("by", "")),
+    "job:stage": ("s", _job("stage", "")),
+    "job:done": ("l", _job("done", 0)),
+    "job:total": ("l", _job("total", 0)),
+    "job:progress_percent": ("d", _progress),
+    "job:is_over": ("?", _job("is_over", True)),
+    "job:error": ("s", _job("error", "")),
+    "record:sha256": ("s", lambda state: (state.record_sha256, _N, "")),
+    "mesh:states": ("as", _states),
+    "mesh:heat_mw": ("ad", _heat),
+    "health:keeps": ("s", lambda state: (state.health.keeps, _N, "")),
+    "health:trouble": ("s", _trouble),
+    "health:silent": ("as", _silent),
+    "health:severity": ("i", _worst),
+    "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
+}
+"""Type, and the value with its severity and alarm."""
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else float(number)

@@ -1,0 +1,298 @@
+"""All readings and settings of a bench, kept fresh: a thread per device, so that a silent one holds up nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
+from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
+from lumion_hw.interfaces import MeshController
+from lumion_hw.remote.roles import interface_of
+from lumion_hw.serving.state import AlarmSeverity, Point
+
+_PERIOD_S = 0.4
+"""Of reading a device; one that takes longer than half of this rests as long as it takes."""
+_SETTINGS_S = 5.0
+"""Of asking for settings that nobody has written here: a knob at the instrument may have been turned."""
+STALE_S = 0.7
+"""Silence of a device after which its values are old; with the period of publishing it is said within a second."""
+_SLOW = 2.5
+"""Silence is counted from so many times what reading the device takes, where that is longer."""
+
+_ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
+    State.OK: (AlarmSeverity.NONE, ""),
+    State.OVER_RANGE: (AlarmSeverity.MAJOR, "over range"),
+    State.UNDER_RANGE: (AlarmSeverity.MINOR, "under range"),
+    State.DARK: (AlarmSeverity.MINOR, "dark"),
+    State.NO_SIGNAL: (AlarmSeverity.MINOR, "no signal"),
+    State.INCONSISTENT: (AlarmSeverity.MAJOR, "inconsistent"),
+    State.FAILED: (AlarmSeverity.INVALID, "could not be read"),
+}
+
+
+class DeviceReadings:
+    """Readings and settings of one device.
+
+    Args:
+        bench: The open bench.
+        device: Device name of the bench file.
+        columns: Whether it has readings.
+        settings: Whether it has settings.
+
+    Attributes:
+        settings: Its settings by name.
+    """
+
+    def __init__(self, bench: Bench, device: str, columns: bool, settings: bool) -> None:
+        self._bench, self._device = bench, device
+        self._reader = Reader(bench, (device,)) if columns else None
+        self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
+        self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
+        self._guard = threading.Lock()
+        unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
+        self._points = {name: _unread(name, unit) for name, unit in unread.items()}
+        self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
+        self._asked_s = -np.inf
+        self._heard_s = time.monotonic()
+        self._told: tuple[Mapping[str, SettingValue], float] | None = None
+        self._failure = ""
+        self._error: Exception | None = None
+        self._takes_s = 0.0
+
+    def update(self) -> float:
+        """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
+        began_s = time.monotonic()
+        failure: LumionError | None = None
+        found: dict[str, Point] = {}
+        if self._reader is not None:
+            values = self._reader.read()
+            failure = self._reader.failures.get(self._device)
+            now_s = time.time()
+            for column, value in zip(self._reader.columns, values, strict=True):
+                if value is not FAILED or failure is None:
+                    found[column.name] = _reading(column, value, now_s)
+                elif not isinstance(failure, LinkError):  # it answers, and says why there is no number
+                    alarm = str(failure)
+                    found[column.name] = Point(
+                        column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
+                    )
+        is_due = self._reader is None or began_s - self._asked_s > _SETTINGS_S
+        if self.settings and is_due and not isinstance(failure, LinkError):
+            failure = self.ask()
+        took_s = time.monotonic() - began_s
+        with self._guard:
+            self._points |= {name: each for name, each in found.items() if name not in self.settings}
+        self._note(failure if isinstance(failure, LinkError) else None, took_s)
+        return took_s
+
+    def ask(self) -> LumionError | None:
+        """Ask the device for its settings now; return why it failed, if it did."""
+        settings = self.settings
+        if not isinstance(settings, Settings):
+            return None
+        self._asked_s = time.monotonic()
+        values = settings.read(parts=True)
+        with self._guard:
+            self._told = values, time.time()
+        return settings.failures.get(self._device)
+
+    def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
+        unknown = value is None and not setting.none_means
+        return Point(
+            setting.name,
+            value,
+            setting.unit,
+            self._limits[setting.name],
+            True,
+            now_s,
+            AlarmSeverity.INVALID if unknown else AlarmSeverity.NONE,
+            "not set yet" if unknown else setting.none_means if value is None else "",
+            setting.choices,
+            setting.kind.value,
+        )
+
+    def open_again(self) -> None:
+        """Open the device again if its link was lost; who answers is checked as it was at first.
+
+        Not after noise or a late answer: the session goes on by itself, and others are using it.
+        """
+        if not isinstance(self._error, LinkLost | ConnectError):
+            return
+        device: Any = self._bench.devices[self._device]
+        with contextlib.suppress(LumionError):
+            if interface_of(device) != MeshController.__name__:  # that one knows by itself what it has lost
+                device.close()
+            device.open()
+
+    def _note(self, failure: LumionError | None, took_s: float) -> None:
+        if failure is not None:
+            self.failed(failure)
+            return
+        if self._failure:
+            self._bench.events.add("answers again", device=self._device)
+        self._heard_s, self._takes_s, self._failure, self._error = time.monotonic(), took_s, "", None
+
+    def failed(self, error: Exception) -> None:
+        """Take note of why it could not be read."""
+        if not self._failure:
+            self._bench.events.add("silent", device=self._device, reason=str(error))
+        self._error, self._failure = error, str(error) or type(error).__name__
+
+    def points(self) -> dict[str, Point]:
+        """Return its points; all of them old if the device has been silent for too long."""
+        with self._guard:
+            if self._told is not None:  # a writer of many heaters does not wait for the points of all of them
+                values, told_s = self._told
+                self._points |= {
+                    name: self._setting(self.settings[name], each, told_s) for name, each in values.items()
+                }
+                self._told = None
+            points = dict(self._points)
+        return points if self.silent is None else {name: self._old(each) for name, each in points.items()}
+
+    def point(self, name: str) -> Point:
+        """Return one of its points."""
+        with self._guard:
+            values, told_s = self._told or ({}, 0.0)
+            known = name in values
+            point = self._setting(self.settings[name], values[name], told_s) if known else self._points[name]
+        return point if self.silent is None else self._old(point)
+
+    def _old(self, point: Point) -> Point:
+        silent_s = time.monotonic() - self._heard_s
+        why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
+        return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=why)
+
+    @property
+    def silent(self) -> tuple[float, str] | None:
+        """Since when the device does not answer, in seconds since 1970, and why; ``None`` while it does."""
+        silent_s = time.monotonic() - self._heard_s
+        if silent_s <= max(STALE_S, _SLOW * self._takes_s):
+            return None
+        return time.time() - silent_s, self._failure or "no answer"
+
+
+class BenchReadings:
+    """Readings and settings of all devices of a bench, each read in a thread of its own.
+
+    Args:
+        bench: The open bench.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
+        settings = [each.device for each in Settings(bench).values()]
+        names = [name for name in bench.model.devices if name in columns or name in settings]
+        self._devices = {name: DeviceReadings(bench, name, name in columns, name in settings) for name in names}
+        self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
+        self._device_of = {name: each for each in self._devices.values() for name in each.points()}
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Read everything once, then go on reading."""
+        for name, device in self._devices.items():
+            thread = threading.Thread(
+                target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def _keep_reading(self, device: DeviceReadings) -> None:
+        while not self._stop.is_set():
+            try:
+                took_s = device.update()
+            except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
+                took_s = _PERIOD_S
+                device.failed(error)
+            device.open_again()
+            self._stop.wait(max(_PERIOD_S - took_s, min(took_s, _PERIOD_S)))
+
+    def stop(self) -> None:
+        """End reading; idempotent. Whoever is in the middle of a question ends it."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def points(self) -> dict[str, Point]:
+        """Return all points by name, in the order of the bench."""
+        return {name: each for device in self._devices.values() for name, each in device.points().items()}
+
+    def point(self, name: str) -> Point | None:
+        """Return one point; ``None`` if there is none of this name."""
+        device = self._device_of.get(name)
+        return None if device is None else device.point(name)
+
+    def silent(self) -> dict[str, tuple[float, str]]:
+        """Return the devices that do not answer: since when, and why."""
+        return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
+
+    def renew(self) -> None:
+        """Read now whatever sees light and answers, so that what is asked for next is none of before."""
+        bench = self._bench
+        sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
+        sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []
+        devices = [each for name, each in self._devices.items() if name in sees and each.silent is None]
+        bench.clock.side_by_side([each.update for each in devices])
+
+    def setting(self, name: str) -> Setting:
+        """Return a setting.
+
+        Raises:
+            ConfigError: It can only be read.
+            UnknownNameError: There is none of this name.
+        """
+        if name in self._settings:
+            return self._settings[name]
+        if self.point(name) is not None:
+            raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
+        raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
+
+    def ask(self, device: str) -> None:
+        """Ask a device for its settings now, after something has changed it."""
+        if device in self._devices:
+            self._devices[device].ask()
+
+
+def _has_columns(bench: Bench) -> bool:
+    """Return whether anything can be read: a mesh that takes states alone has nothing."""
+    try:
+        Reader(bench)
+    except ConfigError:
+        return False
+    return True
+
+
+def _unread(name: str, unit: str) -> Point:
+    return Point(name, None, unit, severity=AlarmSeverity.INVALID, alarm="not read yet")
+
+
+def _reading(column: Column, value: Value, now_s: float) -> Point:
+    severity, alarm = _ALARMS[value.state]
+    number = value.number if value.state is State.OK else None
+    return Point(column.name, number, column.unit, None, False, now_s, severity, alarm)
+
+
+def _limits_of(setting: Setting) -> tuple[float, float] | None:
+    """Return the limits of a setting where they are two numbers; the device alone knows the others."""
+    try:
+        limits: Any = setting.limits()
+    except LumionError:
+        return None
+    if limits is None:
+        return None
+    low, high = (np.unique(np.asarray(each, dtype=np.float64)) for each in limits)
+    if low.size != 1 or high.size != 1 or not np.isfinite([low[0], high[0]]).all():
+        return None
+    return float(low[0]), float(high[0])

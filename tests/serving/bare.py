@@ -1,0 +1,62 @@
+"""Devices served without a bench: for the contract suites, which bring their own driver."""
+
+import contextlib
+import dataclasses
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.errors import LumionError
+from lumion_hw.remote.client import PvaConnection
+from lumion_hw.remote.stand_in import RemoteDevice, stand_in
+from lumion_hw.serving.calls import Calls
+from lumion_hw.serving.lease import Caller, LeaseBook
+from lumion_hw.serving.owner import Subscription
+from lumion_hw.serving.pva import PvaServer
+from lumion_hw.serving.state import ServedHealth, ServedLease, ServedState
+
+
+class BareOwner:
+    """Has calls and a lease like an owner, and nothing to read."""
+
+    def __init__(self, directory: Any) -> None:
+        self.bench = SimpleNamespace(model=SimpleNamespace(name="bare"))
+        self.lease = LeaseBook(directory, time.time)
+        self.calls = Calls({}, self.lease)
+        health = ServedHealth(time.time(), {}, "nothing")
+        self.state = ServedState(1, time.time(), "bare", {}, None, (), (), None, None, ServedLease(), health)
+        self._subscription = Subscription(self.state, lambda subscription: None)
+
+    def subscribe(self) -> Subscription:
+        self.state = dataclasses.replace(self.state, number=self.state.number + 1)
+        return self._subscription
+
+    def close(self) -> None:
+        self._subscription.close()
+
+
+class BareServer:
+    """A server of one driver after another, and a program that uses it."""
+
+    def __init__(self, directory: Any) -> None:
+        self.owner = BareOwner(directory)
+        self.server = PvaServer(self.owner)  # type: ignore[arg-type] # has what the server asks for
+        self.connection = PvaConnection(self.server.address)
+
+    def stand_in(self, driver: Any) -> RemoteDevice:
+        """Serve a driver in the place of the one before, and return what stands for it."""
+
+        def closing(_device: str, _caller: Caller) -> None:
+            with contextlib.suppress(LumionError, AttributeError):
+                driver.program(np.zeros(driver.info.n_heaters))
+
+        self.owner.calls = Calls({"served": driver}, self.owner.lease, closing=closing)
+        interface, properties = self.owner.calls.describe()["served"]
+        return stand_in(interface, "served", self.connection, properties)
+
+    def close(self) -> None:
+        self.connection.close()
+        self.owner.close()
+        self.server.close()
