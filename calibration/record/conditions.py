@@ -106,7 +106,7 @@ class ConditionsWatch:
             polarization={str(path.port): self._polarization(path) for path in bench.wiring.inputs},
             ambient=_loops_in_words(reference_hz),
             valid_for_s=valid_for_s(bench.mesh.topology.n_pucs),
-            emulated_age_s=bench.emulated.slow_drift.age_s if bench.is_emulated else None,
+            emulated_age_s=bench.emulated_age_s,
             heater_tau_s=bench.mesh.heater_tau_s,
         )
 

@@ -59,6 +59,7 @@ class Bench:
         only: Names of the devices to open; all if not given. The others are left alone, for other programs.
         where: Where its devices are, for whoever prints it.
         at_end: Called when it is closed, after its devices.
+        emulated_there: Whether the devices are emulated where they are served.
 
     Attributes:
         model: The checked bench file.
@@ -83,6 +84,7 @@ class Bench:
         only: Collection[str] | None = None,
         where: str = "real",
         at_end: Callable[[], None] = lambda: None,
+        emulated_there: bool = False,
     ) -> None:
         self.model = model
         self._where, self._at_end = where, at_end
@@ -91,7 +93,7 @@ class Bench:
         self.clock = clock
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
-        self._emulated = emulated
+        self._emulated, self._emulated_there = emulated, emulated_there
         self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
         self.meters: Named[PowerMeter] = self._with_role(Role.METER)
@@ -106,7 +108,7 @@ class Bench:
         except BaseException:
             self.close()
             raise
-        self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
+        self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=self.is_emulated)
         lacking = [] if self._mesh is None else _lacking(self._mesh.controller)
         if lacking:
             self.events.add("controller lacks", controller=model.mesh_section.controller, what=", ".join(lacking))
@@ -211,7 +213,15 @@ class Bench:
             return stand_in(interface, name, connection, properties)
 
         chosen = devices if only is None else only
-        return cls(model, device, clock, only=chosen, where=f"served at {address}", at_end=connection.close)
+        return cls(
+            model,
+            device,
+            clock,
+            only=chosen,
+            where=f"served at {address}",
+            at_end=connection.close,
+            emulated_there=bool(told["emulated"]),
+        )
 
     @property
     def mesh(self) -> MeshAccess:
@@ -255,11 +265,17 @@ class Bench:
         """The emulated bench behind the links, to script its faults.
 
         Raises:
-            ConfigError: This bench is real.
+            ConfigError: This bench is real, or emulated by another process.
         """
         if self._emulated is None:
-            raise ConfigError(f"bench {self.model.name} is not emulated")
+            elsewhere = " in this process" if self._emulated_there else ""
+            raise ConfigError(f"bench {self.model.name} is not emulated{elsewhere}")
         return self._emulated
+
+    @property
+    def emulated_age_s(self) -> float | None:
+        """Time since the emulated chip was as its seed draws it; ``None`` where nobody here knows."""
+        return None if self._emulated is None else self._emulated.slow_drift.age_s
 
     @property
     def devices(self) -> Mapping[str, OpenDevice]:
@@ -268,12 +284,12 @@ class Bench:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the devices are emulated in this process."""
-        return self._emulated is not None
+        """Whether no hardware is behind the devices, be it in this process or where they are served."""
+        return self._emulated is not None or self._emulated_there
 
     def __repr__(self) -> str:
         """Return one line."""
-        how = "emulated" if self.is_emulated else self._where
+        how = "emulated" if self._emulated is not None else self._where
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:

@@ -25,7 +25,8 @@ def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
     """Return the time since a record was made, by the bench's own time; ``None`` where clocks cannot be compared."""
     made_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:
-        return None if made_at_s is None else max(bench.emulated.slow_drift.age_s - made_at_s, 0.0)
+        now_s = bench.emulated_age_s
+        return None if made_at_s is None or now_s is None else max(now_s - made_at_s, 0.0)
     if made_at_s is not None:
         return None
     made = datetime.fromisoformat(record.created_utc)

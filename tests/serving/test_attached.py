@@ -44,6 +44,10 @@ def test_a_script_gives_the_same_on_a_bench_of_its_own_and_on_a_served_one(serve
         assert not isinstance(attached.transponders["sfp-a"], CoherentTransponder)
         assert attached.model == load(SMALL)
         assert repr(attached).startswith(f"<Bench small, served at {served.address}")
+        assert attached.is_emulated, "what is made with it would pass for a measurement"
+        assert attached.emulated_age_s is None
+        with pytest.raises(ConfigError, match="in this process"):
+            _ = attached.emulated
     assert not served.owner.lease.served().owner, "leaving the bench kept the lease"
     assert not served.owner.bench.mesh.driven_ma().any(), "leaving the bench left heaters on"
 
