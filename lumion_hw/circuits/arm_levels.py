@@ -22,7 +22,7 @@ from lumion_hw.circuits.phase_trim import moved_ma
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.trimming import Trimmer
-from lumion_hw.errors import LimitError
+from lumion_hw.errors import LimitError, LumionError
 from lumion_hw.mesh.programming import PucTarget
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing.request import other
@@ -85,6 +85,7 @@ class ArmLeveller:
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
         self._planning = planning_mesh(record)
+        self._lit: set[str] = set()
 
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
         """Tell the arms of a circuit apart, and level them by its trims.
@@ -102,6 +103,7 @@ class ArmLeveller:
             LumionError: A device failed.
         """
         taken_db = [0.0] * len(circuit.arms)
+        self._lit = self._found_lit(plan, circuit)
         levels = self._seen(plan, circuit)
         for _ in range(_ROUNDS):
             wanted = None if levels.failure or levels.untold else _wanted_trims_db(circuit, levels)
@@ -167,13 +169,14 @@ class ArmLeveller:
             aside: An arm that is led aside in it: none of its light is to be anywhere.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
-        # A coherent receiver's own transmitter is on, with a circuit of its own or without.
-        lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
-        entries = {path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in lit}
+        entries = {
+            path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in self._lit
+        }
         sources = {port: math.nan if optics is None else optics.emits_nm for port, optics in entries.items()}
         power = {port: np.abs(field) ** 2 for port, field in self._planning.fields(currents_ma, sources).items()}
         receivers = {out.port for out in wiring.outputs if out.transponder is not None}
-        ends = {arm.exit.port for arm in circuit.arms if arm is not aside}
+        # The end of an arm that is led aside is a way to the receiver as well: for the light of others.
+        ends = {arm.exit.port for arm in circuit.arms}
         astray = [
             power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
             for arm in circuit.arms
@@ -182,6 +185,23 @@ class ArmLeveller:
         astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
         least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside)
         return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
+
+    def _found_lit(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
+        """Return the modules whose light enters the mesh, those that no circuit takes it from among them.
+
+        They too may reach a receiver when an arm is led aside. One that does not answer may be on.
+        """
+        # A coherent receiver's own transmitter is on, with a circuit of its own or without.
+        lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
+        for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
+            module = self._bench.transponders.get(name)
+            try:
+                status = None if module is None else module.status()
+            except LumionError:
+                status = None
+            if status is None or not (status.tx_disabled or status.tx_fault):
+                lit.add(name)
+        return lit
 
     def _received_w(self, name: str) -> float:
         """Return the power that a module receives, averaged; 0 where it reads none."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.budget import LinkBudget
 from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.interfaces import CoherentTransponder, LockReport
 from lumion_hw.quantities import db_from_ratio, frequency_hz_from_wavelength_m, ratio_from_db
@@ -160,9 +161,7 @@ def accepted(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIME
     Raises:
         LumionError: What the module raises.
     """
-    module = bench.transponders[circuit.request.target]
-    if not isinstance(module, CoherentTransponder):
-        raise ConfigError("the receiver is no coherent module", device=circuit.request.target)
+    module = _receiver(bench, circuit)
     lock = module.wait_for_lock(timeout_s)
     if not lock.locked:
         return Acceptance(lock, failures=(f"the receiver has not locked: {lock.detail}",))
@@ -187,3 +186,42 @@ def accepted(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIME
         if found is not None and most is not None and found > most
     )
     return Acceptance(lock, told["pdl"], told["dgd"], told["sop_rate"], told["prefec_ber"], bound, failures)
+
+
+def await_locks(
+    bench: Bench,
+    circuits: Sequence[PlannedCircuit],
+    timeout_s: float = LOCK_TIMEOUT_S,
+    locked: Callable[[CircuitRequest], None] = lambda request: None,
+) -> None:
+    """Wait, side by side, until the receivers of circuits of two polarizations have locked; others have no lock.
+
+    Args:
+        bench: The bench.
+        circuits: The circuits, their light on.
+        timeout_s: How long to wait.
+        locked: Told of each circuit whose receiver has locked, when it has.
+
+    Raises:
+        CircuitError: A receiver has not locked; the message says which, and what holds it up.
+        LumionError: What a module raises.
+    """
+
+    def wait(circuit: PlannedCircuit) -> str:
+        report = _receiver(bench, circuit).wait_for_lock(timeout_s)
+        if not report.locked:
+            return f"{circuit.request}: the receiver has not locked within {timeout_s:g} s: {report.detail}"
+        locked(circuit.request)
+        return ""
+
+    dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
+    told = bench.side_by_side([(each.request.target, functools.partial(wait, each)) for each in dual])
+    if failures := [each for each in told if each]:
+        raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
+
+
+def _receiver(bench: Bench, circuit: PlannedCircuit) -> CoherentTransponder:
+    module = bench.transponders[circuit.request.target]
+    if not isinstance(module, CoherentTransponder):
+        raise ConfigError("the receiver is no coherent module", device=circuit.request.target)
+    return module

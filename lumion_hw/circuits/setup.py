@@ -209,6 +209,7 @@ class PathSetup:
         *,
         milestone: Milestone = lambda name: None,
         arrived: Callable[[CircuitRequest], None] = lambda request: None,
+        confirm: Callable[[Sequence[PlannedCircuit]], None] = lambda circuits: None,
     ) -> tuple[CircuitProof, ...]:
         """Program a plan in one commit, and prove its new circuits by the mesh's own photodiodes alone.
 
@@ -221,6 +222,7 @@ class PathSetup:
             launch_dbm: Launch power of each transmitter as its module reported it last.
             milestone: Told of ``programmed``, ``settled`` and ``proven``.
             arrived: Told of each new circuit when its light is first seen where it belongs.
+            confirm: Given the new circuits once their light is proven; what it raises takes the change back.
 
         Returns:
             Proofs of the new circuits; what receivers say is not in them.
@@ -242,6 +244,7 @@ class PathSetup:
             proofs = self._proofs_by_photodiodes(new, launch_dbm, milestone, arrived)
             if not all(proof.proven for proof in proofs):
                 raise CircuitError(verdict(proofs))
+            confirm(new)
         self._stand(plan, proofs)
         for proof in proofs:
             self.bench.events.add("proof", by="photodiodes", **summary(proof))

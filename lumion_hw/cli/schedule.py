@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lumion_hw.schedules.cost import CostModel
     from lumion_hw.schedules.decomposition import Decomposition
     from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
-    from lumion_hw.schedules.phase_run import MeasuredPhase
+    from lumion_hw.schedules.phase_run import MeasuredChange, MeasuredPhase
     from lumion_hw.schedules.phases import IterationTimes, PhasePlan, PreparedPhase
     from lumion_hw.schedules.schedule import Schedule
 
@@ -503,6 +503,7 @@ def _whole_numbers(option: str, text: str) -> list[int]:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--bench", "bench_file", help="Prepare the configurations for this bench; needs --record.")
 @click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
+@out_option("Write the prepared configurations here as JSON; needs --bench.")
 @click.option("--run", is_flag=True, help="Switch the bench through the iterations, and measure.")
 @click.option("--iterations", type=click.IntRange(1, MANY), help="How often; as the file says by default.")
 @click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Dark time of a port, in s, not run.")
@@ -514,6 +515,7 @@ def phases(
     file: str,
     bench_file: str | None,
     record: str | None,
+    out: Path | None,
     run: bool,
     iterations: int | None,
     delta: float,
@@ -526,30 +528,32 @@ def phases(
 ) -> None:
     """Check the phases of a job, say what an iteration takes, prepare the circuits, or run it on a bench.
 
+    FILE is a phase file, or what --out has written of one (.json): then nothing is routed anew.
+
     Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
     """
-    from lumion_hw.schedules.phases import iteration_times, load_phases, prepare, prepared_document
+    from lumion_hw.schedules.phases import iteration_times, load_phases, prepared_document
 
-    if (bench_file is None) != (record is None) or (run and bench_file is None):
-        raise click.UsageError("Give --bench and --record together, and both with --run.")
-    plan = load_phases(file)
-    document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
+    _check_given(file, bench_file, record, out, run)
     measured: tuple[MeasuredPhase, ...] = ()
+    changes: Mapping[str, MeasuredChange] = {}
     prepared: dict[str, PreparedPhase] = {}
     settle_s: float | None = None
     if bench_file is not None and record is not None:
-        from lumion_hw.bench.bench import load
         from lumion_hw.cli.circuits import BenchTarget
         from lumion_hw.storage import load_record
 
         calibrated = load_record(record)
-        prepared = prepare(load(bench_file), calibrated, plan)
-        document["configurations"] = prepared_document(prepared)
+        plan, prepared = _prepared(file, bench_file, calibrated, out, force)
         if run:
             target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
-            measured, settle_s = _run_phases(target, calibrated, prepared, plan, iterations)
+            changes, measured, settle_s = _run_phases(target, calibrated, prepared, plan, iterations)
         if not as_json:
             _say_prepared(prepared)
+    else:
+        plan = load_phases(file)
+    document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
+    document |= {"configurations": prepared_document(prepared)} if prepared else {}
     times = iteration_times(plan, delta, [each.alone for each in prepared.values()] or None)
     modelled: IterationTimes | None = None
     if measured:
@@ -557,18 +561,52 @@ def phases(
 
         modelled = model_beside(measured, prepared, plan)
         times = measured_iteration(measured, measured[-1].iteration, plan)
-        document |= _measured_document(measured, modelled, settle_s)
+        document |= _measured_document(measured, modelled, settle_s) | {"changes": changes}
     document["iteration"] = _times_document(times)
+    _plot_times(plan, times, plot, force)
+    if as_json:
+        echo_json(document)
+        return
+    _say_times(plan, times, measured, modelled, changes)
+    _say_darkness(measured, settle_s)
+
+
+def _check_given(file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool) -> None:
+    """Refuse options that need others."""
+    if (bench_file is None) != (record is None) or (run and bench_file is None):
+        raise click.UsageError("Give --bench and --record together, and both with --run.")
+    if bench_file is None and (out is not None or file.endswith(".json")):
+        raise click.UsageError("Give --bench and --record with --out, and with prepared configurations (.json).")
+
+
+def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force: bool) -> None:
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.schedules.picture import plot_iteration
 
         plot_iteration(plan, times, plot, over(force))
-    if as_json:
-        echo_json(document)
-        return
-    _say_times(plan, times, measured, modelled)
-    _say_darkness(measured, settle_s)
+
+
+def _prepared(
+    file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
+) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
+    """Return phases with their configurations, read or prepared, and write them if that is asked for."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.files.writing import check_target, over
+    from lumion_hw.schedules.phases import load_phases, prepare
+    from lumion_hw.schedules.prepared_file import load_prepared, save_prepared
+
+    if out is not None:
+        check_target(out, "prepared configurations", over(force))
+    model = load(bench_file)
+    if file.endswith(".json"):
+        plan, prepared = load_prepared(file, model, record)
+    else:
+        plan = load_phases(file)
+        prepared = prepare(model, record, plan)
+    if out is not None:
+        save_prepared(prepared, plan, model, record, out, over(force))
+    return plan, prepared
 
 
 def _measured_document(
@@ -612,8 +650,12 @@ def _run_phases(
     prepared: dict[str, PreparedPhase],
     plan: PhasePlan,
     iterations: int | None,
-) -> tuple[tuple[MeasuredPhase, ...], float]:
-    """Go through the phases on a bench that nothing else uses; return how it went, and how long its heaters need."""
+) -> tuple[Mapping[str, MeasuredChange], tuple[MeasuredPhase, ...], float]:
+    """Go through the phases on a bench that nothing else uses.
+
+    Returns:
+        How long each change takes, receivers included, how it went, and how long the heaters need by themselves.
+    """
     from lumion_hw.circuits import BenchLock, PathSetup, read_state
     from lumion_hw.errors import ConfigError
     from lumion_hw.schedules.phase_run import PhaseSwitch
@@ -628,7 +670,7 @@ def _run_phases(
             raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
         switch = PhaseSwitch(PathSetup(bench, record), prepared)
         switch.rehearse()
-        return switch.run(plan, iterations=iterations), bench.mesh.settle_s
+        return switch.measure(), switch.run(plan, iterations=iterations), bench.mesh.settle_s
 
 
 def _times_document(times: IterationTimes) -> dict[str, Any]:
@@ -657,7 +699,11 @@ def _say_prepared(prepared: dict[str, PreparedPhase]) -> None:
 
 
 def _say_times(
-    plan: PhasePlan, times: IterationTimes, measured: Sequence[MeasuredPhase], modelled: IterationTimes | None
+    plan: PhasePlan,
+    times: IterationTimes,
+    measured: Sequence[MeasuredPhase],
+    modelled: IterationTimes | None,
+    changes: Mapping[str, MeasuredChange],
 ) -> None:
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phases import warnings
@@ -668,10 +714,12 @@ def _say_times(
     for phase, start_s, wait_s, model in zip(plan.phases, times.starts_s, times.waits_s, said, strict=True):
         switched = last[phase.tag].switched if measured else None
         dark = None if switched is None else time_text(switched.longest_dark_s)
-        row = (phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), model, dark)
+        change = None if switched is None else changes[phase.tag]
+        after = (None, None) if change is None else (time_text(change.light_s), time_text(change.receivers_s))
+        row = (phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), model, dark, *after)
         rows.append(row if measured else row[:4])
     title = f"{plan.job}: one iteration, {'as measured' if measured else 'by the model'}"
-    titles = ("phase", "starts", "lasts", "waits", "by the model", "dark")
+    titles = ("phase", "starts", "lasts", "waits", "by the model", "dark", "light after", "receivers after")
     echo_table(title, titles if measured else titles[:4], rows)
     say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
     if modelled is not None:

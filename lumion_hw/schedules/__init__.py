@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         schedule_phases,
     )
     from lumion_hw.schedules.picture import plot_costs, plot_iteration, plot_schedule, plot_served
+    from lumion_hw.schedules.prepared_file import load_prepared, save_prepared
     from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
     from lumion_hw.schedules.straggler import least_rounds, stragglar
     from lumion_hw.schedules.verification import verify
@@ -101,6 +102,7 @@ __all__ = [
     "iteration_times",
     "least_rounds",
     "load_phases",
+    "load_prepared",
     "load_schedule",
     "make_schedule",
     "measured_darkness",
@@ -119,6 +121,7 @@ __all__ = [
     "relabelled",
     "ring_broadcast",
     "save_phases",
+    "save_prepared",
     "save_schedule",
     "schedule_phases",
     "serve_leases",
@@ -204,6 +207,10 @@ if not TYPE_CHECKING:
                 "plot_iteration",
                 "plot_schedule",
                 "plot_served",
+            ),
+            "prepared_file": (
+                "load_prepared",
+                "save_prepared",
             ),
             "schedule": (
                 "Schedule",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
-from lumion_hw.errors import CircuitError, UnknownNameError
+from lumion_hw.circuits.coherent import await_locks, ends_of
+from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
+
+_RELOCK_WITHIN_S = 10.0
+"""A coherent receiver whose data path is up locks within a second (emulated: 0.6 s)."""
+_Way = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
+"""A circuit and the PUCs of its arms."""
 
 
 @dataclass(frozen=True)
@@ -21,13 +28,17 @@ class Switched:
         began_s: When it was asked for, on the bench's clock.
         dark_s: How long each circuit that was set up was dark, by ``(transmitter, receiver)``: from the request until
             its light was seen where it belongs.
-        proven_s: How long it took until all light had been seen twice.
+        light_s: How long it took until all light had been seen twice.
+        locked_s: The same until the receiver had locked, of each circuit of two polarizations that was set up.
+        proven_s: How long it took until all circuits were proven: their light, and these locks.
         heat_mw: Heat of all heaters in the new setting.
     """
 
     tag: str
     began_s: float
     dark_s: dict[tuple[str, str], float]
+    light_s: float
+    locked_s: dict[tuple[str, str], float]
     proven_s: float
     heat_mw: float
 
@@ -43,7 +54,8 @@ class MeasuredChange:
 
     Attributes:
         light_s: Until all light was seen twice where it belongs.
-        receivers_s: Until no receiver of a new circuit reported loss of signal any more, asking them included.
+        receivers_s: Until no receiver of a new circuit reported loss of signal any more, and those of two polarizations
+            had locked, asking them included.
     """
 
     light_s: float
@@ -86,6 +98,7 @@ class PhaseSwitch:
         self._prepared = dict(prepared)
         self._launch_dbm: dict[str, float | None] = {}
         self._tag: str | None = None
+        self._going: set[str] = set()
 
     def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
         """Set every configuration up once, align polarizations, and prove every circuit by all there is.
@@ -100,10 +113,11 @@ class PhaseSwitch:
         for tag, each in self._prepared.items():
             if each.circuits:
                 proofs[tag] = self._setup.establish(each.plan)
+                # With the arms of coherent circuits as the receivers have seen them level.
+                self._prepared[tag] = replace(each, plan=self._setup.active or each.plan)
                 self._tag = tag
         modules = self._setup.bench.transponders
-        senders = sorted({a for each in self._prepared.values() for a, _ in each.circuits})
-        for name in senders:
+        for name in sorted({a for each in self._prepared.values() for a in ends_of(each.plan.circuits)}):
             module = modules[name]
             module.enable()
             self._launch_dbm[name] = module.monitors().tx_power_dbm
@@ -112,23 +126,69 @@ class PhaseSwitch:
     def switch(self, tag: str) -> Switched:
         """Switch to a configuration by its tag: one commit, proven by the mesh's photodiodes, or the one before again.
 
+        Circuits of two polarizations count once their receivers have locked as well.
+
         Raises:
             UnknownNameError: No configuration has this tag.
-            CircuitError: A circuit was not proven; what stood before stands again.
+            CircuitError: A phase that is not done uses a circuit that would be ended, or a circuit was not proven; what
+                stood before stands again.
             LumionError: The controller failed.
         """
-        if tag not in self._prepared:
-            raise UnknownNameError(f"no phase is called {tag!r}", hint=f"There are {', '.join(self._prepared)}.")
-        clock, to = self._setup.bench.clock, self._prepared[tag]
+        to = self._of(tag)
+        self._check_unused(tag)
+        clock, bench = self._setup.bench.clock, self._setup.bench
         began_s = clock.now()
         dark_s: dict[tuple[str, str], float] = {}
+        locked_s: dict[tuple[str, str], float] = {}
+        light_s: list[float] = []
 
         def arrived(request: CircuitRequest) -> None:
             dark_s[request.source, request.target] = clock.now() - began_s
 
-        self._setup.switch(to.plan, self._launch_dbm, arrived=arrived)
+        def locked(request: CircuitRequest) -> None:
+            locked_s[request.source, request.target] = clock.now() - began_s
+
+        def confirm(new: Sequence[PlannedCircuit]) -> None:
+            light_s.append(clock.now() - began_s)
+            await_locks(bench, new, _RELOCK_WITHIN_S, locked)
+
+        self._setup.switch(to.plan, self._launch_dbm, arrived=arrived, confirm=confirm)
         self._tag = tag
-        return Switched(tag, began_s, dark_s, clock.now() - began_s, to.plan.heat_mw)
+        return Switched(tag, began_s, dark_s, light_s[0], locked_s, clock.now() - began_s, to.plan.heat_mw)
+
+    def begin(self, tag: str) -> Switched | None:
+        """Begin a phase now: switch to its configuration if anything has to change, and refuse what is dark.
+
+        For jobs that say themselves when a phase begins and ends; :meth:`run` goes by how long phases take. Until
+        :meth:`done` none of its circuits is taken from it; others may be switched meanwhile, for the next phase.
+
+        Returns:
+            The change; ``None`` if nothing had to change.
+
+        Raises:
+            ConfigError: It has begun already, or no configuration has this tag.
+            CircuitError: A phase that is not done uses a circuit that would be ended, or a circuit was not proven; what
+                stood before stands.
+            LumionError: The controller failed.
+        """
+        phase = self._of(tag).phase
+        if tag in self._going:
+            raise ConfigError(f"phase {tag} has begun already", hint="Say when it is done().")
+        switched = self.switch(tag) if self._changes(tag) else None
+        self._check_up(tag, phase.circuits)
+        self._going.add(tag)
+        return switched
+
+    def done(self, tag: str) -> None:
+        """End a phase: its circuits stay up until another phase needs their ports.
+
+        Raises:
+            ConfigError: It has not begun.
+        """
+        if tag not in self._going:
+            going = ", ".join(sorted(self._going)) or "none"
+            raise ConfigError(f"phase {tag} has not begun, or is done already", hint=f"Going on: {going}.")
+        self._going.remove(tag)
 
     def measure(self) -> dict[str, MeasuredChange]:
         """Go through all configurations once and return how long each change takes, receivers included.
@@ -145,7 +205,7 @@ class PhaseSwitch:
             new = [CircuitRequest(*pair) for pair in self._new(tag)]
             switched = self.switch(tag)
             self._setup.await_los_clear(new)
-            found[tag] = MeasuredChange(switched.proven_s, self._setup.bench.clock.now() - switched.began_s)
+            found[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.began_s)
         return found
 
     def run(
@@ -167,41 +227,61 @@ class PhaseSwitch:
         """
         clock, done = self._setup.bench.clock, list[MeasuredPhase]()
         used_s: dict[str, float] = {}
-        end_s = clock.now()
-        for iteration in range(plan.iterations if iterations is None else iterations):
-            for phase in plan.phases:
-                prepared, switched = self._prepared[phase.tag], None
+        end_s, before = clock.now(), ""
+        try:
+            for turn in range((plan.iterations if iterations is None else iterations) * len(plan.phases)):
+                iteration, number = divmod(turn, len(plan.phases))
+                phase, switched = plan.phases[number], None
                 if self._changes(phase.tag):
-                    gone = [pair for pair, _ in self._standing() if pair not in prepared.circuits]
-                    ports = [port for a, b in (*self._new(phase.tag), *gone) for port in (f"{a}>", f">{b}")]
-                    free_s = max(used_s.get(port, 0.0) for port in ports)
+                    free_s = max(used_s.get(port, 0.0) for port in self._changing(phase.tag))
                     _sleep_till(clock.now, clock.sleep, free_s)
+                    if free_s >= end_s:  # by its own time the phase before is done
+                        self._going.discard(before)
                     switched = self.switch(phase.tag)
                 _sleep_till(clock.now, clock.sleep, end_s)
-                start_s = clock.now()
-                self._check_up(phase.tag, phase.circuits)
+                self._going.discard(before)
+                self.begin(phase.tag)
+                start_s, before = clock.now(), phase.tag
                 wait_s, end_s = start_s - end_s, start_s + phase.duration_s
-                used_s |= {port: end_s for a, b in phase.circuits for port in (f"{a}>", f">{b}")}
+                used_s |= dict.fromkeys(_ports(phase.circuits), end_s)
                 heat_mw = 0.0 if self._setup.active is None else self._setup.active.heat_mw
                 done.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
                 if watch is not None:
                     watch(done[-1])
-        _sleep_till(clock.now, clock.sleep, end_s)
+            _sleep_till(clock.now, clock.sleep, end_s)
+        finally:
+            self._going.discard(before)
         return tuple(done)
 
-    def _standing(self) -> set[tuple[tuple[str, str], tuple[int, ...]]]:
+    def _of(self, tag: str) -> PreparedPhase:
+        if tag not in self._prepared:
+            raise UnknownNameError(f"no phase is called {tag!r}", hint=f"There are {', '.join(self._prepared)}.")
+        return self._prepared[tag]
+
+    def _changing(self, tag: str) -> list[str]:
+        """Return the ports that a change to a configuration ends or joins anew."""
+        gone = [pair for pair, _ in self._standing() if pair not in self._prepared[tag].circuits]
+        return _ports([*self._new(tag), *gone])
+
+    def _check_unused(self, tag: str) -> None:
+        """Refuse to take circuits from phases that are not done."""
+        then = _ways(self._prepared[tag].plan.circuits)
+        for way in sorted(self._standing() - then):
+            users = [each for each in sorted(self._going) if way[0] in self._prepared[each].phase.circuits]
+            if users:
+                raise CircuitError(
+                    f"phase {tag} would end {' to '.join(way[0])}, which phase {users[0]} uses",
+                    hint=f"Say done({users[0]!r}) first.",
+                )
+
+    def _standing(self) -> set[_Way]:
         """Return circuits that stand, with their PUCs."""
         active = self._setup.active
-        circuits = () if active is None else active.circuits
-        return {((each.request.source, each.request.target), each.path.pucs) for each in circuits}
+        return _ways(() if active is None else active.circuits)
 
     def _new(self, tag: str) -> list[tuple[str, str]]:
         """Return circuits of a configuration that do not stand as it has them."""
-        standing = self._standing()
-        ways = {
-            ((each.request.source, each.request.target), each.path.pucs) for each in self._prepared[tag].plan.circuits
-        }
-        return sorted(pair for pair, _ in ways - standing)
+        return sorted(pair for pair, _ in _ways(self._prepared[tag].plan.circuits) - self._standing())
 
     def _changes(self, tag: str) -> bool:
         return bool(self._new(tag))
@@ -212,6 +292,14 @@ class PhaseSwitch:
         missing = [f"{a} to {b}" for a, b in circuits if (a, b) not in up]
         if missing:
             raise CircuitError(f"phase {tag}: {', '.join(missing)} is dark", hint="Switch to its configuration first.")
+
+
+def _ways(circuits: Iterable[PlannedCircuit]) -> set[_Way]:
+    return {((each.request.source, each.request.target), tuple(path.pucs for path in each.paths)) for each in circuits}
+
+
+def _ports(circuits: Iterable[tuple[str, str]]) -> list[str]:
+    return [port for a, b in circuits for port in (f"{a}>", f">{b}")]
 
 
 def _sleep_till(now: Callable[[], float], sleep: Callable[[float], None], when_s: float) -> None:

@@ -9,25 +9,28 @@ it changes hides the darkness.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits.plan import plan_circuits
-from lumion_hw.circuits.planned import CircuitPlan
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError
+from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing import standing_states
+from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.schedules.cost import LONGEST_DELTA_S
-from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, MeshStep
-from lumion_hw.schedules.schedule import Circuits
+from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
 
 if TYPE_CHECKING:
     from lumion_hw.bench.checks import Check
@@ -322,53 +325,120 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
         Configurations by tag, in the order of the phases.
 
     Raises:
-        ConfigError: A module is not there or not wired for one polarization.
-        RoutingError: A phase has no ways for all its circuits at once.
-        LumionError: A circuit's budget is refused; the message names the phase.
+        ConfigError: A module is not there or not wired to the mesh.
+        CircuitError: Two modules cannot work together.
+        LumionError: A phase has no ways for all its circuits at once, or a budget is refused; the message names the
+            phase.
     """
-    names = plan.modules
-    router = bench_router(model, record, names)
-    steps: list[tuple[MeshStep, bool]] = []
-    before: Circuits = ()
+    _check_wired(model, plan)
+    draughts = _Configurations(model, record)
     # Twice round, as the last phase is followed by the first.
-    for turn in range(2 * len(plan.phases)):
-        number = turn % len(plan.phases)
-        phase = plan.phases[number]
-        stands = tuple((names[a], names[b]) for a, b in before)
-        whole, own = _numbered(names, _followed(stands, phase.circuits)), _numbered(names, phase.circuits)
-        try:
-            steps.append((router.step(number, whole, before), False))
-        except RoutingError as refusal:
-            try:
-                steps.append((router.step(number, own, before), True))
-            except RoutingError as error:
-                raise type(error)(f"phase {phase.tag}: {error.message}", hint=error.hint) from refusal
-        before = steps[-1][0].circuits
-    steps = steps[len(plan.phases) :]
-    return dict(_prepared(model, record, plan, names, steps))
+    made = [draughts.following(phase) for phase in plan.phases * 2]
+    return {each.phase.tag: each for each in made[len(plan.phases) :]}
 
 
-def _prepared(
-    model: BenchModel,
-    record: CalibrationRecord,
-    plan: PhasePlan,
-    names: Sequence[str],
-    steps: Sequence[tuple[MeshStep, bool]],
-) -> Iterator[tuple[str, PreparedPhase]]:
-    for phase, (step, alone) in zip(plan.phases, steps, strict=True):
-        circuits = tuple((names[a], names[b]) for a, b in step.circuits)
-        requests = [CircuitRequest(*pair) for pair in circuits]
+def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
+    wiring = model.to_wiring()
+    pairs = [pair for phase in plan.phases for pair in phase.circuits]
+    for what, used, wired in (
+        ("input", {a for a, _ in pairs}, {each.transponder for each in wiring.inputs}),
+        ("output", {b for _, b in pairs}, {each.transponder for each in wiring.outputs}),
+    ):
+        if missing := sorted(used - wired):
+            raise ConfigError(
+                f"{', '.join(missing)}: no module of this bench that has an {what} of the mesh",
+                hint=f"These are: {', '.join(sorted(name for name in wired if name)) or 'none'}.",
+            )
+
+
+class _Configurations:
+    """Configurations one after the other, with as much as possible where it was.
+
+    Args:
+        model: The checked bench file.
+        record: Calibration of its mesh.
+    """
+
+    def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
+        self._model, self._record = model, record
+        self._known: dict[tuple[str, str], PlannedCircuit] = {}
+        self._standing: ModuleCircuits = ()
+
+    def following(self, phase: JobPhase) -> PreparedPhase:
+        """Return the configuration of the next phase, with what others left standing if there is room for it."""
         try:
-            made = plan_circuits(model, record, requests, fixed=step.routing.states)
+            circuits, alone, plan = self._with_room(phase)
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
-        kept = tuple(sorted((names[a], names[b]) for a, b in step.kept))
-        yield phase.tag, PreparedPhase(phase, circuits, made, kept, alone)
+        now = {_ends(each): each for each in plan.circuits}
+        kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
+        self._known |= now
+        self._standing = circuits
+        return PreparedPhase(phase, circuits, plan, kept, alone)
+
+    def _with_room(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
+        """Return circuits, whether they are those of the phase alone, and their plan."""
+        circuits = _followed(self._standing, phase.circuits)
+        try:
+            return circuits, False, self._planned(circuits)
+        except _NO_ROOM:
+            if circuits == phase.circuits:
+                raise
+        return phase.circuits, True, self._planned(phase.circuits)
+
+    def _planned(self, circuits: ModuleCircuits) -> CircuitPlan:
+        """Return a plan of circuits on the ways they had last, else of those that stand, else on any.
+
+        Raises:
+            LumionError: As :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these can be.
+        """
+        refusal: LumionError | None = None
+        stay = [pair for pair in circuits if pair in self._standing]
+        for known in dict.fromkeys((self._fitting(circuits), self._fitting(stay), ())):
+            wanted = [CircuitRequest(*pair) for pair in circuits if pair not in known]
+            standing = [self._known[pair] for pair in known]
+            try:
+                return _in_order(plan_circuits(self._model, self._record, wanted, standing=standing), circuits)
+            except _NO_ROOM as error:
+                refusal = error
+        raise refusal or RoutingError("nothing was tried")
+
+    def _fitting(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
+        """Return the circuits whose last ways can stand together, trims included, in order."""
+        fitting: ModuleCircuits = ()
+        for pair in circuits:
+            if pair in self._known and self._fit([self._known[each] for each in (*fitting, pair)]):
+                fitting = (*fitting, pair)
+        return fitting
+
+    def _fit(self, circuits: Sequence[PlannedCircuit]) -> bool:
+        mesh, paths = self._record.mesh, [path for circuit in circuits for path in circuit.paths]
+        passes = Counter(puc for path in paths for puc in path.pucs)
+        trimmed = [arm.trim.puc for circuit in circuits for arm in circuit.arms if arm.trim is not None]
+        try:
+            states = standing_states(mesh, paths)
+            traced_paths(mesh, [(path.source, path.target) for path in paths], states, self._record.loss_db)
+        except (ConfigError, VerifyError):
+            return False
+        return all(passes[puc] == 1 for puc in trimmed)
 
 
-def _numbered(names: Sequence[str], circuits: ModuleCircuits) -> Circuits:
-    return tuple(sorted((names.index(a), names.index(b)) for a, b in circuits))
+_NO_ROOM = (RoutingError, BudgetError, LimitError)
+"""What other ways, or fewer circuits at once, may cure."""
+
+
+def _ends(circuit: PlannedCircuit) -> tuple[str, str]:
+    return circuit.request.source, circuit.request.target
+
+
+def _in_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
+    """Return a plan in which all circuits count alike, whether they stood before or not."""
+    found = {_ends(each): each for each in plan.everything}
+    ordered = tuple(found[pair] for pair in circuits)
+    paths = tuple(path for circuit in ordered for path in circuit.paths)
+    routing = replace(plan.routing, paths=paths, standing=(), moved=())
+    return replace(plan, circuits=ordered, standing=(), routing=routing)
 
 
 def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
@@ -414,7 +484,7 @@ def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
             "circuits": [list(pair) for pair in each.circuits],
             "kept": [list(pair) for pair in each.kept],
             "alone": each.alone,
-            "pucs": [list(circuit.path.pucs) for circuit in each.plan.circuits],
+            "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in each.plan.circuits],
             "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
             "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},
             "heat_mw": round(each.plan.heat_mw, 2),

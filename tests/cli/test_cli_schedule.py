@@ -100,6 +100,8 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("phases", "missing.yaml"), "cannot read phase file"),
         (("phases", str(JOB), "--run"), "Give --bench and --record together, and both with --run"),
         (("phases", str(JOB), "--bench", "x"), "Give --bench and --record together"),
+        (("phases", str(JOB), "--out", "x.json"), "Give --bench and --record with --out"),
+        (("phases", "prepared.json"), "and with prepared configurations (.json)"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(
@@ -162,6 +164,28 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     # Heaters need what the controller says, proofs by light a few looks more.
     assert all(float(settle_ms) < float(dark_ms) < 10.0 for _, _, dark_ms, settle_ms in rows)
     assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
+
+
+def test_configurations_are_prepared_once_and_run_from_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench, out = ("--bench", SMALL, "--record", RECORD), tmp_path / "prepared.json"
+    made = document(capsys, "phases", JOB, *bench, "--out", out)
+    read = document(capsys, "phases", out, *bench, "--emulate", "--seed", 1, "--run", "--iterations", 1)
+    assert read["configurations"] == made["configurations"]
+    assert (read["job"], read["tags"]) == (made["job"], made["tags"])
+    changes = read["changes"]
+    assert changes["compute"] == {"light_s": 0.0, "receivers_s": 0.0}
+    assert 0.0 < changes["tensor"]["light_s"] < changes["tensor"]["receivers_s"] < 0.05
+    other = tmp_path / "other.yaml"
+    other.write_text(SMALL.read_text(encoding="utf-8").replace("loss_db: 0.3", "loss_db: 0.4"), encoding="utf-8")
+    assert main(["schedule", "phases", str(out), "--bench", str(other), "--record", str(RECORD)]) == 2
+    assert "was prepared for another bench file (small, hash" in capsys.readouterr().err
+    mine = tmp_path / "mine.json"
+    mine.write_text("my own", encoding="utf-8")
+    assert main(["schedule", "phases", str(JOB), *map(str, bench), "--out", str(mine)]) == 2
+    assert mine.read_text(encoding="utf-8") == "my own"
+    capsys.readouterr()
 
 
 def test_phases_by_the_model_and_as_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -334,6 +334,41 @@ def test_a_phase_does_not_start_over_circuits_that_do_not_stand(switch: PhaseSwi
         switch.switch("tensor")
 
 
+def test_a_job_says_itself_when_its_phases_begin_and_end(switch: PhaseSwitch, setup: PathSetup) -> None:
+    switch.switch("data")
+    assert switch.begin("data") is None  # its circuits stand
+    before = setup.active
+    with pytest.raises(CircuitError, match="phase pipeline would end sfp-b to sfp-c, which phase data uses") as caught:
+        switch.begin("pipeline")
+    assert "done('data')" in str(caught.value)
+    assert setup.active is before
+    assert switch.begin("compute") is None  # beside it, over no circuits
+    with pytest.raises(ConfigError, match="phase data has begun already"):
+        switch.begin("data")
+    switch.done("data")
+    changed = switch.begin("pipeline")
+    assert changed is not None
+    assert set(changed.dark_s) == {("sfp-b", "sfp-a")}
+    for tag in ("pipeline", "compute"):
+        switch.done(tag)
+    with pytest.raises(ConfigError, match=r"phase compute has not begun, or is done already.*\n?.*Going on: none"):
+        switch.done("compute")
+    with pytest.raises(UnknownNameError, match="no phase is called 'tensor'"):
+        switch.begin("tensor")
+
+
+def test_circuits_for_the_next_phase_are_switched_while_another_goes_on_over_others(
+    switch: PhaseSwitch,
+) -> None:
+    switch.switch("pipeline")
+    switch.switch("data")
+    switch.begin("compute")
+    assert switch.switch("pipeline").dark_s  # what computes uses no port
+    switch.done("compute")
+    assert switch.begin("pipeline") is None
+    switch.done("pipeline")
+
+
 def test_a_circuit_that_does_not_come_puts_the_configuration_before_back(
     switch: PhaseSwitch, setup: PathSetup, job: PhasePlan
 ) -> None:
