@@ -139,14 +139,9 @@ def _listening(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        import errno
-
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            raise InUseError(
-                f"port {port} cannot be had: {error.strerror}",
-                address=f"{host}:{port}",
-                hint="Choose another --page-port.",
-            ) from error
+            why = f"port {port} cannot be had: {error.strerror}"
+            raise InUseError(why, address=f"{host}:{port}", hint="Choose another --page-port.") from error
         raise ConfigError(f"the page cannot listen on {host}: {error.strerror}") from error
     return listener
 

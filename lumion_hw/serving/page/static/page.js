@@ -3,7 +3,7 @@
 import { begin, isStale, known, onChange, serverNow, stream } from "/live.js";
 import { drawMesh } from "/mesh.js";
 import { beginActions, drawControl } from "/actions.js";
-import { drawAlarms, drawCircuits, drawDevices, duration, element, loadMargins, loadSvg, number, putSvg, refreshAges, replaced, setAge, setText, withUnit } from "/tables.js";
+import { drawAlarms, drawCircuits, drawDevices, drawMargins, duration, element, loadMargins, loadSvg, number, putSvg, refreshAges, replaced, setAge, setText, withUnit } from "/tables.js";
 
 const AGES_MS = 500, MARGINS_MS = 10000, SHOWN_EVENTS = 80;
 const at = (id) => document.getElementById(id);
@@ -118,7 +118,7 @@ function draw(changed) {
   drawHead(changed);
   if (changed.has("facts") || changed.has("health")) if (known.facts && known.health) { drawFacts(); drawHealth(); }
   if (changed.has("mesh") || changed.has("paths")) drawMesh(changed);
-  if (changed.has("circuits") || changed.has("paths")) drawCircuits();
+  if (changed.has("circuits") || changed.has("paths")) { drawCircuits(); drawMargins(); }
   if (changed.has("points") || changed.has("health") || changed.has("facts") || changed.has("point_facts")) drawDevices();
   if (changed.has("points") || changed.has("health") || changed.has("circuits")) announce(drawAlarms());
   if (changed.has("events")) drawEvents();

@@ -8,6 +8,8 @@ export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "
 const DASHES = ["", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6"];
 const SEVERITY = ["OK", "MINOR", "MAJOR", "INVALID"];
 const MOST_IN_ROW = 8;
+const COLUMNS = 6; // of the table of circuits
+const UNSEEN_S = 10; // circuits that are kept are measured every few seconds
 
 export function element(name, kind = "", text = "") {
   const made = document.createElement(name);
@@ -118,14 +120,14 @@ export function drawCircuits() {
   setText(document.getElementById("circuit-count"), String(known.circuits.length));
   if (!known.circuits.length && !body.childElementCount) {
     const line = element("tr"), cell = element("td", "quiet", "none stand");
-    cell.colSpan = 7; line.append(cell); body.append(line);
+    cell.colSpan = COLUMNS; line.append(cell); body.append(line);
   } else if (known.circuits.length) body.querySelector("td.quiet")?.parentElement.remove();
 }
 
 function lineOf(name, body) {
   let line = circuitLines.get(name);
   if (line === undefined) {
-    const row = element("tr"), cells = Array.from({ length: 7 }, (_, index) => element(index ? "td" : "th", index && index !== 3 ? "number" : ""));
+    const row = element("tr"), cells = Array.from({ length: COLUMNS }, (_, index) => element(index ? "td" : "th", index && index !== 3 ? "number" : ""));
     const mark = drawnElement("svg", { width: 30, height: 8, viewBox: "0 0 30 8", "aria-hidden": "true" });
     const stroke = drawnElement("path", { d: "M0 4H30", "stroke-width": 3.5 });
     mark.append(stroke);
@@ -140,15 +142,16 @@ function lineOf(name, body) {
 }
 
 function fillCircuit(line, circuit) {
-  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : "carries light";
-  const wanted = circuit.ends_s === null ? "until disconnected" : `${duration(circuit.ends_s - serverNow())} more`;
+  const unseen = known.health?.trouble || (circuit.seen_s && serverNow() - circuit.seen_s < UNSEEN_S ? "" : "not measured now");
+  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : unseen ? "not known" : "light";
+  const stands = duration(serverNow() - circuit.since_s) + (circuit.ends_s === null ? "" : `, ${duration(circuit.ends_s - serverNow())} more`);
   const style = styleOf(circuit.name);
   for (const [key, value] of Object.entries(style)) if (value) line.stroke.setAttribute(key, value); else line.stroke.removeAttribute(key);
   const margin = circuit.fault ? "no light" : circuit.margin_db === null ? "–" : `${circuit.margin_db.toFixed(1)} dB`;
-  const texts = [null, margin, circuit.lost_db === null ? "–" : `${circuit.lost_db.toFixed(1)} dB`, words, duration(serverNow() - circuit.since_s), wanted];
+  const texts = [null, margin, circuit.lost_db === null ? "–" : `${circuit.lost_db.toFixed(1)} dB`, words, stands];
   texts.forEach((text, index) => { if (text !== null) setText(line.cells[index], text); });
-  line.cells[3].className = `severity-${circuit.severity}`;
-  setAge(line.cells[6], circuit.seen_s);
+  line.cells[3].className = `severity-${unseen && !circuit.severity ? 3 : circuit.severity}`;
+  setAge(line.cells[5], circuit.seen_s, unseen);
 }
 
 // -- margins against time ----------------------------------------------------------------------------------------------
@@ -163,7 +166,8 @@ export async function loadMargins() {
   } catch { /* the stream says that the server is gone */ }
 }
 
-function drawMargins() {
+export function drawMargins() {
+  if (curves === null) return;
   const place = document.getElementById("margins"), names = Object.keys(curves.margin_db), times = curves.time_s;
   if (times.length < 2) { replaced(place, element("p", "quiet", "begins when circuits stand")); return; }
   const values = names.flatMap((name) => curves.margin_db[name]).filter((each) => each !== null);
@@ -314,9 +318,14 @@ export function alarms() {
   return found.sort((one, other) => other[0] - one[0]);
 }
 
+let listed = "";
+
 export function drawAlarms() {
-  if (known.facts === null) return;
-  const found = alarms(), grave = found.filter((each) => each[0] > 1).map((each) => each[1]);
+  if (known.facts === null) return "";
+  const found = alarms(), now = JSON.stringify(found);
+  if (now === listed) return "";
+  listed = now;
+  const grave = found.filter((each) => each[0] > 1).map((each) => each[1]);
   const rows = found.slice(0, 12).map(([severity, name, why]) => {
     const line = element("li", `severity-${severity}`);
     line.append(element("strong", "", SEVERITY[severity]), " ", element("span", "name", name), ` ${why}`);
