@@ -1,1 +1,1 @@
-"""Using a bench that another process serves: values and errors as JSON, PV Access, and a stand-in for each interface."""
+"""Using a bench that another process serves: values and errors as JSON, PV Access, a stand-in for each interface."""

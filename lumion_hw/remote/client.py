@@ -20,6 +20,7 @@ from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.remote.codec import decoded_error, encoded, received
 from lumion_hw.remote.pv_names import (
     CALL,
+    HANDLE,
     HEARTBEAT,
     PROTOCOL,
     SERVED,
@@ -84,9 +85,7 @@ class PvaConnection:
         try:
             self._lost.set()
             self._prefix = prefix or self._bench_name()
-            self._watch = self._context.monitor(
-                pv_name(self._prefix, HEARTBEAT), self._heard, notify_disconnect=True
-            )
+            self._watch = self._context.monitor(pv_name(self._prefix, HEARTBEAT), self._heard, notify_disconnect=True)
             self._await_first_beat()
         except BaseException:
             self.close()
@@ -126,7 +125,9 @@ class PvaConnection:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, device: str, method: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None) -> Any:
+    def call(
+        self, device: str, method: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
+    ) -> Any:
         """Call a method of a device's interface there; one that may change something takes the lease first.
 
         Raises:
@@ -139,7 +140,7 @@ class PvaConnection:
             values = {"arguments": [encoded(each) for each in arguments], "named": encoded(dict(named or {}))}
         except TypeError as error:
             raise TypeError(f"{method}(): {error}") from None
-        if device and method not in READS and method not in SAFE:
+        if device and not device.startswith(HANDLE) and method not in READS and method not in SAFE:
             self._hold_lease()
         return self._ask({"device": device, "method": method, **values, "lease": self._number}, device)
 
@@ -153,7 +154,7 @@ class PvaConnection:
         if self._lost.is_set():
             raise self._gone(device, "the served bench is gone; nothing was sent")
         # The base class's call: that of the thread's context waits without seeing that the server is gone.
-        raw = super(type(self._context), self._context)
+        raw: Any = super(type(self._context), self._context)
         operation = raw.rpc(name, answers.put, uri)
         try:
             while True:
@@ -215,7 +216,7 @@ class PvaConnection:
     # -- the bench ----------------------------------------------------------------------------------------------------
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what the server says of its bench: file, devices with their interfaces and properties, and its time."""
+        """Return what the server says of its bench: its file, and its devices with their interfaces and properties."""
         return cast(Mapping[str, Any], self.call("", "describe"))
 
     def clock(self) -> Clock:

@@ -1,8 +1,8 @@
-"""What crosses between a served bench and a program elsewhere: JSON of the interfaces' own values, and errors as errors.
+"""What crosses between a served bench and a program elsewhere: JSON of the interfaces' own values, errors as errors.
 
-Everything says what it is (a class of :mod:`lumion_hw.interfaces` by its name, a tuple, an array with its type), so that
-what arrives equals what left, private fields and numbers that are none included. Only classes of this table are made of
-what arrives; nothing is looked up, imported or evaluated.
+Everything says what it is (a class of :mod:`lumion_hw.interfaces` by its name, a tuple, an array with its type), so
+that what arrives equals what left, private fields and numbers that are none included. Only classes of this table are
+made of what arrives; nothing is looked up, imported or evaluated.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import enum
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -24,53 +25,96 @@ _KIND = "$"
 _CLASSES: dict[str, type[Any]] = {
     name: value
     for name in interfaces.__all__
-    if isinstance(value := getattr(interfaces, name), type) and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
+    if isinstance(value := getattr(interfaces, name), type)
+    and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }
 _DTYPES = {"f": "float64", "b": "bool", "i": "int64", "u": "uint64", "c": "complex128", "U": "object", "O": "object"}
 """Types of arrays that cross, by numpy's letter for their kind."""
 _BUILTIN_ERRORS = {
     name: getattr(builtins, name)
-    for name in ("ValueError", "TypeError", "KeyError", "IndexError", "AttributeError", "NotImplementedError", "RuntimeError")
+    for name in (
+        "ValueError",
+        "TypeError",
+        "KeyError",
+        "IndexError",
+        "AttributeError",
+        "NotImplementedError",
+        "RuntimeError",
+    )
 }
 _MOST_DEPTH = 32
 
 
 def received(document: Any) -> Any:
-    """Return the value of a document that has arrived. Raises ``FrameError`` if it is none that :func:`encoded` makes."""
+    """Return the value of a document that has arrived. Raises ``FrameError`` if :func:`encoded` makes no such one."""
     try:
         return decoded(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
 
 
+@functools.singledispatch
 def encoded(value: object) -> Any:
-    """Return a value as JSON knows it, with a mark wherever JSON would forget what it was."""
-    if isinstance(value, enum.Enum):
-        return {_KIND: type(value).__name__, "value": encoded(value.value)}
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_KIND: "float", "items": [str(value)]}
-    if isinstance(value, complex):
-        return {_KIND: "complex", "items": [encoded(value.real), encoded(value.imag)]}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.generic):
-        return encoded(value.item())
-    if isinstance(value, np.ndarray):
-        return _encoded_array(value)
+    """Return a value as JSON knows it, with a mark wherever JSON would forget what it was.
+
+    Raises:
+        TypeError: The interfaces do not speak of such values.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: encoded(getattr(value, each.name)) for each in dataclasses.fields(value)}
         return {_KIND: type(value).__name__, "fields": fields}
-    if isinstance(value, Mapping):
-        return {_KIND: "dict", "items": [[encoded(key), encoded(each)] for key, each in value.items()]}
-    if isinstance(value, AbstractSet):
-        return {_KIND: "set", "items": [encoded(each) for each in value]}
-    if isinstance(value, tuple):
-        return {_KIND: "tuple", "items": [encoded(each) for each in value]}
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return [encoded(each) for each in value]
     raise TypeError(f"values of {type(value).__name__} do not cross to a served bench")
 
 
+@encoded.register(type(None))
+@encoded.register(bool)
+@encoded.register(int)
+@encoded.register(str)
+def _itself(value: object) -> Any:
+    return value
+
+
+@encoded.register
+def _encoded_float(value: float) -> Any:
+    return value if math.isfinite(value) else {_KIND: "float", "items": [str(value)]}
+
+
+@encoded.register
+def _encoded_complex(value: complex) -> Any:
+    return {_KIND: "complex", "items": [encoded(value.real), encoded(value.imag)]}
+
+
+@encoded.register
+def _encoded_enum(value: enum.Enum) -> Any:
+    return {_KIND: type(value).__name__, "value": encoded(value.value)}
+
+
+@encoded.register(np.generic)
+def _encoded_number(value: Any) -> Any:
+    return encoded(value.item())
+
+
+@encoded.register(Mapping)
+def _encoded_mapping(value: Mapping[Any, Any]) -> Any:
+    return {_KIND: "dict", "items": [[encoded(key), encoded(each)] for key, each in value.items()]}
+
+
+@encoded.register(AbstractSet)
+def _encoded_set(value: AbstractSet[Any]) -> Any:
+    return {_KIND: "set", "items": [encoded(each) for each in value]}
+
+
+@encoded.register(tuple)
+def _encoded_tuple(value: tuple[Any, ...]) -> Any:
+    return {_KIND: "tuple", "items": [encoded(each) for each in value]}
+
+
+@encoded.register(list)
+def _encoded_list(value: list[Any]) -> Any:
+    return [encoded(each) for each in value]
+
+
+@encoded.register(np.ndarray)
 def _encoded_array(array: Any) -> dict[str, Any]:
     """Return an array with its type: what a driver refuses here, such as masked values, it shall refuse there."""
     kind = array.dtype.kind
@@ -98,17 +142,17 @@ def decoded(document: Any, depth: int = 0) -> Any:
     kind = document[_KIND]
     if kind in _CLASSES:
         return _made(_CLASSES[kind], document, depth)
-    items = document["items"]
-    if kind == "dict":
-        return {decoded(key, depth + 1): decoded(each, depth + 1) for key, each in items}
-    values = [decoded(each, depth + 1) for each in items]
-    if kind == "array":
-        return _array(document, values)
-    if kind == "float":
-        return float(values[0])
-    if kind == "complex":
-        return complex(*values)
-    return {"tuple": tuple, "set": frozenset}[kind](values)
+    values = [decoded(each, depth + 1) for each in document["items"]]
+    return _array(document, values) if kind == "array" else _MAKERS[kind](values)
+
+
+_MAKERS: Mapping[str, Callable[[list[Any]], Any]] = {
+    "dict": dict,
+    "tuple": tuple,
+    "set": frozenset,
+    "float": lambda values: float(values[0]),
+    "complex": lambda values: complex(*values),
+}
 
 
 def _made(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:

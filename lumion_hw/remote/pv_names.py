@@ -15,6 +15,8 @@ SERVED = "lumion:served"
 """Says which bench is served here, whatever its name: for programs that know the address alone."""
 CALL = "call"
 """RPC of programs that use the interfaces."""
+HANDLE = "#"
+"""How names of streams and watches begin, which stand where calls have the name of a device."""
 LEASE = "lease"
 HEARTBEAT = "heartbeat"
 PROTOCOL = 1

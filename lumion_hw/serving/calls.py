@@ -1,4 +1,4 @@
-"""Calls of the interfaces from elsewhere: what may be called, by whom, and what a call gives back that lives on here."""
+"""Calls of the interfaces from elsewhere: what may be called, by whom, and what of it lives on here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.remote.client import boot_id
 from lumion_hw.remote.codec import decoded, encoded, encoded_error
+from lumion_hw.remote.pv_names import HANDLE
 from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, members
 from lumion_hw.remote.stand_in import STREAM
 from lumion_hw.serving.lease import Caller, LeaseBook
 
-_MOST_HANDLES = 16
+_MOSTHANDLES = 16
 """Streams and watches that one connection may have at a time."""
-_HANDLE = "#"
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Calls:
             UnknownNameError: There is no such device, or its interface has no such method.
             Exception: What the device raises.
         """
-        if device.startswith(_HANDLE):
+        if device.startswith(HANDLE):
             return self._of_handle(device, method, arguments, named, caller)
         interface = self._interfaces.get(device)
         if interface is None:
@@ -141,10 +141,10 @@ class Calls:
 
     def _kept(self, what: Any, caller: Caller, device: str) -> str:
         with self._lock:
-            if sum(each.connection == caller.connection for each in self._handles.values()) >= _MOST_HANDLES:
+            if sum(each.connection == caller.connection for each in self._handles.values()) >= _MOSTHANDLES:
                 _end(what)
-                raise ConfigError(f"{_MOST_HANDLES} streams and watches are open already", hint="Close some.")
-            name = f"{_HANDLE}{next(self._numbers)}"
+                raise ConfigError(f"{_MOSTHANDLES} streams and watches are open already", hint="Close some.")
+            name = f"{HANDLE}{next(self._numbers)}"
             self._handles[name] = _Handle(what, caller.connection, device)
             return name
 

@@ -1,4 +1,4 @@
-"""What an owner does by itself and on request, one thing at a time: circuits and fabric are kept, jobs are done between.
+"""What an owner does by itself and on request, one thing at a time: circuits and fabric are kept, and jobs done.
 
 Everything that changes circuits happens in one thread. A job that somebody asks for waits until the step under way has
 ended, and what is kept waits for the job.
@@ -292,7 +292,9 @@ class BenchKeeper:
     def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
         """Return a job when it has ended, or as it is after a time. Raises what it has failed with."""
         with self._news:
-            self._news.wait_for(lambda: self.job is not None and self.job.number == job.number and self.job.is_over, timeout_s)
+            self._news.wait_for(
+                lambda: self.job is not None and self.job.number == job.number and self.job.is_over, timeout_s
+            )
             if self.job is None or self.job.number != job.number:
                 return job
             if self._error is not None:
@@ -304,7 +306,8 @@ class BenchKeeper:
         work = self._work
         if work is None:
             return
-        result, error = None, None
+        result: Any = None
+        error: Exception | None = None
         try:
             result = work()
         except _ServerEnds:
@@ -319,7 +322,11 @@ class BenchKeeper:
                 outcome = self.job
             self._news.notify_all()
         self._bench.events.add(
-            "job ended", what=outcome.what, by=outcome.by, error=outcome.error, took_s=round(time.time() - outcome.begun_s, 3)
+            "job ended",
+            what=outcome.what,
+            by=outcome.by,
+            error=outcome.error,
+            took_s=round(time.time() - outcome.begun_s, 3),
         )
         self._told()
 
@@ -367,7 +374,9 @@ class BenchKeeper:
 
     def _calibrating(self, out: str | None = None, seed: int = 0) -> Callable[[], Any]:
         if self.service is not None and self.service.state.circuits:
-            raise BusyError("circuits stand on this mesh, and a calibration needs it alone", hint="Disconnect them first.")
+            raise BusyError(
+                "circuits stand on this mesh, and a calibration needs it alone", hint="Disconnect them first."
+            )
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._bench.mesh.controller.info.serial)
         name = out or f"calibration-{serial}.json"
         if Path(name).name != name:
@@ -397,19 +406,25 @@ class BenchKeeper:
 
     def _recovering(self) -> Callable[[], Any]:
         manager = self._managing()
-        return lambda: (manager.begin(), _standing(manager))[1]
+        return _doing(manager, manager.begin)
 
     def _failing(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
         manager = self._managing()
-        return lambda: (manager.fail(str(unit), str(because)), _standing(manager))[1]
+        return _doing(manager, lambda: manager.fail(str(unit), str(because)))
 
     def _repairing(self, unit: str) -> Callable[[], Any]:
         manager = self._managing()
-        return lambda: (manager.repaired(str(unit)), _standing(manager))[1]
+        return _doing(manager, lambda: manager.repaired(str(unit)))
 
 
-def _standing(manager: FabricManager) -> list[str]:
-    return [each.name for each in manager.service.state.circuits]
+def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
+    """Return a job of the fabric's manager; its result is what stands then."""
+
+    def work() -> list[str]:
+        what()
+        return [each.name for each in manager.service.state.circuits]
+
+    return work
 
 
 def _listed(value: object) -> list[Any]:

@@ -129,9 +129,7 @@ class LeaseBook:
             connection = caller.connection if bound else ""
             self._number += 1
             write_file(self._path, "the number of the lease", f'{{"number": {self._number}}}\n', "any")
-            self._held = _Held(
-                owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account
-            )
+            self._held = _Held(owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account)
             return self.served()
 
     def check(self, caller: Caller) -> ServedLease:

@@ -15,7 +15,7 @@ import numpy as np
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.clock import SystemClock
-from lumion_hw.errors import BusyError, ConfigError, LumionError
+from lumion_hw.errors import BusyError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
@@ -212,6 +212,10 @@ class BenchOwner:
         with self._guard:
             return tuple(self._margins)
 
+    def points(self) -> dict[str, Point]:
+        """Return all points as they are now, without waiting for the next state."""
+        return self._readings.points()
+
     def point(self, name: str) -> Point:
         """Return one point as it is now, without waiting for the next state. Raises ``KeyError`` if there is none."""
         found = self._readings.point(name)
@@ -315,8 +319,14 @@ class BenchOwner:
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
-    def write(self, name: str, value: object, caller: Caller) -> None:
+    def write(self, name: str, value: object, caller: Caller, *, settled: bool = False) -> None:
         """Set one point, by the code that sets it in process.
+
+        Args:
+            name: Name of the point.
+            value: What it is to be.
+            caller: Who asks.
+            settled: Whether to wait until the light follows, and to read anew what sees it.
 
         Raises:
             BusyError: The caller does not hold the lease; the message says who does.
@@ -334,13 +344,16 @@ class BenchOwner:
         finally:
             self._readings.ask(setting.device)
         self._note_driven(setting.device, lease.number)
+        if settled:
+            setting.wait_settled()
+            self._readings.renew()
         told = value if np.ndim(known) == 0 else f"{np.size(known)} values"
         self.bench.events.add("set", name=name, value=told, by=lease.owner, lease=lease.number)
 
     def call(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
-        """Call a method of a device's interface; what only reads needs no lease. Raises as the device, and BusyError."""
+        """Call a method of a device's interface; what only reads needs no lease. Raises as the device."""
         return self.calls.call(device, method, arguments, named, caller)
 
     def _changed(self, device: str, method: str, caller: Caller) -> None:
@@ -405,5 +418,3 @@ def _driven_ma(bench: Bench, points: Mapping[str, Point]) -> Any:
     section = bench.model.mesh
     point = None if section is None else points.get(f"{section.controller}.heaters_ma")
     return None if point is None or not isinstance(point.value, np.ndarray) else point.value
-
-

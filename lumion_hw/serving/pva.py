@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lumion_hw.errors import ConfigError, InUseError, LumionError, UnknownNameError
+from lumion_hw.errors import ConfigError, InUseError, UnknownNameError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
 from lumion_hw.serving.calls import answered
@@ -110,7 +110,7 @@ class PvaServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- who may have what (called by p4p) ------------------------------------------------------------------------------
+    # -- who may have what (called by p4p) ----------------------------------------------------------------------------
 
     def testChannel(self, name: str) -> bool:  # noqa: N802 - p4p's name
         """Return whether there is a process variable of this name."""
@@ -128,7 +128,7 @@ class PvaServer:
             return False
         return address.is_loopback or any(address in network for network in self._allowed)
 
-    # -- values ---------------------------------------------------------------------------------------------------------
+    # -- values -------------------------------------------------------------------------------------------------------
 
     def _add(self, name: str, nt: Any, value: Any, handler: Any = None) -> None:
         self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt, initial=value)
@@ -210,7 +210,7 @@ class PvaServer:
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
             pv.post(_stamped(value, point.taken_s, point.severity, point.alarm))
 
-    # -- puts -----------------------------------------------------------------------------------------------------------
+    # -- puts ---------------------------------------------------------------------------------------------------------
 
     def answer(self, work: Callable[[], Any], operation: Any) -> None:
         """Do something in a thread of its own, and tell the client how it ended."""
@@ -228,14 +228,17 @@ class PvaServer:
         except RuntimeError:
             operation.done(error="the server ends")
 
-    def _writer(self, name: str) -> Callable[[Any, Caller], None]:
-        def write(sent: Any, caller: Caller) -> None:
-            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller)
+    def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
+        def write(sent: Any, caller: Caller, waits: bool) -> None:
+            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, settled=waits)
             self._post_point(self._owner.point(name))
+            if waits:
+                for point in self._owner.points().values():
+                    self._post_point(point)
 
         return write
 
-    def _put_owner(self, sent: Any, caller: Caller) -> None:
+    def _put_owner(self, sent: Any, caller: Caller, _waits: bool) -> None:
         """Take the lease for the connection that writes a name, or give it back with an empty one."""
         name = str(sent["value"]).strip()
         if name:
@@ -248,7 +251,7 @@ class PvaServer:
         pv = self._pvs[pv_name(self._bench, LEASE, "owner")]
         pv.post(_stamped(pv.nt.wrap(self._owner.lease.served().owner), time.time(), AlarmSeverity.NONE, ""))
 
-    # -- calls ----------------------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------------
 
     def _make_calls(self) -> None:
         """Make what is called rather than written."""
@@ -318,12 +321,12 @@ class PvaServer:
 class _Put:
     """What p4p calls when a client writes."""
 
-    def __init__(self, server: PvaServer, write: Callable[[Any, Caller], None]) -> None:
+    def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
         self._server, self._write = server, write
 
     def put(self, _pv: Any, operation: Any) -> None:
-        sent, caller = operation.value().raw, _caller(operation)
-        self._server.answer(lambda: self._write(sent, caller), operation)
+        sent, caller, waits = operation.value().raw, _caller(operation), _waits(operation)
+        self._server.answer(lambda: self._write(sent, caller, waits), operation)
 
 
 class _Rpc:
@@ -344,6 +347,13 @@ def _query(sent: Any) -> dict[str, Any]:
     if not isinstance(query, dict):
         raise ConfigError("the arguments of a call are named values", hint="Send an NTURI.")
     return dict(query)
+
+
+def _waits(operation: Any) -> bool:
+    """Return whether a client wants a put to be over when all that follows from it is: ``record[block=true]``."""
+    request = operation.pvRequest().todict()
+    options = request.get("record", {}).get("_options", {})
+    return str(options.get("block", "")).lower() == "true"
 
 
 def _caller(operation: Any) -> Caller:

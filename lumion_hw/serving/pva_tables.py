@@ -32,8 +32,9 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
-    found = [(each.name, int(each.severity), each.alarm) for each in state.points.values() if each.severity]
-    return found + [(each.name, int(each.severity), each.fault or "; ".join(each.marks)) for each in state.circuits if each.severity]
+    points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
+    circuits = [(each.name, int(each.severity), each.fault or "; ".join(each.marks)) for each in state.circuits]
+    return [row for row in (*points, *circuits) if row[1]]
 
 
 def _events(state: ServedState) -> list[tuple[Any, ...]]:
@@ -64,7 +65,7 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
 
 
 def _worst(state: ServedState) -> _Told:
-    worst = max((each.severity for each in (*state.points.values(), *state.circuits)), default=_N)
+    worst = max([_N, *(each.severity for each in state.points.values()), *(each.severity for each in state.circuits)])
     return int(worst), worst, worst.name if worst else ""
 
 
@@ -75,7 +76,11 @@ def _trouble(state: ServedState) -> _Told:
 
 def _silent(state: ServedState) -> _Told:
     names = list(state.health.silent)
-    return names, AlarmSeverity.INVALID if names else _N, "; ".join(f"{n}: {why}" for n, (_, why) in state.health.silent.items())
+    return (
+        names,
+        AlarmSeverity.INVALID if names else _N,
+        "; ".join(f"{n}: {why}" for n, (_, why) in state.health.silent.items()),
+    )
 
 
 def _job(attribute: str, otherwise: Any) -> Callable[[ServedState], _Told]:
@@ -92,7 +97,11 @@ def _progress(state: ServedState) -> _Told:
     job = state.job
     if job is None or not (job.total or job.is_over):
         return 0.0, _N, ""
-    return 100.0 if job.is_over and not job.error else 100.0 * job.done / max(job.total, 1), _M if job.error else _N, job.error
+    return (
+        100.0 if job.is_over and not job.error else 100.0 * job.done / max(job.total, 1),
+        _M if job.error else _N,
+        job.error,
+    )
 
 
 def _states(state: ServedState) -> _Told:

@@ -1,7 +1,8 @@
-"""All readings and settings of a bench, kept fresh: a thread per device, so that a slow or silent one holds up nobody."""
+"""All readings and settings of a bench, kept fresh: a thread per device, so that a silent one holds up nobody."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -13,7 +14,9 @@ import numpy as np
 from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import ConfigError, LumionError, UnknownNameError
+from lumion_hw.errors import ConfigError, LinkError, LumionError, UnknownNameError
+from lumion_hw.interfaces import MeshController
+from lumion_hw.remote.roles import interface_of
 from lumion_hw.serving.state import AlarmSeverity, Point
 
 _PERIOD_S = 0.4
@@ -50,7 +53,7 @@ class DeviceReadings:
     """
 
     def __init__(self, bench: Bench, device: str, columns: bool, settings: bool) -> None:
-        self._device = device
+        self._bench, self._device = bench, device
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
@@ -61,6 +64,7 @@ class DeviceReadings:
         self._asked_s = -np.inf
         self._heard_s = time.monotonic()
         self._failure = ""
+        self._error: Exception | None = None
         self._takes_s = 0.0
 
     def update(self) -> float:
@@ -111,15 +115,29 @@ class DeviceReadings:
             setting.kind.value,
         )
 
+    def open_again(self) -> None:
+        """Open the device again if its link was lost; who answers is checked as it was at first."""
+        if not isinstance(self._error, LinkError):
+            return
+        device: Any = self._bench.devices[self._device]
+        with contextlib.suppress(LumionError):
+            if interface_of(device) != MeshController.__name__:  # that one knows by itself what it has lost
+                device.close()
+            device.open()
+
     def _note(self, failure: LumionError | None, took_s: float) -> None:
         if failure is not None:
             self.failed(failure)
             return
-        self._heard_s, self._takes_s, self._failure = time.monotonic(), took_s, ""
+        if self._failure:
+            self._bench.events.add("answers again", device=self._device)
+        self._heard_s, self._takes_s, self._failure, self._error = time.monotonic(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
         """Take note of why it could not be read."""
-        self._failure = str(error) or type(error).__name__
+        if not self._failure:
+            self._bench.events.add("silent", device=self._device, reason=str(error))
+        self._error, self._failure = error, str(error) or type(error).__name__
 
     def points(self) -> dict[str, Point]:
         """Return its points; all of them old if the device has been silent for too long."""
@@ -150,6 +168,7 @@ class BenchReadings:
     """
 
     def __init__(self, bench: Bench) -> None:
+        self._bench = bench
         columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
         settings = [each.device for each in Settings(bench).values()]
         names = [name for name in bench.model.devices if name in columns or name in settings]
@@ -161,7 +180,9 @@ class BenchReadings:
     def start(self) -> None:
         """Read everything once, then go on reading."""
         for name, device in self._devices.items():
-            thread = threading.Thread(target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True)
+            thread = threading.Thread(
+                target=self._keep_reading, args=(device,), name=f"lumion-read-{name}", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
 
@@ -172,6 +193,7 @@ class BenchReadings:
             except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
                 took_s = _PERIOD_S
                 device.failed(error)
+            device.open_again()
             self._stop.wait(max(_PERIOD_S - took_s, min(took_s, _PERIOD_S)))
 
     def stop(self) -> None:
@@ -192,6 +214,14 @@ class BenchReadings:
     def silent(self) -> dict[str, tuple[float, str]]:
         """Return the devices that do not answer: since when, and why."""
         return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
+
+    def renew(self) -> None:
+        """Read now whatever sees light: a value that is asked for next is none of before. Silent devices are left out."""
+        bench = self._bench
+        sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
+        sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []
+        devices = [each for name, each in self._devices.items() if name in sees and each.silent is None]
+        bench.clock.side_by_side([each.update for each in devices])
 
     def setting(self, name: str) -> Setting:
         """Return a setting.

@@ -1,0 +1,98 @@
+"""The small bench, emulated on wires and served: for tests of what others see of it and may do with it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lumion_hw.bench.bench import Bench, load
+from lumion_hw.bench.emulated import emulated_on_wires
+from lumion_hw.clock import SystemClock
+from lumion_hw.emulator.assembly import EmulatedBench
+from lumion_hw.links.address import open_link
+from lumion_hw.remote.pv_names import client_conf, parse_address
+from lumion_hw.serving.owner import BenchOwner
+from lumion_hw.serving.pva import PvaServer
+from tests.recorded_calibration import RECORD, SEED
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+
+
+@dataclass
+class Served:
+    """A served bench, and the emulated one behind it."""
+
+    owner: BenchOwner
+    server: PvaServer
+    emulated: EmulatedBench
+    directory: Path
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    @property
+    def port(self) -> int:
+        return parse_address(self.address)[1]
+
+    def client(self) -> Any:
+        """Return a client of p4p, of the usual configuration but for the address."""
+        from p4p.client.thread import Context
+
+        return Context("pva", conf=client_conf("127.0.0.1", self.port) | {"EPICS_PVA_CONN_TMO": "30"}, useenv=False)
+
+
+    @staticmethod
+    def rpc(context: Any, name: str, timeout: float = 60.0, **arguments: Any) -> Any:
+        """Call something of the served bench, as a command line would: every argument is a text."""
+        from p4p.nt import NTURI
+
+        uri = NTURI([(key, "s") for key in arguments])
+        return context.rpc(f"small:{name}", uri.wrap(name, kws=arguments), timeout=timeout)
+
+
+@contextlib.contextmanager
+def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = False, **options: Any) -> Iterator[Served]:
+    model, clock = load(SMALL), SystemClock()
+    with emulated_on_wires(model, SEED) as (emulated, addresses):
+
+        def open_bench() -> Bench:
+            return Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated)
+
+        off = {"off_when_lost": options.pop("off_when_lost", False)}
+        with (
+            BenchOwner.open(open_bench, directory, record=record, fabric=fabric, **off) as owner,
+            PvaServer(owner, **options) as server,
+        ):
+            yield Served(owner, server, emulated, directory)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("served")) as found:
+        yield found
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[Any]:
+    context = served.client()
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def lease(served: Served) -> Iterator[Callable[[Any, str], None]]:
+    """Takes the lease for a client; it is nobody's afterwards."""
+    holders = []
+
+    def take(context: Any, owner: str) -> None:
+        context.put("small:lease:owner", owner)
+        holders.append(context)
+
+    yield take
+    for context in holders:
+        with contextlib.suppress(Exception):
+            context.put("small:lease:owner", "")

@@ -1,0 +1,129 @@
+"""A script that uses a served bench through Bench.attach, and does not know the difference."""
+
+import numpy as np
+import pytest
+from serving_bench import SMALL, serving
+
+from lumion_hw import Bench
+from lumion_hw.bench.bench import load
+from lumion_hw.errors import BusyError, ConfigError, ConnectError, LimitError, LinkError, UnknownNameError
+from lumion_hw.interfaces import CoherentTransponder
+from lumion_hw.remote.client import PvaConnection
+from tests.waiting import until
+
+
+def script(bench: Bench) -> dict[str, object]:
+    """What a lab does: it knows a bench and no server."""
+    mesh, meter = bench.mesh, bench.meters["meter0"]
+    mesh.program(np.linspace(0.0, 1.0, 30))
+    said = ""
+    try:
+        mesh.program(np.full(30, 9.0))
+    except LimitError as error:
+        said = f"{error.device} {error.asked} {error.limit} {error.unit}"
+    bench.polarization["pol-b"].set(np.array([0.0, 1250.0, -300.0, 4999.0]))
+    return {
+        "driven": mesh.driven_ma().round(3).tolist(),
+        "said": said,
+        "pol": bench.polarization["pol-b"].read().tolist(),
+        "channels": meter.channels,
+        "who": [each.identify().serial for each in bench.transponders.values()],
+        "lit": [reading.power_w > 0.0 for reading in meter.read_all()][:3],
+        "model": bench.model.name,
+        "swept": mesh.sweep(np.zeros((3, 30))).shape,
+        "wired": len(bench.wiring.inputs),
+    }
+
+
+def test_a_script_gives_the_same_on_a_bench_of_its_own_and_on_a_served_one(served) -> None:
+    with Bench.emulate(SMALL, seed=1) as own, Bench.attach(served.address) as attached:
+        assert script(attached) == script(own)
+        assert served.owner.lease.served().owner.split(":")[-1].isdigit()
+        assert not isinstance(attached.transponders["sfp-a"], CoherentTransponder)
+        assert attached.model == load(SMALL)
+        assert repr(attached).startswith(f"<Bench small, served at {served.address}")
+    assert not served.owner.lease.served().owner, "leaving the bench kept the lease"
+    assert not served.owner.bench.mesh.driven_ma().any(), "leaving the bench left heaters on"
+
+
+def test_who_only_looks_takes_no_lease(served) -> None:
+    number = served.owner.lease.served().number
+    with Bench.attach(served.address) as bench:
+        bench.meters["meter0"].read(1)
+        bench.mesh.monitors_ma()
+        next(bench.mesh.controller.telemetry(0.05))
+    assert served.owner.lease.served().number == number
+
+
+def test_the_second_writer_is_told_who_the_first_is_and_may_take_over_by_name(served) -> None:
+    with Bench.attach(served.address) as first, Bench.attach(served.address) as second:
+        first.mesh.program(np.full(30, 0.2))
+        holder = served.owner.lease.served().owner
+        with pytest.raises(BusyError, match="holds lease") as refused:
+            second.mesh.program(np.zeros(30))
+        assert holder in str(refused.value)
+        with Bench.attach(served.address, take_over=holder) as third:
+            third.mesh.program(np.full(30, 0.3))
+            with pytest.raises(BusyError, match=r"lease \d+ has ended"):
+                first.mesh.program(np.zeros(30))
+        assert not served.owner.bench.mesh.driven_ma().any()
+
+
+def test_what_is_no_method_of_an_interface_cannot_be_called(served) -> None:
+    connection = PvaConnection(served.address)
+    try:
+        for device, method in (("meter0", "__class__"), ("meter0", "_session"), ("meter0", "open"), ("nobody", "read")):
+            with pytest.raises(UnknownNameError):
+                connection.call(device, method)
+        with pytest.raises(UnknownNameError, match="does not know"):
+            connection.call("", "shutdown")
+        with pytest.raises(TypeError):
+            connection.call("meter0", "read", (), {"volume": 11})
+        with pytest.raises(TypeError, match="do not cross"):
+            connection.call("meter0", "read", (object(),))
+        with pytest.raises(ConfigError, match="was closed"):
+            connection.call("#1", "__next__")
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "pva://", "pva://host", "pva://host:x", "pva:///x", "x"])
+def test_what_is_no_address_is_refused_with_an_example(address) -> None:
+    with pytest.raises(ConfigError, match="pva://HOST:PORT"):
+        Bench.attach(address)
+
+
+def test_where_nothing_is_served_is_an_error_that_says_what_to_start(monkeypatch) -> None:
+    monkeypatch.setattr("lumion_hw.remote.client._CONNECT_S", 0.3)
+    with pytest.raises(ConnectError, match="lumion serve"):
+        Bench.attach("pva://127.0.0.1:1")
+
+
+def test_a_controller_that_is_unplugged_is_old_within_a_second_and_comes_back(tmp_path) -> None:
+    with serving(tmp_path) as served, Bench.attach(served.address) as bench:
+        client = served.client()
+        name = "small:mesh0:monitor:0"
+        until(lambda: client.get(name).severity == 0, 20.0)
+        served.emulated.faults.inject("mesh0", "no_cable")
+        began_s = bench.clock.now()
+        until(lambda: client.get(name).severity == 3)
+        assert bench.clock.now() - began_s < 3.0
+        assert "no answer" in client.get(name).raw.alarm.message
+        assert "mesh0" in served.owner.state.health.silent
+        with pytest.raises(LinkError) as lost:
+            bench.mesh.read_back_ma()
+        assert lost.value.device == "mesh0"
+        assert client.get("small:meter0:power:1").severity == 0, "one that is gone made others old"
+        served.emulated.faults.end("mesh0", "no_cable")
+        until(lambda: client.get(name).severity == 0, 20.0)
+        until(lambda: "mesh0" not in served.owner.state.health.silent)
+        client.close()
+
+
+def test_a_server_that_ends_is_a_lost_link_and_not_a_wait_for_ever(tmp_path) -> None:
+    with serving(tmp_path) as served:
+        bench = Bench.attach(served.address)
+        bench.meters["meter0"].read(1)
+    with pytest.raises(LinkError, match="the served bench is gone"):
+        bench.meters["meter0"].read(1)
+    bench.close()
