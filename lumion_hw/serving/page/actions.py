@@ -59,8 +59,8 @@ class PageActions:
             known = self._actions.get(action)
             if known is None:
                 raise ConfigError(f"a page cannot {action!r}", hint=f"There are {', '.join(self._actions)}.")
-            # No lease has the number 0: whoever names none holds none.
-            caller = Caller(f"page@{client}", account=f"page@{client}", number=number or 0)
+            # Without an account: a lease is held by its number alone, not by whoever opens a page on the same host.
+            caller = Caller(f"page@{client}", number=number)
             return 200, dumped({"done": known(asked, caller)})
         except LumionError as error:
             return refusal(error)
