@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -119,9 +120,13 @@ class StagedOwner:
         self._numbers = itertools.count(2)
 
     def subscribe(self) -> Subscription:
-        subscription = Subscription(self.state, self._subscriptions.remove)
+        subscription = Subscription(self.state, self._forget)
         self._subscriptions.append(subscription)
         return subscription
+
+    def _forget(self, subscription: Subscription) -> None:
+        with contextlib.suppress(ValueError):
+            self._subscriptions.remove(subscription)
 
     def publish(self, **changes: Any) -> ServedState:
         """Publish another state, as the owner's thread does."""

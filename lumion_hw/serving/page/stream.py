@@ -40,11 +40,11 @@ class UpdateStream:
     """
 
     def __init__(self, owner: BenchOwner, facts: Mapping[str, Any]) -> None:
-        self._owner = owner
         self._updates = PageUpdates(facts)
         self._updates.take(owner.state)
         self._guard = threading.Lock()
         self._stop = threading.Event()
+        self._states = owner.subscribe()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._follow, name="lumion-page-states", daemon=True)
@@ -60,15 +60,14 @@ class UpdateStream:
     def close(self) -> None:
         """End it; idempotent."""
         self._stop.set()
+        self._states.close()
         self._wake()
         self._thread.join()
 
     def _follow(self) -> None:
-        with self._owner.subscribe() as states:
-            while not self._stop.is_set() and not states.is_over:
-                state = states.wait(_WAIT_S)
-                if state is None:
-                    continue
+        while not self._states.is_over:
+            state = self._states.wait(_WAIT_S)
+            if state is not None:
                 with self._guard:
                     self._updates.take(state)
                 self._wake()
