@@ -26,6 +26,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
         "lumion_hw.planning",
         "lumion_hw.fabric",
         "lumion_hw.acquisition",
+        "lumion_hw.serving",
         "calibration",
     ),
     "Tests without a lab": ("lumion_hw.testing", "lumion_hw.emulator", "lumion_hw.emulator.scpi"),

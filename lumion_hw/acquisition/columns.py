@@ -141,6 +141,17 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "cha
     return [name for name in devices if name in chosen]
 
 
+def concerns(pattern: str, device: str) -> bool:
+    """Return whether a pattern of names may fit one of a device: a wildcard reaches beyond the dot."""
+    before, dot, _ = pattern.partition(".")
+    return (
+        pattern == device
+        or pattern.startswith(f"{device}.")
+        or fnmatchcase(device, before)
+        or (not dot and any(wildcard in before for wildcard in "*?["))
+    )
+
+
 def _sources(bench: Bench) -> list[_ColumnSource]:
     """Return everything that can be read, device by device."""
     return [

@@ -7,6 +7,7 @@ read back is no setting: states of a mesh that keeps its currents to itself, and
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import choose
+from lumion_hw.acquisition.columns import choose, concerns
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
@@ -62,6 +63,11 @@ def _settled() -> None:
     """Nothing follows later."""
 
 
+def _exact() -> float:
+    """Step of a setting that keeps what it is told."""
+    return 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Setting:
     """One setting of one device.
@@ -88,6 +94,7 @@ class Setting:
     _write: Callable[[Any], object] = field(repr=False)
     _limits: Callable[[], _Limits | None] = field(default=_no_limits, repr=False)
     _settle: Callable[[], object] = field(default=_settled, repr=False)
+    _step: Callable[[], float | NDArray[np.float64]] = field(default=_exact, repr=False)
     shape: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     none_means: str = ""
@@ -118,6 +125,36 @@ class Setting:
         """
         self._write(self._checked(value))
 
+    def check(self, value: SettingValue) -> None:
+        """Refuse what :meth:`write` would refuse, as far as that can be told without setting it.
+
+        Raises:
+            ConfigError: The value is not of this setting's kind, shape or choices.
+            LimitError: It is outside the limits, or no number.
+        """
+        wanted: Any = self._checked(value)
+        if wanted is None or self.kind in (SettingKind.FLAG, SettingKind.CHOICE):
+            return
+        low, high = self.limits() or (-np.inf, np.inf)
+        slack = _SLACK * np.abs(wanted)
+        fits = np.isfinite(wanted) & (wanted >= low - slack) & (wanted <= high + slack)
+        if not np.all(fits):
+            first = np.unravel_index(np.argmin(fits), np.shape(wanted))
+            asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
+            where = f"{self.name}, value {first[0]} from 0" if first else self.name
+            raise LimitError(
+                where, asked=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+            )
+
+    def same(self, one: SettingValue, other: SettingValue) -> bool:
+        """Tell whether two values are the same to the device: within half of its step, and of rounding."""
+        if one is None or other is None or isinstance(one, str | bool) or isinstance(other, str | bool):
+            return type(one) is type(other) and one == other
+        if np.shape(one) != np.shape(other):
+            return False
+        nearest = np.maximum(0.51 * np.asarray(self._step()), _SLACK * np.maximum(np.abs(one), np.abs(other)))
+        return bool(np.all(np.abs(np.subtract(one, other)) <= nearest))
+
     def wait_settled(self) -> None:
         """Wait until the light follows what was written last, as long as the device says it takes."""
         self._settle()
@@ -129,7 +166,8 @@ class Setting:
         if self.kind is SettingKind.FLAG:
             return bool(value) if isinstance(value, bool | np.bool_) else self._refuse(value, "true or false")
         if self.kind is SettingKind.CHOICE:
-            return value if value in self.choices else self._refuse(value, f"one of {', '.join(self.choices)}")
+            known = isinstance(value, str) and value in self.choices
+            return value if known else self._refuse(value, f"one of {', '.join(self.choices)}")
         if self.kind is SettingKind.ARRAY:
             return self._checked_array(value)
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
@@ -171,9 +209,13 @@ class Settings(Mapping[str, Setting]):
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
-        known = {setting.name: setting for setting in _settings(bench)}
-        chosen = choose(patterns, {name: each.device for name, each in known.items()}, "setting") if known else []
-        self._settings = {name: known[name] for name in chosen}
+        devices = _devices(bench)
+        # Devices that no pattern means are not asked what they have: one of them may be gone.
+        asked = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
+        known = {setting.name: setting for name in asked for setting in devices[name]()}
+        nothing = not known and tuple(patterns) == ("*",)
+        names = {name: each.device for name, each in known.items()}
+        self._settings = {} if nothing else {name: known[name] for name in choose(patterns, names, "setting")}
         self.failures: dict[str, LumionError] = {}
 
     def __getitem__(self, name: str) -> Setting:
@@ -215,26 +257,19 @@ class Settings(Mapping[str, Setting]):
         }
 
 
-def _settings(bench: Bench) -> Iterator[Setting]:
-    """Yield everything that can be set, device by device; within a device in the order in which it is set anew."""
-    for name, meter in bench.meters.items():
-        yield from _meter(name, meter)
-    for name, polarimeter in bench.polarimeters.items():
-        yield from _polarimeter(name, polarimeter)
-    for name, controller in bench.polarization.items():
-        yield from _polarization(bench, name, controller)
+def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
+    """Return what yields the settings of each device, in the order in which a bench is set anew."""
+    found: dict[str, Callable[[], Iterator[Setting]]] = {}
+    found |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
+    found |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
+    found |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
     section = bench.model.mesh
     if section is not None:
-        try:
-            mesh = bench.mesh
-        except ConfigError:  # not open, or a mesh that takes states
-            pass
-        else:
-            yield from _mesh(section.controller, mesh)
-    for name, laser in bench.lasers.items():
-        yield from _laser(name, laser)
-    for name, module in bench.transponders.items():
-        yield from _module(name, module)
+        with contextlib.suppress(ConfigError):  # not open, or a mesh that takes states
+            found[section.controller] = partial(_mesh, section.controller, bench.mesh)
+    found |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
+    found |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
+    return found
 
 
 def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
@@ -301,6 +336,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
         _write=controller.set,
         _limits=lambda: (low, high),
         _settle=lambda: bench.clock.sleep(controller.settle_s),
+        _step=lambda: np.array([actuator.step for actuator in actuators]),
         shape=(len(actuators),),
     )
     yield whole
@@ -322,6 +358,7 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
         _settle=lambda: mesh.clock.sleep(mesh.settle_s),
+        _step=lambda: max(2.0 * mesh.controller.info.readback_tolerance_ma, mesh.controller.info.current_step_ma),
         shape=(len(mesh.heater_channels),),
     )
     yield whole
@@ -350,6 +387,9 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
         low, high = (np.broadcast_to(each, whole.shape)[index] for each in found)
         return float(low), float(high)
 
+    def step(index: int) -> float:
+        return float(np.broadcast_to(whole._step(), whole.shape)[index])
+
     for index in range(whole.shape[0]):
         yield Setting(
             name=f"{stem}.{index + number_from}",
@@ -361,6 +401,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
             _write=partial(write, index),
             _limits=partial(limits, index),
             _settle=whole.wait_settled,
+            _step=partial(step, index),
             part_of=whole.name,
         )
 
@@ -396,6 +437,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=attrgetter("frequency_thz"),
         _write=laser.set_frequency_thz,
         _limits=lambda: laser.ranges.frequency_thz,
+        _step=lambda: laser.ranges.frequency_step_thz,
     )
     yield number(
         name=f"{name}.wavelength_nm",
@@ -403,6 +445,10 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=lambda state: _other(state.frequency_thz),
         _write=write_wavelength,
         _limits=wavelengths_nm,
+        _step=lambda: (
+            _other(laser.ranges.frequency_thz[0])
+            - _other(laser.ranges.frequency_thz[0] + laser.ranges.frequency_step_thz)
+        ),
         part_of=f"{name}.frequency_thz",
     )
     yield number(
@@ -411,6 +457,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=attrgetter("power_dbm"),
         _write=laser.set_power_dbm,
         _limits=lambda: laser.ranges.power_dbm,
+        _step=lambda: laser.ranges.power_step_db,
     )
     yield _light_switch(name, laser, laser.state, attrgetter("emitting"), settle)
 

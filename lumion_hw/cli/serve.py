@@ -81,7 +81,7 @@ def serve(
 
     if not pva:
         raise ConfigError("nothing is to be served", hint="Give --pva.")
-    _check_extras(pva)
+    _check_pva(host, pva_port, allow)
     target = BenchTarget(file, emulate, seed, endpoints, state, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
         owned = BenchOwner.open(
@@ -105,12 +105,13 @@ def serve(
     note("ended")
 
 
-def _check_extras(pva: bool) -> None:
-    """Say what is not installed before anything is opened."""
-    if pva:
-        from lumion_hw.remote.pv_names import require_p4p
+def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:
+    """Say what is not installed, or whose port it is, before anything is opened."""
+    from lumion_hw.remote.pv_names import require_p4p
+    from lumion_hw.serving.pva import check_listening
 
-        require_p4p()
+    require_p4p()
+    check_listening(host, port, allow)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldLease:
     """A lease that somebody holds."""
 
     owner: str
@@ -89,7 +89,7 @@ class LeaseBook:
         self._wall_s, self._clock = wall_s, clock or SystemClock()
         self._ended, self._alive = ended, alive
         self._guard = threading.RLock()
-        self._held: _Held | None = None
+        self._held: _HeldLease | None = None
         self._number = _last_number(self._path)
 
     def take(
@@ -129,7 +129,9 @@ class LeaseBook:
             connection = caller.connection if bound else ""
             self._number += 1
             write_file(self._path, "the number of the lease", f'{{"number": {self._number}}}\n', "any")
-            self._held = _Held(owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account)
+            self._held = _HeldLease(
+                owner, self._number, now_s, self._wall_s(), lasts_s, now_s, connection, caller.account
+            )
             return self.served()
 
     def check(self, caller: Caller) -> ServedLease:

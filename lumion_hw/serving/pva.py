@@ -6,9 +6,11 @@ address and a list of those who may connect, it listens on loopback and sends no
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import math
+import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lumion_hw.errors import ConfigError, InUseError, UnknownNameError
+from lumion_hw.errors import ConfigError, ConnectError, InUseError, UnknownNameError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
 from lumion_hw.serving.calls import answered
@@ -68,7 +70,7 @@ class PvaServer:
         import p4p.server
 
         self._owner, self._bench = owner, owner.bench.model.name
-        self._allowed = _checked(host, allowed)
+        self._allowed = check_listening(host, port, allowed)
         self._pvs: dict[str, Any] = {}
         self._last: dict[str, tuple[Any, ...]] = {}
         self._guard = threading.Lock()
@@ -82,12 +84,10 @@ class PvaServer:
         self._provider = provider  # the server itself does not keep it
         self._server = p4p.server.Server(providers=[provider], conf=_server_conf(host, port, timeout_s), useenv=False)
         taken = int(self._server.conf()["EPICS_PVAS_SERVER_PORT"])
-        if port not in (0, taken):  # it takes another one without a word
+        if port not in (0, taken):  # somebody was faster
             self._server.stop()
             self._workers.shutdown()
-            raise InUseError(
-                f"port {port} is in use by another program", address=f"{host}:{port}", hint="Choose another --pva-port."
-            )
+            raise InUseError(f"port {port} is in use by another program", address=f"{host}:{port}")
         self.address = f"pva://{host}:{taken}"
         self._thread = threading.Thread(target=self._post, name="lumion-pva", daemon=True)
         self._thread.start()
@@ -264,8 +264,7 @@ class PvaServer:
 
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
-        others: dict[str, Callable[..., object]] = {"describe": self._describe, "job": self._do_job}
-        document = answered(request, caller, self._owner.calls, self._owner.lease, others)
+        document = answered(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
         return self._p4p.nt.NTScalar("s").wrap(json.dumps(document, separators=(",", ":")))
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
@@ -276,13 +275,10 @@ class PvaServer:
             "devices": self._owner.calls.describe(),
         }
 
-    def _do_job(self, caller: Caller, what: str, arguments: Mapping[str, Any]) -> Any:
-        return self._owner.wait(self._owner.ask(what, arguments, caller)).result
-
     def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
         def do(query: Mapping[str, Any], caller: Caller) -> Any:
-            result = self._do_job(caller, what, query)
-            return self._told({"result": json.dumps(result)})
+            job = self._owner.wait(self._owner.ask(what, query, caller))
+            return self._told({"result": json.dumps(job.result)})
 
         return do
 
@@ -361,11 +357,12 @@ def _caller(operation: Any) -> Caller:
     return Caller(account, peer, f"{account}@{peer.rpartition(':')[0]}")
 
 
-def _checked(host: str, allowed: Collection[str]) -> tuple[Any, ...]:
-    """Return the networks that may connect from elsewhere.
+def check_listening(host: str, port: int, allowed: Collection[str]) -> tuple[Any, ...]:
+    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
 
     Raises:
         ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
+        InUseError: Another program has the port: PV Access itself would take another one without a word.
     """
     try:
         address = ipaddress.ip_address(host)
@@ -377,6 +374,12 @@ def _checked(host: str, allowed: Collection[str]) -> tuple[Any, ...]:
             f"{host} can be reached from other hosts, and PV Access asks nobody who they are",
             hint="Name those that may connect with --allow, or leave it on loopback and use an SSH tunnel.",
         )
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET).close()
+    except OSError as error:
+        kind = InUseError if error.errno == errno.EADDRINUSE else ConnectError
+        words = "is in use by another program" if kind is InUseError else f"cannot be had: {error.strerror}"
+        raise kind(f"port {port} {words}", address=f"{host}:{port}", hint="Choose another --pva-port.") from error
     return networks
 
 

@@ -63,6 +63,7 @@ class DeviceReadings:
         self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
         self._asked_s = -np.inf
         self._heard_s = time.monotonic()
+        self._told: tuple[Mapping[str, SettingValue], float] | None = None
         self._failure = ""
         self._error: Exception | None = None
         self._takes_s = 0.0
@@ -94,10 +95,8 @@ class DeviceReadings:
             return None
         self._asked_s = time.monotonic()
         values = settings.read(parts=True)
-        now_s = time.time()
-        points = {name: self._setting(settings[name], value, now_s) for name, value in values.items()}
         with self._guard:
-            self._points |= points
+            self._told = values, time.time()
         return settings.failures.get(self._device)
 
     def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
@@ -142,14 +141,27 @@ class DeviceReadings:
     def points(self) -> dict[str, Point]:
         """Return its points; all of them old if the device has been silent for too long."""
         with self._guard:
+            if self._told is not None:  # a writer of many heaters does not wait for the points of all of them
+                values, told_s = self._told
+                self._points |= {
+                    name: self._setting(self.settings[name], each, told_s) for name, each in values.items()
+                }
+                self._told = None
             points = dict(self._points)
+        return points if self.silent is None else {name: self._old(each) for name, each in points.items()}
+
+    def point(self, name: str) -> Point:
+        """Return one of its points."""
+        with self._guard:
+            values, told_s = self._told or ({}, 0.0)
+            known = name in values
+            point = self._setting(self.settings[name], values[name], told_s) if known else self._points[name]
+        return point if self.silent is None else self._old(point)
+
+    def _old(self, point: Point) -> Point:
         silent_s = time.monotonic() - self._heard_s
-        if silent_s <= max(STALE_S, _SLOW * self._takes_s):
-            return points
         why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
-        return {
-            name: dataclasses.replace(each, severity=AlarmSeverity.INVALID, alarm=why) for name, each in points.items()
-        }
+        return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=why)
 
     @property
     def silent(self) -> tuple[float, str] | None:
@@ -174,6 +186,7 @@ class BenchReadings:
         names = [name for name in bench.model.devices if name in columns or name in settings]
         self._devices = {name: DeviceReadings(bench, name, name in columns, name in settings) for name in names}
         self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
+        self._device_of = {name: each for each in self._devices.values() for name in each.points()}
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -209,14 +222,15 @@ class BenchReadings:
 
     def point(self, name: str) -> Point | None:
         """Return one point; ``None`` if there is none of this name."""
-        return next((found[name] for each in self._devices.values() if name in (found := each.points())), None)
+        device = self._device_of.get(name)
+        return None if device is None else device.point(name)
 
     def silent(self) -> dict[str, tuple[float, str]]:
         """Return the devices that do not answer: since when, and why."""
         return {name: found for name, device in self._devices.items() if (found := device.silent) is not None}
 
     def renew(self) -> None:
-        """Read now whatever sees light: a value that is asked for next is none of before. Silent devices are left out."""
+        """Read now whatever sees light and answers, so that what is asked for next is none of before."""
         bench = self._bench
         sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []

@@ -22,7 +22,7 @@ def test_a_log_is_one_file_with_all_rows(tmp_path: Path, capsys: pytest.CaptureF
     assert (document["rows"], document["missed"]) == (40, 0)
     assert [path.name for path in tmp_path.iterdir()] == ["r.h5"]
     with h5py.File(out) as file:
-        assert file["meter0.power.1/value"].shape == (40,)
+        assert file["entry/data/meter0_power_1"].shape == (40,)
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What crosses to a served bench arrives as what it was: values of the interfaces, and errors as the classes they are."""
+"""What crosses to a served bench arrives as it was: values of the interfaces, and errors as the classes they are."""
 
 import dataclasses
 import json
@@ -95,7 +95,9 @@ def test_plans_and_logs_with_arrays_inside_arrive_whole() -> None:
     plan = SweepPlan(({0: 1.0}, {5: 0.5}), start_ma=np.arange(3.0), monitors=(1, 4))
     arrived = there_and_back(plan)
     assert (arrived.points, arrived.monitors, arrived.start_ma.tolist()) == (plan.points, (1, 4), [0.0, 1.0, 2.0])
-    log = PowerLog((1,), np.array([[1e-6, np.nan]]), np.array([[RangeState.OK, RangeState.OVER]], dtype=object), 0.1, 3.0)
+    log = PowerLog(
+        (1,), np.array([[1e-6, np.nan]]), np.array([[RangeState.OK, RangeState.OVER]], dtype=object), 0.1, 3.0
+    )
     assert there_and_back(log).state.tolist() == [[RangeState.OK, RangeState.OVER]]
 
 
@@ -112,8 +114,8 @@ def test_every_value_type_of_the_interfaces_can_cross() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        {"$": "os.system", "items": ["true"]}, {"$": "PowerReading", "fields": {"channel": 1}}, {"x": 1}, {"$": "array"},
-        {"$": "array", "dtype": "V", "shape": [1], "items": [1]}, {"$": "RangeState", "value": "best"},
+        {"$": "os.system", "items": ["true"]}, {"$": "PowerReading", "fields": {"channel": 1}}, {"x": 1},
+        {"$": "array"}, {"$": "array", "dtype": "V", "shape": [1], "items": [1]}, {"$": "RangeState", "value": "best"},
         {"$": "array", "dtype": "f", "shape": [9, 9], "items": [1.0]}, {"$": ["list"], "items": []},
         {"$": "dict", "items": [[[1], 2]]},
     ],
@@ -182,10 +184,10 @@ def test_notes_groups_and_what_the_link_knows_of_a_timeout_cross() -> None:
 
 
 def test_an_error_of_a_class_that_is_not_known_here_arrives_as_what_it_is_a_kind_of() -> None:
-    class OfAnotherLab(DeviceError):
+    class AnotherLabError(DeviceError):
         pass
 
-    document = encoded_error(OfAnotherLab("odd", code=4))
+    document = encoded_error(AnotherLabError("odd", code=4))
     document["classes"][0] = "NotHere"
     arrived = decoded_error(document)
     assert type(arrived) is DeviceError

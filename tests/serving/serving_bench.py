@@ -10,13 +10,13 @@ import pytest
 
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.bench.emulated import emulated_on_wires
-from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.links.address import open_link
 from lumion_hw.remote.pv_names import client_conf, parse_address
 from lumion_hw.serving.owner import BenchOwner
 from lumion_hw.serving.pva import PvaServer
 from tests.recorded_calibration import RECORD, SEED
+from tests.waiting import PatientClock
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
@@ -44,7 +44,6 @@ class Served:
 
         return Context("pva", conf=client_conf("127.0.0.1", self.port) | {"EPICS_PVA_CONN_TMO": "30"}, useenv=False)
 
-
     @staticmethod
     def rpc(context: Any, name: str, timeout: float = 60.0, **arguments: Any) -> Any:
         """Call something of the served bench, as a command line would: every argument is a text."""
@@ -56,7 +55,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = False, **options: Any) -> Iterator[Served]:
-    model, clock = load(SMALL), SystemClock()
+    model, clock = load(SMALL), PatientClock()
     with emulated_on_wires(model, SEED) as (emulated, addresses):
 
         def open_bench() -> Bench:

@@ -1,4 +1,4 @@
-"""Writers that die with the lease, that freeze with it, and that are gone for good: the bench is free again and says so."""
+"""Writers that die with the lease, or freeze with it: the bench is free again, and says what happened."""
 
 import os
 import signal

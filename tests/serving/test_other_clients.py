@@ -28,7 +28,8 @@ def plan():
 
 documents = []
 engine(plan(), lambda name, document: documents.append((name, document)))
-print(json.dumps([document["data"] | {{"times": document["timestamps"]}} for name, document in documents if name == "event"]))
+events = [document for name, document in documents if name == "event"]
+print(json.dumps([event["data"] | {{"times": event["timestamps"]}} for event in events]))
 print(json.dumps(next(document["data_keys"] for name, document in documents if name == "descriptor")))
 """
 

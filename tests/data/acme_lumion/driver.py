@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumion_hw.errors import NotSupportedError
+from lumion_hw import NotSupportedError
 from lumion_hw.interfaces import PowerReading, RangeState
 from lumion_hw.sessions import ScpiSession
 

@@ -1,0 +1,94 @@
+"""``lumion serve``: starts, says where it is, ends cleanly, and refuses with one paragraph what cannot be served."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lumion_hw import Bench
+from lumion_hw.cli import main
+from tests.waiting import until
+
+SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
+COMMAND = [sys.executable, "-m", "lumion_hw.cli", "serve", SMALL, "--pva", "--json"]
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory) -> Iterator[Path]:
+    """The devices of the bench in a process of their own, as hardware is: they outlive the server."""
+    endpoints = tmp_path_factory.mktemp("emulated") / "endpoints.json"
+    command = [sys.executable, "-m", "lumion_hw.cli", "emulate", SMALL, "--seed", "1", "--endpoints", str(endpoints)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    until(endpoints.exists)
+    yield endpoints
+    process.terminate()
+    process.wait()
+
+
+def served(emulated: Path, state: Path, *options: str) -> subprocess.Popen[str]:
+    command = [*COMMAND, "--endpoints", str(emulated), "--state", str(state), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_it_says_where_it_is_survives_its_clients_and_ends_with_heaters_off(emulated, tmp_path, ends) -> None:
+    process = served(emulated, tmp_path, "--pva-port", "0")
+    address = json.loads(process.stdout.readline())["pva"]
+    script = f"import os; from lumion_hw import Bench; b = Bench.attach({address!r}); "
+    script += "b.mesh.program(b.mesh.driven_ma() + 0.5); os._exit(9)"
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    with Bench.attach(address) as bench:
+        assert bench.mesh.driven_ma() == pytest.approx(1.0, abs=1e-3), "--when-lost hold keeps what was driven"
+    process.send_signal(ends)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1] == "ended"
+    addresses = json.loads(emulated.read_text())
+    with Bench.open(SMALL, addresses=addresses, only=["mesh0"]) as bench:
+        assert not bench.mesh.driven_ma().any()
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert sum(event["event"] == "lease ended" for event in events) == 2
+
+
+def test_a_bench_has_one_server_and_a_port_one_program(emulated, tmp_path) -> None:
+    first = served(emulated, tmp_path / "one", "--pva-port", "0")
+    try:
+        port = json.loads(first.stdout.readline())["pva"].rpartition(":")[2]
+        second = served(emulated, tmp_path / "one", "--pva-port", "0")
+        told, _ = second.communicate(timeout=300)
+        assert second.returncode == 6
+        assert "lumion serve" in json.loads(told)["error"]["message"]
+        third = served(emulated, tmp_path / "other", "--pva-port", port)
+        told, _ = third.communicate(timeout=300)
+        assert third.returncode == 6
+        assert f"port {port} is in use" in json.loads(told)["error"]["message"]
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_without_p4p_it_says_what_to_install_and_opens_nothing(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "p4p", None)
+    assert main(["serve", "no-such-bench.yaml", "--pva"]) == 2
+    assert "pip install 'lumion-hw[epics]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "nothing is to be served"),
+        (["--pva", "--emulate", "--endpoints", os.devnull], "exclude each other"),
+        (["--pva", "--leave-on", "-1"], "-1"),
+        (["--pva", "--pva-port", "70000"], "70000"),
+        (["--pva", "--emulate", "--host", "0.0.0.0"], "can be reached from other hosts"),
+    ],
+)
+def test_what_cannot_be_served_is_one_paragraph(options, says, capsys) -> None:
+    assert main(["serve", SMALL, *options]) == 2
+    assert says in capsys.readouterr().err

@@ -1,0 +1,86 @@
+"""What an owner keeps and does on request: circuits, the fabric, a calibration. On the wall clock, so for long runs."""
+
+import json
+
+import numpy as np
+import pytest
+from p4p.client.thread import RemoteError
+from serving_bench import serving
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitRequest
+from lumion_hw.errors import BusyError
+from lumion_hw.storage.record_files import load_record
+from tests.recorded_calibration import RECORD
+from tests.waiting import until
+
+pytestmark = pytest.mark.long
+
+
+def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
+    with serving(tmp_path) as served:
+        client = served.client()
+        client.put("small:lease:owner", "ada")
+        plan = served.owner.what_if([CircuitRequest("sfp-a", "sfp-b")])
+        assert not served.owner.bench.mesh.driven_ma().any(), "a plan has changed something"
+        told = json.loads(served.rpc(client, "connect", circuits="sfp-a:sfp-b", timeout=250.0).result)
+        assert told[0]["circuit"] == "sfp-a:sfp-b"
+        assert told[0]["margin_db"] > 0.0
+        until(lambda: client.get("small:circuits").value.severity.tolist() == [0], 60.0)
+        until(lambda: client.get("small:health:keeps").raw.value == "circuits", 60.0)
+        (path,) = served.owner.state.mesh.paths
+        assert path.pucs == plan.circuits[0].path.pucs
+        losses = load_record(RECORD).loss_db[list(path.pucs)]
+        assert np.diff(path.power_dbm) == pytest.approx(-losses)
+        for name in path.pucs:
+            assert name not in served.owner.state.mesh.parked
+        assert served.owner.state.mesh.states
+        until(lambda: served.owner.history, 60.0)
+        with pytest.raises(RemoteError, match=r"carry circuits \(sfp-a:sfp-b\)"):
+            client.put("small:mesh0:heater_ma:3", 1.0)
+        client.put("small:lease:owner", "")
+        with Bench.attach(served.address) as bench, pytest.raises(BusyError, match="carry circuits"):
+            bench.mesh.program(np.zeros(30))
+        assert served.owner.state.circuits, "a script that left has taken a circuit down"
+        client.put("small:lease:owner", "ada")
+        served.rpc(client, "disconnect")
+        until(lambda: not served.owner.state.circuits, 60.0)
+        assert not served.owner.bench.mesh.driven_ma().any()
+        client.close()
+
+
+def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> None:
+    with serving(tmp_path, fabric=True) as served:
+        client = served.client()
+        until(lambda: client.get("small:health:keeps").raw.value == "fabric", 250.0)
+        names = {each.name for each in served.owner.state.circuits}
+        assert {"sfp-a:sfp-b", "sfp-b:sfp-a"} <= names
+        client.put("small:lease:owner", "ada")
+        with pytest.raises(RemoteError, match="the jobs of the bench file decide"):
+            served.rpc(client, "connect", circuits="sfp-c:sfp-a")
+        served.rpc(client, "fail", unit="a", because="the test", timeout=250.0)
+        until(lambda: len(client.get("small:recovery:spans").value.name) > 3, 60.0)
+        spans = client.get("small:recovery:spans").value
+        assert spans.name[0] == "detected"
+        assert "proven" in spans.name
+        assert np.all(np.diff(spans.at_ms) >= 0.0)
+        until(lambda: "sfp-c:sfp-b" in {each.name for each in served.owner.state.circuits}, 60.0)
+        assert served.owner.state.recovery.spare == "c"
+        client.close()
+
+
+def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then(tmp_path) -> None:
+    with serving(tmp_path, record=None) as served:
+        client, seen = served.client(), set()
+        watch = client.monitor("small:job:stage", lambda stage: seen.add(str(stage.raw.value)))
+        client.put("small:lease:owner", "ada")
+        with pytest.raises(RemoteError, match="without a calibration record"):
+            served.rpc(client, "connect", circuits="sfp-a:sfp-b")
+        result = json.loads(served.rpc(client, "calibrate", out="mine.json", timeout=1500.0).result)
+        assert load_record(tmp_path / "mine.json").content_sha256 == result["sha256"]
+        until(lambda: client.get("small:record:sha256").raw.value == result["sha256"], 60.0)
+        assert {"sweeps", "verification"} <= seen
+        assert served.owner.state.job.residuals_db
+        assert client.get("small:job:progress_percent") == 100.0
+        watch.close()
+        client.close()
