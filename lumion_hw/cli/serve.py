@@ -38,6 +38,9 @@ _LOOK_S = 0.5
 )
 @click.option("--pva", is_flag=True, help="Serve on EPICS PV Access.")
 @click.option("--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port of that; 0 takes any free one.")
+@click.option("--page", is_flag=True, help="Serve a page for browsers, and metrics.")
+@click.option("--page-port", type=_PORT, default=5080, show_default=True, help="TCP port of that; 0 takes any free.")
+@click.option("--page-writes", is_flag=True, help="Let pages change something, with a token printed and the lease.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--allow", multiple=True, metavar="ADDRESS", help="Who may connect from elsewhere: 192.0.2.7, or 192.0.2.0/24."
@@ -62,6 +65,9 @@ def serve(
     leave_on_s: float | None,
     pva: bool,
     pva_port: int,
+    page: bool,
+    page_port: int,
+    page_writes: bool,
     host: str,
     allow: tuple[str, ...],
     fabric: bool,
@@ -76,12 +82,20 @@ def serve(
     \b
     Programs:  Bench.attach("pva://127.0.0.1:5075")
     EPICS:     EPICS_PVA_NAME_SERVERS=127.0.0.1:5075 pvget BENCH:circuits
+    Browsers:  http://127.0.0.1:5080/    metrics for Prometheus: /metrics
     """
     from lumion_hw.serving.owner import BenchOwner
 
-    if not pva:
-        raise ConfigError("nothing is to be served", hint="Give --pva.")
-    _check_pva(host, pva_port, allow)
+    if not (pva or page):
+        raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
+    if page_writes and not page:
+        raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
+    if pva:
+        _check_pva(host, pva_port, allow)
+    if page:
+        from lumion_hw.serving.page.server import check_page
+
+        check_page(host, page_port, allow, page_writes)
     target = BenchTarget(file, emulate, seed, endpoints, state, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
         owned = BenchOwner.open(
@@ -100,6 +114,13 @@ def serve(
                 addresses["pva"] = servers.enter_context(
                     PvaServer(owner, port=pva_port, host=host, allowed=allow)
                 ).address
+            if page:
+                from lumion_hw.serving.page.server import PageServer
+
+                pages = PageServer(owner, port=page_port, host=host, allowed=allow, writes=page_writes)
+                addresses["page"] = servers.enter_context(pages).address
+                if page_writes:
+                    addresses["page_token"] = pages.token
             _tell(owner, addresses, as_json)
             _serve_until(stop, owner)
     note("ended")
@@ -159,7 +180,7 @@ def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
     if as_json:
         echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)
         return
-    for address in addresses.values():
-        say(address)
+    for name, address in addresses.items():
+        say(f"token for writing on the page: {address}" if name == "page_token" else address)
     how = "emulated" if state.is_emulated else "real"
     note(f"{state.bench} ({how}): {len(state.points)} readings and settings; Ctrl-C or SIGTERM ends")

@@ -28,6 +28,27 @@ def require_page() -> None:
         raise ConfigError(f"the page needs {', '.join(missing)}", hint="pip install 'lumion-hw[page]'")
 
 
+def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> tuple[Any, ...]:
+    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
+
+    Raises:
+        ConfigError: Something is not installed, the address is none, nobody is allowed to connect to it, or pages of
+            other hosts would write.
+        InUseError: Another program has the port.
+    """
+    require_page()
+    from lumion_hw.serving.page.guard import checked_networks
+
+    networks = checked_networks(host, allowed)
+    if writes and networks:
+        raise ConfigError(
+            "the token would cross the network in plain text",
+            hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
+        )
+    _listening(host, port).close()
+    return networks
+
+
 class PageServer:
     """Serves the page of a bench, until it is closed. Use it as a context manager.
 
@@ -57,20 +78,14 @@ class PageServer:
         allowed: Collection[str] = (),
         writes: bool = False,
     ) -> None:
-        require_page()
+        networks = check_page(host, port, allowed, writes)
         import uvicorn
 
         from lumion_hw.serving.page.actions import PageActions
         from lumion_hw.serving.page.app import PageApp
-        from lumion_hw.serving.page.guard import PatientProtocol, checked_networks, host_names
+        from lumion_hw.serving.page.guard import PatientProtocol, host_names
         from lumion_hw.serving.page.stream import UpdateStream
 
-        networks = checked_networks(host, allowed)
-        if writes and networks:
-            raise ConfigError(
-                "the token would cross the network in plain text",
-                hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
-            )
         self._socket = _listening(host, port)
         taken = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"

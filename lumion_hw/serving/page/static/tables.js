@@ -250,8 +250,7 @@ function buildDevices(names) {
     const here = devices.filter((device) => (ORDER.includes(device.role) ? device.role : "") === role);
     if (!here.length) continue;
     places.push(element("h3", "", HEADS[role]));
-    places.push(deviceTable(here));
-    for (const device of here) places.push(pointList(device));
+    places.push(deviceTable(here), pointList(here, HEADS[role]));
   }
   replaced(document.getElementById("device-body"), ...places);
 }
@@ -289,16 +288,19 @@ function remember(point, place) {
   readings.get(point).push(place);
 }
 
-function pointList(device) {
-  const details = element("details"), summary = element("summary", "", `${device.name}: all ${device.points.length} readings and settings`);
-  const grid = element("div", "readings");
-  for (const name of device.points) {
-    const line = element("div", "reading"), value = element("span", "number"), age = element("span", "age");
-    line.append(element("span", "name", name.slice(device.name.length + 1)), value, age);
-    grid.append(line);
-    remember(name, { value, age, row: line, holder: details });
+function pointList(devices, head) {
+  const details = element("details"), count = devices.reduce((sum, device) => sum + device.points.length, 0);
+  details.append(element("summary", "", `${head}: all ${count} readings and settings`));
+  for (const device of devices) {
+    const grid = element("div", "readings");
+    for (const name of device.points) {
+      const line = element("div", "reading"), value = element("span", "number"), age = element("span", "age");
+      line.append(element("span", "name", name.slice(device.name.length + 1)), value, age);
+      grid.append(line);
+      remember(name, { value, age, row: line, holder: details });
+    }
+    details.append(element("h4", "name", device.name), grid);
   }
-  details.append(summary, grid);
   details.addEventListener("toggle", drawDevices);
   return details;
 }
