@@ -1,6 +1,7 @@
 """Server-sent events: every page has a place for the newest state, and learns how many it missed.
 
-One thread waits for the owner's states and makes JSON of each once. A page that reads slowly is given the newest state
+One thread waits for the owner's states; the first page that is told of one has JSON made of it, for all of them. While
+no page is open nothing is made. A page that reads slowly is given the newest state
 when it has taken the one before; what lies between is neither kept for it nor sent.
 """
 
@@ -41,7 +42,7 @@ class UpdateStream:
 
     def __init__(self, owner: BenchOwner, facts: Mapping[str, Any]) -> None:
         self._updates = PageUpdates(facts)
-        self._updates.take(owner.state)
+        self._newest = owner.state
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._states = owner.subscribe()
@@ -68,8 +69,7 @@ class UpdateStream:
         while not self._states.is_over:
             state = self._states.wait(_WAIT_S)
             if state is not None:
-                with self._guard:
-                    self._updates.take(state)
+                self._newest = state
                 self._wake()
 
     def _wake(self) -> None:
@@ -81,11 +81,13 @@ class UpdateStream:
     @property
     def number(self) -> int:
         """Number of the newest state."""
-        return self._updates.number
+        return self._newest.number
 
     def message(self, since: int) -> tuple[int, str]:
         """Return the number of the newest state, and what is new since another."""
         with self._guard:
+            if self._newest.number != self._updates.number:
+                self._updates.take(self._newest)
             return self._updates.number, self._updates.message(since)
 
     async def news(self, since: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,7 @@ class PageUpdates:
         self._facts = facts
         self._parts: dict[str, tuple[int, str]] = {}
         self._points: dict[str, tuple[int, Point, str]] = {}
-        self._point_facts: dict[str, tuple[int, str]] = {}
+        self._point_facts: dict[str, tuple[int, tuple[Any, ...]]] = {}
         self._events: list[tuple[int, int, str]] = []
         self._mesh: ServedMesh | None = None
         self._pictures = 0
@@ -77,7 +78,7 @@ class PageUpdates:
     def _message(self, since: int) -> str:
         parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
         points = _object((name, text) for name, (number, _, text) in self._points.items() if number > since)
-        facts = _object((name, text) for name, (number, text) in self._point_facts.items() if number > since)
+        facts = _object((name, dumped(each)) for name, (number, each) in self._point_facts.items() if number > since)
         events = ",".join(text for number, _, text in self._events if number > since)
         for name, text in (("points", points), ("point_facts", facts)):
             if text != "{}":
@@ -95,11 +96,11 @@ class PageUpdates:
         known = self._points.get(point.name)
         if known is not None and known[1] is point:
             return
-        text = dumped([_plain(point.value), round(point.taken_s, 2), int(point.severity), point.alarm])
+        text = _point_text(point)
         if known is None or known[2] != text:
             self._points[point.name] = (self.number, point, text)
-        facts = dumped([point.unit, point.limits, point.writable, point.choices, point.kind])
-        if self._point_facts.get(point.name, (0, ""))[1] != facts:
+        facts = (point.unit, point.limits, point.writable, point.choices, point.kind)
+        if self._point_facts.get(point.name, (0, None))[1] != facts:
             self._point_facts[point.name] = (self.number, facts)
 
     def _take_mesh(self, mesh: ServedMesh | None) -> None:
@@ -156,8 +157,24 @@ def dumped(document: Any) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False, default=str).replace("<", "\\u003c")
 
 
+def _point_text(point: Point) -> str:
+    """Return value, instant, severity and alarm of a point; plain numbers, which are most of them, the short way."""
+    value = point.value
+    if isinstance(value, float) and math.isfinite(value):
+        told = f"{value:.{_DIGITS}g}"
+    else:
+        told = dumped(_plain(value))
+    alarm = dumped(point.alarm) if point.alarm else '""'
+    return f"[{told},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
+
+
 def _object(members: Iterable[tuple[str, str]]) -> str:
-    return "{" + ",".join(f"{dumped(name)}:{text}" for name, text in members) + "}"
+    return "{" + ",".join(f"{_quoted(name)}:{text}" for name, text in members) + "}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _quoted(name: str) -> str:
+    return dumped(name)
 
 
 def _plain(value: Any) -> Any:

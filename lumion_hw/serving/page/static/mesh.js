@@ -1,10 +1,10 @@
 // The mesh: the picture that the server draws, with heat, choice of a PUC, and tables that say the same.
 
 import { known, isStale } from "/live.js";
-import { element, replaced, number, loadSvg } from "/tables.js";
+import { element, replaced, number, loadSvg, setText } from "/tables.js";
 
 const HEAT = ["#f1f4f7", "#fdf0d5", "#fdd9a0", "#fdb863", "#f08a3c", "#d9541e", "#a3230f"];
-let drawn = -1, chosen = null;
+let drawn = -1, chosen = null, bodies = [], colours = [];
 
 const picture = document.getElementById("mesh-picture");
 
@@ -17,6 +17,8 @@ export function drawMesh(changed) {
       const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
       svg.setAttribute("viewBox", `0 52 ${width} ${height - 52}`);
       svg.setAttribute("aria-hidden", "true"); // the tables below say it
+      bodies = known.mesh.heat_mw.map((_, puc) => svg.querySelector(`#puc-${puc} rect`));
+      colours = [];
       paint(); choose(chosen);
     });
   }
@@ -24,12 +26,11 @@ export function drawMesh(changed) {
 }
 
 function paint() {
-  const most = Math.max(1e-9, ...known.mesh.heat_mw), svg = picture.querySelector("svg");
-  document.getElementById("heat-most").textContent = `0 to ${most > 1e-6 ? number(most) : "0"} mW`;
-  if (svg === null) return;
+  const most = Math.max(1e-9, ...known.mesh.heat_mw);
+  setText(document.getElementById("heat-most"), `0 to ${most > 1e-6 ? number(most) : "0"} mW`);
   known.mesh.heat_mw.forEach((heat, puc) => {
-    const body = svg.querySelector(`#puc-${puc} rect`);
-    if (body !== null) body.setAttribute("fill", heatColour(most > 1e-6 ? heat / most : 0));
+    const colour = heatColour(most > 1e-6 ? heat / most : 0);
+    if (bodies[puc] && colours[puc] !== colour) { bodies[puc].setAttribute("fill", colour); colours[puc] = colour; }
   });
 }
 
@@ -45,8 +46,8 @@ function tell() {
   const states = Object.values(known.mesh.states).length, mesh = known.mesh;
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
-  document.getElementById("mesh-facts").textContent =
-    `${mesh.heat_mw.length} PUCs, ${states} set, ${mesh.parked.length} parked${dead}, ${number(heat)} mW`;
+  const words = `${mesh.heat_mw.length} PUCs, ${states} set, ${mesh.parked.length} parked${dead}, ${number(heat)} mW`;
+  setText(document.getElementById("mesh-facts"), words);
   if (chosen !== null) sayChosen();
 }
 

@@ -5,7 +5,7 @@ import { drawMesh } from "/mesh.js";
 import { beginActions, drawControl } from "/actions.js";
 import { drawAlarms, drawCircuits, drawDevices, drawMargins, duration, element, loadMargins, loadSvg, number, putSvg, refreshAges, replaced, setAge, setText, withUnit } from "/tables.js";
 
-const AGES_MS = 500, MARGINS_MS = 10000, SHOWN_EVENTS = 80;
+const TABLES_MS = 100, AGES_MS = 500, MARGINS_MS = 10000, SHOWN_EVENTS = 80;
 const at = (id) => document.getElementById(id);
 const wall = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const clock = (seconds) => wall.format(new Date(seconds * 1000));
@@ -114,10 +114,24 @@ function drawJob() {
   replaced(body, ...parts);
 }
 
+// Head and mesh follow every state; tables ten times a second, since nobody reads faster.
+let later = new Set(), isWaiting = false;
+
 function draw(changed) {
   drawHead(changed);
-  if (changed.has("facts") || changed.has("health")) if (known.facts && known.health) { drawFacts(); drawHealth(); }
   if (changed.has("mesh") || changed.has("paths")) drawMesh(changed);
+  for (const name of changed) later.add(name);
+  if (isWaiting) return;
+  isWaiting = true;
+  setTimeout(() => {
+    const due = later;
+    later = new Set(); isWaiting = false;
+    drawTables(due);
+  }, TABLES_MS);
+}
+
+function drawTables(changed) {
+  if (changed.has("facts") || changed.has("health")) if (known.facts && known.health) { drawFacts(); drawHealth(); }
   if (changed.has("circuits") || changed.has("paths")) { drawCircuits(); drawMargins(); }
   if (changed.has("points") || changed.has("health") || changed.has("facts") || changed.has("point_facts")) drawDevices();
   if (changed.has("points") || changed.has("health") || changed.has("circuits")) announce(drawAlarms());
