@@ -184,6 +184,11 @@ def counters(driver: Any) -> dict[str, float]:
     return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
 
 
+def counters(driver: Any) -> dict[str, float]:
+    """Return what Chromium counts of a page, by name."""
+    return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+
+
 def in_chromium(measured: Measured, seconds: float) -> str:
     """Return how many updates a second a real browser shows, and how long its page works on each."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
@@ -198,24 +203,17 @@ def in_chromium(measured: Measured, seconds: float) -> str:
             time.sleep(0.05)
         live_s = time.monotonic() - began_s
         time.sleep(2.0)
-        number = "return Number(document.getElementById('number').textContent)"
-        first, began_s = driver.execute_script(number), time.monotonic()
-        busy_ms = driver.execute_cdp_cmd("Performance.enable", {}) and 0.0
-        before = {
-            each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-        }
+        counts = "return ['number', 'missed'].map((id) => parseInt(document.getElementById(id).textContent))"
+        driver.execute_cdp_cmd("Performance.enable", {})
+        first, before, began_s = driver.execute_script(counts), counters(driver), time.monotonic()
         time.sleep(seconds)
-        after = {
-            each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
-        }
-        took_s, updates = time.monotonic() - began_s, driver.execute_script(number) - first
-        busy_ms = 1e3 * (after["TaskDuration"] - before["TaskDuration"]) / max(updates, 1)
-        missed = driver.execute_script("return document.getElementById('missed').textContent")
-        heap = after["JSHeapUsedSize"] / 1e6
-    return (
-        f"live after {live_s:.1f} s; {updates / took_s:.1f} states/s, {missed} missed; {busy_ms:.1f} ms of work per state,"
-        f" {heap:.0f} MB of heap"
-    )
+        last, after, took_s = driver.execute_script(counts), counters(driver), time.monotonic() - began_s
+        missed = last[1] - first[1]
+        taken = last[0] - first[0] - missed
+        work_ms = 1e3 * (after["TaskDuration"] - before["TaskDuration"]) / max(taken, 1)
+        heap_mb = after["JSHeapUsedSize"] / 1e6
+    told = f"live after {live_s:.1f} s; {taken / took_s:.1f} states/s taken, {missed / took_s:.1f} missed"
+    return f"{told}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
 
 
 def main() -> None:

@@ -160,10 +160,8 @@ def dumped(document: Any) -> str:
 def _point_text(point: Point) -> str:
     """Return value, instant, severity and alarm of a point; plain numbers, which are most of them, the short way."""
     value = point.value
-    if isinstance(value, float) and math.isfinite(value):
-        told = f"{value:.{_DIGITS}g}"
-    else:
-        told = dumped(_plain(value))
+    is_plain = isinstance(value, float) and math.isfinite(value)
+    told = f"{value:.{_DIGITS}g}" if is_plain else dumped(_plain(value))
     alarm = dumped(point.alarm) if point.alarm else '""'
     return f"[{told},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
 
