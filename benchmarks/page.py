@@ -184,11 +184,6 @@ def counters(driver: Any) -> dict[str, float]:
     return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
 
 
-def counters(driver: Any) -> dict[str, float]:
-    """Return what Chromium counts of a page, by name."""
-    return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
-
-
 def in_chromium(measured: Measured, seconds: float) -> str:
     """Return how many updates a second a real browser shows, and how long its page works on each."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:

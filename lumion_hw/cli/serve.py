@@ -96,7 +96,8 @@ def serve(
         from lumion_hw.serving.page.server import check_page
 
         check_page(host, page_port, allow, page_writes)
-    target = BenchTarget(file, emulate, seed, endpoints, state, record, take_over, leave_on_s or 0.0, as_json)
+    kept = state or _state_without_mesh(file, emulate)
+    target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
         owned = BenchOwner.open(
             open_it,
@@ -124,6 +125,17 @@ def serve(
             _tell(owner, addresses, as_json)
             _serve_until(stop, owner)
     note("ended")
+
+
+def _state_without_mesh(file: str, emulate: bool) -> str | None:
+    """Return where the state of a bench without a mesh is kept; ``None`` for one that is told by its controller."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits.state import state_directory
+
+    model = load(file)
+    if emulate or model.mesh is not None:
+        return None
+    return str(state_directory(model.name, "instruments"))
 
 
 def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import ConfigError, LinkError, LumionError, UnknownNameError
+from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
 from lumion_hw.interfaces import MeshController
 from lumion_hw.remote.roles import interface_of
 from lumion_hw.serving.state import AlarmSeverity, Point
@@ -80,12 +80,18 @@ class DeviceReadings:
             for column, value in zip(self._reader.columns, values, strict=True):
                 if value is not FAILED or failure is None:
                     found[column.name] = _reading(column, value, now_s)
-        if self.settings and (self._reader is None or began_s - self._asked_s > _SETTINGS_S) and failure is None:
+                elif not isinstance(failure, LinkError):  # it answers, and says why there is no number
+                    alarm = str(failure)
+                    found[column.name] = Point(
+                        column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
+                    )
+        is_due = self._reader is None or began_s - self._asked_s > _SETTINGS_S
+        if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.ask()
         took_s = time.monotonic() - began_s
         with self._guard:
             self._points |= {name: each for name, each in found.items() if name not in self.settings}
-        self._note(failure, took_s)
+        self._note(failure if isinstance(failure, LinkError) else None, took_s)
         return took_s
 
     def ask(self) -> LumionError | None:
@@ -115,8 +121,11 @@ class DeviceReadings:
         )
 
     def open_again(self) -> None:
-        """Open the device again if its link was lost; who answers is checked as it was at first."""
-        if not isinstance(self._error, LinkError):
+        """Open the device again if its link was lost; who answers is checked as it was at first.
+
+        Not after noise or a late answer: the session goes on by itself, and others are using it.
+        """
+        if not isinstance(self._error, LinkLost | ConnectError):
             return
         device: Any = self._bench.devices[self._device]
         with contextlib.suppress(LumionError):

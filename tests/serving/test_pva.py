@@ -190,3 +190,24 @@ def test_a_state_is_numbered_and_comes_four_times_a_second(served) -> None:
     assert states.is_over
     assert served.owner.state.health.keeps == "nothing"
     assert served.owner.state.points["meter0.power.1"].severity is AlarmSeverity.NONE
+
+
+def test_a_device_that_answers_with_a_refusal_is_not_silent_and_says_why(served, client) -> None:
+    """A polarimeter in the dark has no state of polarization; its wire is whole."""
+    from lumion_hw.errors import DeviceError
+
+    meter = served.owner.bench.meters["meter0"]
+    read_all, refusal = meter.read_all, DeviceError("too little light", device="meter0")
+
+    def refuse() -> None:
+        raise refusal
+
+    meter.read_all = refuse
+    try:
+        until(lambda: client.get("small:meter0:power:1").severity == 3, 20.0)
+        until(lambda: "too little light" in client.get("small:meter0:power:1").raw.alarm.message, 20.0)
+        time.sleep(1.5)
+        assert served.owner.state.health.silent == {}
+    finally:
+        meter.read_all = read_all
+    until(lambda: client.get("small:meter0:power:1").severity == 0, 20.0)
