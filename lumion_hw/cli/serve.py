@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -86,16 +86,12 @@ def serve(
     """
     from lumion_hw.serving.owner import BenchOwner
 
-    if not (pva or page):
+    ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
+    if not ports:
         raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
     if page_writes and not page:
         raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
-    if pva:
-        _check_pva(host, pva_port, allow)
-    if page:
-        from lumion_hw.serving.page.server import check_page
-
-        check_page(host, page_port, allow, page_writes)
+    _check(ports, host, allow, page_writes)
     kept = state or _state_without_mesh(file, emulate)
     target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
@@ -108,20 +104,7 @@ def serve(
             off_when_lost=when_lost == "off",
         )
         with owned as owner, contextlib.ExitStack() as servers:
-            addresses = {}
-            if pva:
-                from lumion_hw.serving.pva import PvaServer
-
-                addresses["pva"] = servers.enter_context(
-                    PvaServer(owner, port=pva_port, host=host, allowed=allow)
-                ).address
-            if page:
-                from lumion_hw.serving.page.server import PageServer
-
-                pages = PageServer(owner, port=page_port, host=host, allowed=allow, writes=page_writes)
-                addresses["page"] = servers.enter_context(pages).address
-                if page_writes:
-                    addresses["page_token"] = pages.token
+            addresses = _begun(servers, owner, ports, host, allow, page_writes)
             _tell(owner, addresses, as_json)
             _serve_until(stop, owner)
     note("ended")
@@ -138,13 +121,43 @@ def _state_without_mesh(file: str, emulate: bool) -> str | None:
     return str(state_directory(model.name, "instruments"))
 
 
-def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:
+def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_writes: bool) -> None:
     """Say what is not installed, or whose port it is, before anything is opened."""
-    from lumion_hw.remote.pv_names import require_p4p
-    from lumion_hw.serving.pva import check_listening
+    if "pva" in ports:
+        from lumion_hw.remote.pv_names import require_p4p
+        from lumion_hw.serving.pva import check_listening
 
-    require_p4p()
-    check_listening(host, port, allow)
+        require_p4p()
+        check_listening(host, ports["pva"], allow)
+    if "page" in ports:
+        from lumion_hw.serving.page.server import check_page
+
+        check_page(host, ports["page"], allow, page_writes)
+
+
+def _begun(
+    servers: contextlib.ExitStack,
+    owner: BenchOwner,
+    ports: Mapping[str, int],
+    host: str,
+    allow: tuple[str, ...],
+    page_writes: bool,
+) -> dict[str, str]:
+    """Begin to serve, and return where; with the token of a page that writes."""
+    addresses = {}
+    if "pva" in ports:
+        from lumion_hw.serving.pva import PvaServer
+
+        pva = PvaServer(owner, port=ports["pva"], host=host, allowed=allow)
+        addresses["pva"] = servers.enter_context(pva).address
+    if "page" in ports:
+        from lumion_hw.serving.page.server import PageServer
+
+        page = PageServer(owner, port=ports["page"], host=host, allowed=allow, writes=page_writes)
+        addresses["page"] = servers.enter_context(page).address
+        if page_writes:
+            addresses["page_token"] = page.token
+    return addresses
 
 
 @contextlib.contextmanager

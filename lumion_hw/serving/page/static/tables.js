@@ -6,6 +6,7 @@ import { known, isStale, serverNow } from "/live.js";
 const SVG = "http://www.w3.org/2000/svg";
 export const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00"];
 const DASHES = ["", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6"];
+const GONE = "#9aa6b2"; // of circuits that stood before
 const SEVERITY = ["OK", "MINOR", "MAJOR", "INVALID"];
 const MOST_IN_ROW = 8;
 const COLUMNS = 6; // of the table of circuits
@@ -109,7 +110,8 @@ const circuitLines = new Map();
 export function styleOf(circuit) {
   const index = known.paths.findIndex((path) => path.circuit === circuit);
   const at = index < 0 ? known.circuits.findIndex((each) => each.name === circuit) : index;
-  return { stroke: COLOURS[Math.max(at, 0) % COLOURS.length], "stroke-dasharray": DASHES[Math.max(at, 0) % DASHES.length] };
+  if (at < 0) return { stroke: GONE, "stroke-dasharray": "" };
+  return { stroke: COLOURS[at % COLOURS.length], "stroke-dasharray": DASHES[at % DASHES.length] };
 }
 
 export function drawCircuits() {
