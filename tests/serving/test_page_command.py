@@ -1,4 +1,4 @@
-"""``lumion serve --page``: says where the page is and the token of one that writes, and refuses what cannot be served."""
+"""``lumion serve --page``: says where the page is and the token for writing, and refuses what cannot be served."""
 
 import json
 import signal

@@ -143,9 +143,17 @@ function lineOf(name, body) {
   return line;
 }
 
+// Why nothing is known of circuits at present. A fabric's manager watches their light without measuring it anew.
+function unseenWhy(isFresh) {
+  const controller = known.facts?.devices.find((device) => device.role === "mesh controller")?.name;
+  if (known.health?.trouble) return known.health.trouble;
+  if (controller in (known.health?.silent ?? {})) return `${controller} is silent`;
+  return isFresh || known.health?.keeps === "fabric" ? "" : "not measured now";
+}
+
 function fillCircuit(line, circuit) {
-  const unseen = known.health?.trouble || (circuit.seen_s && serverNow() - circuit.seen_s < UNSEEN_S ? "" : "not measured now");
-  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : unseen ? "not known" : "light";
+  const isFresh = circuit.seen_s && serverNow() - circuit.seen_s < UNSEEN_S, unseen = unseenWhy(isFresh);
+  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : unseen ? "not known" : isFresh ? "light" : "watched";
   const stands = duration(serverNow() - circuit.since_s) + (circuit.ends_s === null ? "" : `, ${duration(circuit.ends_s - serverNow())} more`);
   const style = styleOf(circuit.name);
   for (const [key, value] of Object.entries(style)) if (value) line.stroke.setAttribute(key, value); else line.stroke.removeAttribute(key);
