@@ -108,7 +108,7 @@ def rect(seen: Seen, puc: int, attribute: str) -> str:
 def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
     assert page.text("#circuit-count") == "0"
     assert "none stand" in page.text("#circuit-rows")
-    until(lambda: "15 PUCs" in page.text("#mesh-facts"), 30.0)
+    until(lambda: "15 PUCs" in page.text("#mesh-words"), 30.0)
     cold = rect(page, 0, "fill")
     caller = Caller("ada", account="ada@test")
     number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number

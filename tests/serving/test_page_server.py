@@ -152,7 +152,7 @@ def test_twenty_pages_are_told_of_the_same_state_at_once(owner, server) -> None:
     for page in pages:
         document = page.next_state()
         assert (document["previous"], document["number"], document["missed"]) == (1, 2, 0)
-        assert document["parts"] == {"facts": document["parts"]["facts"]}
+        assert document["parts"] == {"about": document["parts"]["about"]}
         page.close()
     until(lambda: server.stream.n_pages == 0, 30.0)
 

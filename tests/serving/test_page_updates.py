@@ -33,7 +33,7 @@ def test_a_new_page_is_told_everything(updates) -> None:
     parts = document["parts"]
     assert parts["points"]["sfp-a.rx_power_dbm"] == [-6.5, NOW_S, 0, ""]
     assert parts["points"]["sfp-c.rx_power_dbm"] == [-7.0, NOW_S - 9, 3, "no answer"]
-    assert parts["point_facts"]["mesh0.heater_ma.0"] == ["mA", [0.0, 2.5], True, [], "number"]
+    assert parts["point_kinds"]["mesh0.heater_ma.0"] == ["mA", [0.0, 2.5], True, [], "number"]
     assert parts["mesh"]["states"] == {"0": "bar", "2": "cross", "3": "bar"}
     assert (parts["mesh"]["parked"], parts["mesh"]["dead"]) == ([3], [5])
     assert parts["paths"][0]["power_dbm"] == [3.0, 2.5, None]
@@ -133,7 +133,7 @@ def histories(draw: st.DrawFn) -> list[ServedState]:
 def merged(known: dict, parts: dict) -> None:
     """Merge parts as the page does."""
     for name, part in parts.items():
-        if name in ("points", "point_facts"):
+        if name in ("points", "point_kinds"):
             place = known.setdefault(name, {})
             place.update(part)
             for gone in [key for key, value in place.items() if value is None]:

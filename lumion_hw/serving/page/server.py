@@ -91,7 +91,7 @@ class PageServer:
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
         actions = PageActions(owner) if writes else None
         self.token = "" if actions is None else actions.token
-        self.stream = UpdateStream(owner, _facts(owner, writes))
+        self.stream = UpdateStream(owner, _about(owner, writes))
         app = PageApp(owner, self.stream, actions).asgi(host_names(host), networks)
         config = uvicorn.Config(
             app,
@@ -161,7 +161,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _facts(owner: BenchOwner, writes: bool) -> dict[str, Any]:
+def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     """Return what never changes while a bench is served."""
     from importlib.metadata import PackageNotFoundError, version
 

@@ -33,15 +33,15 @@ class UpdateStream:
 
     Args:
         owner: The owner of the bench.
-        facts: What never changes.
+        about: What never changes.
 
     Attributes:
         n_pages: Pages that are told at present.
         missed: States that were never sent to some page, all pages together.
     """
 
-    def __init__(self, owner: BenchOwner, facts: Mapping[str, Any]) -> None:
-        self._updates = PageUpdates(facts)
+    def __init__(self, owner: BenchOwner, about: Mapping[str, Any]) -> None:
+        self._updates = PageUpdates(about)
         self._newest = owner.state
         self._guard = threading.Lock()
         self._stop = threading.Event()

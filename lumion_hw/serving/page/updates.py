@@ -33,16 +33,16 @@ class PageUpdates:
     have seen the same are given the same bytes, so that many of them cost little more than one.
 
     Args:
-        facts: What never changes: name of the bench, devices, ports.
+        about: What never changes: name of the bench, devices, ports.
     """
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, about: Mapping[str, Any]) -> None:
         self.number = 0
         self.time_s = 0.0
-        self._facts = facts
+        self._about = about
         self._parts: dict[str, tuple[int, str]] = {}
         self._points: dict[str, tuple[int, Point, str]] = {}
-        self._point_facts: dict[str, tuple[int, tuple[Any, ...]]] = {}
+        self._point_kinds: dict[str, tuple[int, tuple[Any, ...]]] = {}
         self._events: list[tuple[int, int, str]] = []
         self._mesh: ServedMesh | None = None
         self._pictures = 0
@@ -64,7 +64,7 @@ class PageUpdates:
         self._put("job", None if state.job is None else _job_document(state.job))
         self._put("lease", _lease_document(state))
         self._put("health", _health_document(state))
-        self._put("facts", {**self._facts, "bench": state.bench, "is_emulated": state.is_emulated})
+        self._put("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
         """Return what a page has to be told that has seen everything up to a state: the inside of a JSON object."""
@@ -78,9 +78,9 @@ class PageUpdates:
     def _message(self, since: int) -> str:
         parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
         points = _object((name, text) for name, (number, _, text) in self._points.items() if number > since)
-        facts = _object((name, dumped(each)) for name, (number, each) in self._point_facts.items() if number > since)
+        kinds = _object((name, dumped(each)) for name, (number, each) in self._point_kinds.items() if number > since)
         events = ",".join(text for number, _, text in self._events if number > since)
-        for name, text in (("points", points), ("point_facts", facts)):
+        for name, text in (("points", points), ("point_kinds", kinds)):
             if text != "{}":
                 parts.append(f'"{name}":{text}')
         if events:
@@ -99,9 +99,9 @@ class PageUpdates:
         text = _point_text(point)
         if known is None or known[2] != text:
             self._points[point.name] = (self.number, point, text)
-        facts = (point.unit, point.limits, point.writable, point.choices, point.kind)
-        if self._point_facts.get(point.name, (0, None))[1] != facts:
-            self._point_facts[point.name] = (self.number, facts)
+        kind = (point.unit, point.limits, point.writable, point.choices, point.kind)
+        if self._point_kinds.get(point.name, (0, None))[1] != kind:
+            self._point_kinds[point.name] = (self.number, kind)
 
     def _take_mesh(self, mesh: ServedMesh | None) -> None:
         if mesh == self._mesh and "mesh" in self._parts:

@@ -38,7 +38,7 @@ async function take(insteadOf) {
 }
 
 export function drawControl(changed) {
-  if (!known.facts?.writes) return;
+  if (!known.about?.writes) return;
   at("control").hidden = false;
   if (changed.has("lease") && known.lease) {
     const held = known.lease;
@@ -51,8 +51,8 @@ export function drawControl(changed) {
     at("take-over").hidden = mine || !held.owner;
     setText(at("take-over"), held.owner ? `Take over from ${held.owner}` : "Take over");
   }
-  if (changed.has("point_facts")) {
-    const names = [...known.pointFacts].filter(([, facts]) => facts[2] && facts[4] !== "array").map(([name]) => name);
+  if (changed.has("point_kinds")) {
+    const names = [...known.pointKinds].filter(([, about]) => about[2] && about[4] !== "array").map(([name]) => name);
     if (names.join() !== settings) {
       settings = names.join();
       replaced(at("settings"), ...names.map((name) => { const option = element("option"); option.value = name; return option; }));
@@ -61,14 +61,14 @@ export function drawControl(changed) {
 }
 
 function hintSetting() {
-  const facts = known.pointFacts.get(at("set-name").value), value = known.points.get(at("set-name").value);
-  if (!facts) { setText(at("set-hint"), ""); return; }
-  const limits = facts[3].length ? facts[3].join(", ") : facts[4] === "flag" ? "true or false" : facts[1] ? `${facts[1][0]} to ${facts[1][1]} ${facts[0]}` : facts[0];
+  const about = known.pointKinds.get(at("set-name").value), value = known.points.get(at("set-name").value);
+  if (!about) { setText(at("set-hint"), ""); return; }
+  const limits = about[3].length ? about[3].join(", ") : about[4] === "flag" ? "true or false" : about[1] ? `${about[1][0]} to ${about[1][1]} ${about[0]}` : about[0];
   setText(at("set-hint"), `now ${value ? value[0] : "–"}, taken ${value ? duration(serverNow() - value[1]) : "–"} ago; ${limits}`);
 }
 
 function typed(name, text) {
-  const kind = known.pointFacts.get(name)?.[4];
+  const kind = known.pointKinds.get(name)?.[4];
   if (kind === "flag") return text === "true" || text === "on" ? true : text === "false" || text === "off" ? false : text;
   if (kind === "number") return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
   return text;

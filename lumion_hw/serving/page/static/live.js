@@ -5,7 +5,7 @@ const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000;
 const DRIFT = 2e-4; // of two clocks against each other
 
 export const known = {
-  points: new Map(), pointFacts: new Map(), events: [], facts: null, mesh: null, paths: [], circuits: [],
+  points: new Map(), pointKinds: new Map(), events: [], about: null, mesh: null, paths: [], circuits: [],
   recovery: null, job: null, lease: null, health: null,
 };
 export const stream = { number: 0, missed: 0, gaps: 0, timeS: 0, word: "WAITING", why: "", rate: 0 };
@@ -45,7 +45,7 @@ function take(message) {
       stream.missed += message.number - stream.number - 1;
     }
     startedS = begun;
-    known.points.clear(); known.pointFacts.clear(); known.events = []; known.paths = [];
+    known.points.clear(); known.pointKinds.clear(); known.events = []; known.paths = [];
     isFirst = false;
   } else if (message.previous !== stream.number) {
     stream.gaps += 1;
@@ -58,7 +58,7 @@ function take(message) {
   for (const [name, part] of Object.entries(parts)) {
     if (name === "points") for (const [point, value] of Object.entries(part)) {
       if (value === null) known.points.delete(point); else known.points.set(point, value);
-    } else if (name === "point_facts") for (const [point, value] of Object.entries(part)) known.pointFacts.set(point, value);
+    } else if (name === "point_kinds") for (const [point, value] of Object.entries(part)) known.pointKinds.set(point, value);
     else if (name === "events") known.events = known.events.concat(part).slice(-200);
     else known[name] = part;
     dirty.add(name);

@@ -47,7 +47,7 @@ function tell() {
   const heat = mesh.heat_mw.reduce((sum, each) => sum + each, 0);
   const dead = mesh.dead.length ? `, ${mesh.dead.length} dead` : "";
   const words = `${mesh.heat_mw.length} PUCs, ${states} set, ${mesh.parked.length} parked${dead}, ${number(heat)} mW`;
-  setText(document.getElementById("mesh-facts"), words);
+  setText(document.getElementById("mesh-words"), words);
   if (chosen !== null) sayChosen();
 }
 

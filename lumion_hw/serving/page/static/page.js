@@ -19,7 +19,7 @@ function drawHead(changed) {
     document.body.dataset.live = stream.word.toLowerCase();
     setText(at("live-word"), stream.word);
     announce(stream.word === "LIVE" ? "Values are live." : stream.word === "STALE" ? `Values are stale: ${stream.why}.` : "");
-    document.title = `${stream.word === "LIVE" ? "" : `${stream.word} · `}${known.facts ? known.facts.bench : "Bench"}`;
+    document.title = `${stream.word === "LIVE" ? "" : `${stream.word} · `}${known.about ? known.about.bench : "Bench"}`;
     refreshAges();
   }
   setText(at("live-why"), stream.why);
@@ -29,15 +29,15 @@ function drawHead(changed) {
   if (changed.has("rate")) setText(at("rate"), `${stream.rate.toFixed(stream.rate < 9.5 ? 1 : 0)} /s`);
 }
 
-function drawFacts() {
-  const facts = known.facts;
-  setText(at("bench"), facts.bench);
-  document.title = facts.bench;
-  setText(at("version"), facts.version);
-  const tags = [facts.is_emulated ? "emulated: no hardware" : "hardware", facts.writes ? "writing with token and lease" : "read only"];
+function drawAbout() {
+  const about = known.about;
+  setText(at("bench"), about.bench);
+  document.title = about.bench;
+  setText(at("version"), about.version);
+  const tags = [about.is_emulated ? "emulated: no hardware" : "hardware", about.writes ? "writing with token and lease" : "read only"];
   if (known.health) tags.push(`keeps ${known.health.keeps}`);
   replaced(at("tags"), ...tags.map((text) => element("span", "tag", text)));
-  for (const [id, names] of [["what-from", facts.sources], ["what-to", facts.targets]]) {
+  for (const [id, names] of [["what-from", about.sources], ["what-to", about.targets]]) {
     if (at(id).childElementCount) continue;
     replaced(at(id), ...names.map((name) => element("option", "", name)));
   }
@@ -131,9 +131,9 @@ function draw(changed) {
 }
 
 function drawTables(changed) {
-  if (changed.has("facts") || changed.has("health")) if (known.facts && known.health) { drawFacts(); drawHealth(); }
+  if (changed.has("about") || changed.has("health")) if (known.about && known.health) { drawAbout(); drawHealth(); }
   if (changed.has("circuits") || changed.has("paths")) { drawCircuits(); drawMargins(); }
-  if (changed.has("points") || changed.has("health") || changed.has("facts") || changed.has("point_facts")) drawDevices();
+  if (changed.has("points") || changed.has("health") || changed.has("about") || changed.has("point_kinds")) drawDevices();
   if (changed.has("points") || changed.has("health") || changed.has("circuits")) announce(drawAlarms());
   if (changed.has("events")) drawEvents();
   if (changed.has("recovery")) drawRecovery();
@@ -147,7 +147,7 @@ function age() {
   refreshAges();
   if (known.lease) drawLease();
   if (known.circuits.length) drawCircuits();
-  const controller = known.facts?.devices.find((device) => device.role === "mesh controller");
+  const controller = known.about?.devices.find((device) => device.role === "mesh controller");
   if (controller && known.mesh) {
     const taken = [...known.points].filter(([name]) => name.startsWith(`${controller.name}.heater`)).map(([, value]) => value[1]);
     if (taken.length) setAge(at("mesh-age"), Math.min(...taken), known.health?.silent[controller.name] ? "silent" : "");

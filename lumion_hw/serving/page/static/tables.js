@@ -145,7 +145,7 @@ function lineOf(name, body) {
 
 // Why nothing is known of circuits at present. A fabric's manager watches their light without measuring it anew.
 function unseenWhy(isFresh) {
-  const controller = known.facts?.devices.find((device) => device.role === "mesh controller")?.name;
+  const controller = known.about?.devices.find((device) => device.role === "mesh controller")?.name;
   if (known.health?.trouble) return known.health.trouble;
   if (controller in (known.health?.silent ?? {})) return `${controller} is silent`;
   return isFresh || known.health?.keeps === "fabric" ? "" : "not measured now";
@@ -219,27 +219,27 @@ const HEADS = { "": "Others", module: "Modules", "power meter": "Meters", laser:
 
 export function deviceOf(point) {
   let found = "";
-  for (const device of known.facts.devices) if (point.startsWith(`${device.name}.`) && device.name.length > found.length) found = device.name;
+  for (const device of known.about.devices) if (point.startsWith(`${device.name}.`) && device.name.length > found.length) found = device.name;
   return found;
 }
 
 export function drawDevices() {
-  if (known.facts === null) return;
-  const names = [...known.points.keys()], now = names.join("\n") + JSON.stringify(known.facts.devices);
+  if (known.about === null) return;
+  const names = [...known.points.keys()], now = names.join("\n") + JSON.stringify(known.about.devices);
   if (now !== shape) { shape = now; buildDevices(names); }
   for (const [name, places] of readings) for (const place of places) fillReading(place, name);
   for (const row of document.querySelectorAll("tr.device")) fillDeviceAge(row);
 }
 
 function fillReading(place, name) {
-  const value = known.points.get(name), facts = known.pointFacts.get(name);
-  if (value === undefined || facts === undefined || place.was === value) return;
+  const value = known.points.get(name), about = known.pointKinds.get(name);
+  if (value === undefined || about === undefined || place.was === value) return;
   if (place.holder !== undefined && !place.holder.open) return;
   place.was = value;
-  const text = withUnit(value[0], facts[0]), severity = value[2];
+  const text = withUnit(value[0], about[0]), severity = value[2];
   setText(place.value, severity && value[0] === null ? value[3] || SEVERITY[severity] : severity ? `${text} ${SEVERITY[severity]}` : text);
   place.value.className = `number severity-${severity}`;
-  place.value.title = severity ? value[3] : Array.isArray(value[0]) ? "" : `${value[0]} ${facts[0]}`;
+  place.value.title = severity ? value[3] : Array.isArray(value[0]) ? "" : `${value[0]} ${about[0]}`;
   if (place.age) setAge(place.age, value[1], severity === 3 ? value[3] : "");
   place.row?.classList.toggle("stale", severity === 3 || isStale());
 }
@@ -255,7 +255,7 @@ function fillDeviceAge(row) {
 
 function buildDevices(names) {
   readings.clear();
-  const places = [], devices = known.facts.devices.map((device) => ({ ...device, points: names.filter((name) => deviceOf(name) === device.name) }));
+  const places = [], devices = known.about.devices.map((device) => ({ ...device, points: names.filter((name) => deviceOf(name) === device.name) }));
   for (const role of ORDER) {
     const here = devices.filter((device) => (ORDER.includes(device.role) ? device.role : "") === role);
     if (!here.length) continue;
@@ -267,7 +267,7 @@ function buildDevices(names) {
 
 function deviceTable(devices) {
   const short = (device, name) => name.slice(device.name.length + 1);
-  const shown = (device) => device.points.filter((name) => !known.pointFacts.get(name)?.[2] || known.pointFacts.get(name)?.[4] === "flag" || known.pointFacts.get(name)?.[4] === "choice");
+  const shown = (device) => device.points.filter((name) => !known.pointKinds.get(name)?.[2] || known.pointKinds.get(name)?.[4] === "flag" || known.pointKinds.get(name)?.[4] === "choice");
   const columns = [...new Set(devices.flatMap((device) => shown(device).map((name) => short(device, name))))].slice(0, MOST_IN_ROW);
   const table = element("table"), head = element("tr"), body = element("tbody");
   for (const text of ["device", "alarm", ...columns.map((each) => each.replace(/_(dbm|c|v|ma|w|nm|db|thz|s)(?=\.|$)/, "").replaceAll("_", " ")), "age"]) {
@@ -333,7 +333,7 @@ export function alarms() {
 let listed = "";
 
 export function drawAlarms() {
-  if (known.facts === null) return "";
+  if (known.about === null) return "";
   const found = alarms(), now = JSON.stringify(found);
   if (now === listed) return "";
   listed = now;
