@@ -132,7 +132,7 @@ def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
 
 def test_a_device_that_falls_silent_turns_stale_and_the_others_do_not(page, served) -> None:
     row = "[...document.querySelectorAll('tr.device')].find((row) => row.device === 'meter0')"
-    ask = f"return {row}.textContent"
+    ask = f"return {row}?.textContent ?? ''"
     until(lambda: "OK" in page.driver.execute_script(ask), 60.0)
     served.emulated.faults.inject("meter0", "no_cable")
     until(lambda: "SILENT" in page.driver.execute_script(ask), 60.0)
