@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -40,6 +40,9 @@ _LOOK_S = 0.5
 )
 @click.option("--pva", is_flag=True, help="Serve on EPICS PV Access.")
 @click.option("--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port of that; 0 takes any free one.")
+@click.option("--page", is_flag=True, help="Serve a page for browsers, and metrics.")
+@click.option("--page-port", type=_PORT, default=5080, show_default=True, help="TCP port of that; 0 takes any free.")
+@click.option("--page-writes", is_flag=True, help="Let pages change something, with a token printed and the lease.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--allow", multiple=True, metavar="ADDRESS", help="Who may connect from elsewhere: 192.0.2.7, or 192.0.2.0/24."
@@ -64,6 +67,9 @@ def serve(
     leave_on_s: float | None,
     pva: bool,
     pva_port: int,
+    page: bool,
+    page_port: int,
+    page_writes: bool,
     host: str,
     allow: tuple[str, ...],
     fabric: bool,
@@ -73,14 +79,18 @@ def serve(
     """Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
 
     Everything is read and logged, circuits are held, and the fabric is watched where the bench file has jobs and there
-    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT");
-    docs/serving.md has the names of the process variables. Without hardware: --emulate, on the wall clock.
+    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT"),
+    browsers http://HOST:PORT/, Prometheus /metrics there; docs/serving.md has the names of the process variables.
+    Without hardware: --emulate, on the wall clock.
     """
     from lumion_hw.serving.owner import BenchOwner
 
-    if not pva:
-        raise ConfigError("nothing is to be served", hint="Give --pva.")
-    _check_pva(host, pva_port, allow)
+    ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
+    if not ports:
+        raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
+    if page_writes and not page:
+        raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
+    _check(ports, host, allow, page_writes)
     kept = state or _state_without_mesh(file, emulate)
     target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
     with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
@@ -93,13 +103,7 @@ def serve(
             off_when_lost=when_lost == "off",
         )
         with owned as owner, contextlib.ExitStack() as servers:
-            addresses = {}
-            if pva:
-                from lumion_hw.serving.pva import PvaServer
-
-                addresses["pva"] = servers.enter_context(
-                    PvaServer(owner, port=pva_port, host=host, allowed=allow)
-                ).address
+            addresses = _begun(servers, owner, ports, host, allow, page_writes)
             _tell(owner, addresses, as_json)
             _serve_until(stop, owner)
     note("ended")
@@ -116,13 +120,43 @@ def _state_without_mesh(file: str, emulate: bool) -> str | None:
     return str(state_directory(model.name, "instruments"))
 
 
-def _check_pva(host: str, port: int, allow: tuple[str, ...]) -> None:
+def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_writes: bool) -> None:
     """Say what is not installed, or whose port it is, before anything is opened."""
-    from lumion_hw.remote.pv_names import require_p4p
-    from lumion_hw.serving.pva import check_listening
+    if "pva" in ports:
+        from lumion_hw.remote.pv_names import require_p4p
+        from lumion_hw.serving.pva import check_listening
 
-    require_p4p()
-    check_listening(host, port, allow)
+        require_p4p()
+        check_listening(host, ports["pva"], allow)
+    if "page" in ports:
+        from lumion_hw.serving.page.server import check_page
+
+        check_page(host, ports["page"], allow, page_writes)
+
+
+def _begun(
+    servers: contextlib.ExitStack,
+    owner: BenchOwner,
+    ports: Mapping[str, int],
+    host: str,
+    allow: tuple[str, ...],
+    page_writes: bool,
+) -> dict[str, str]:
+    """Begin to serve, and return where; with the token of a page that writes."""
+    addresses = {}
+    if "pva" in ports:
+        from lumion_hw.serving.pva import PvaServer
+
+        pva = PvaServer(owner, port=ports["pva"], host=host, allowed=allow)
+        addresses["pva"] = servers.enter_context(pva).address
+    if "page" in ports:
+        from lumion_hw.serving.page.server import PageServer
+
+        page = PageServer(owner, port=ports["page"], host=host, allowed=allow, writes=page_writes)
+        addresses["page"] = servers.enter_context(page).address
+        if page_writes:
+            addresses["page_token"] = page.token
+    return addresses
 
 
 @contextlib.contextmanager
@@ -170,7 +204,7 @@ def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
     if as_json:
         echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)
         return
-    for address in addresses.values():
-        say(address)
+    for name, address in addresses.items():
+        say(f"token for writing on the page: {address}" if name == "page_token" else address)
     how = "emulated" if state.is_emulated else "real"
     note(f"{state.bench} ({how}): {len(state.points)} readings and settings; Ctrl-C or SIGTERM ends")

@@ -27,6 +27,7 @@ from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 _ROW_HEIGHT = 25.0  # px
 _LETTER_WIDTH = 6.7  # px at size 11
 _NAME_LETTERS = 22
+_NARROW, _WIDE, _POWER_RANGE_DB = 1.6, 7.0, 30.0
 
 _INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
@@ -46,6 +47,8 @@ class PicturePath:
         loss_db: Loss for the legend, in dB.
         source_name: Name written at the source port; the label when empty.
         target_name: Name written at the target port; the label when empty.
+        power_dbm: Power before the first PUC, between two, and behind the last, one more than ``pucs``: the line is as
+            wide as the power. ``None`` where it is not known. Lines of paths without are all of one width.
     """
 
     label: str
@@ -55,6 +58,7 @@ class PicturePath:
     loss_db: float | None = None
     source_name: str = ""
     target_name: str = ""
+    power_dbm: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ def mesh_svg(
     paths: Sequence[PicturePath] = (),
     title: str = "",
     failed: Collection[int] = (),
+    parked: Collection[int] = (),
     ports_labelled: bool = True,
     field_db: ArrayLike | None = None,
     field_range_db: float = 60.0,
@@ -107,6 +112,7 @@ def mesh_svg(
         paths: Circuits, drawn in this order along the rails and joints that the states give them.
         title: Heading; the mesh's label when empty.
         failed: PUCs to be marked as failed.
+        parked: PUCs to be marked as set, though no circuit passes them: that leads stray light away.
         ports_labelled: Whether ports carry their numbers.
         field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` where it is dark:
             joints are coloured by the stronger of their two directions.
@@ -131,13 +137,13 @@ def mesh_svg(
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
-        *_cells(mesh, page, states, frozenset(failed), values),
+        *_cells(mesh, page, states, frozenset(failed), frozenset(parked), values),
         *(() if values is None else value_figures(mesh, page, values)),
-        *(line for circuit in circuits for line in _line(mesh, page, circuit)),
-        *_numbers(mesh, page, states, frozenset(failed)),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
+        *_numbers(mesh, page, states, frozenset(failed), frozenset(parked)),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
-        *_key(mesh, legend_top, failed=bool(failed), stateful=values is None or bool(states)),
+        *_key(mesh, legend_top, failed=bool(failed), parked=bool(parked), stateful=values is None or bool(states)),
         *(line for circuit in circuits for line in _legend(circuit, legend_top)),
         "</svg>\n",
     ]
@@ -238,25 +244,28 @@ def _cells(
     page: PictureLayout,
     states: Mapping[int, State],
     failed: frozenset[int],
+    parked: frozenset[int],
     values: PictureValues | None,
 ) -> Iterator[str]:
     """Draw the PUCs."""
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
         state, value = states.get(puc), None if values is None else values.pucs.get(puc)
-        told = f"PUC {puc}: {state or 'no state'}{', failed' if puc in failed else ''}"
+        told = f"PUC {puc}: {state or 'no state'}{', failed' * (puc in failed)}{', parked' * (puc in parked)}"
         fill = _BODY
         if values is not None and value is not None:
             told, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
         yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
-        yield _cell(page.scale, state, failed=puc in failed, fill=fill)
+        yield _cell(page.scale, state, failed=puc in failed, parked=puc in parked, fill=fill)
         yield "</g>"
 
 
-def _cell(scale: float, state: State | None, *, failed: bool = False, fill: str = _BODY) -> str:
+def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bool = False, fill: str = _BODY) -> str:
     """Draw one PUC round the origin, from left to right."""
     half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
     edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
+    if parked and not failed:
+        edge = f'stroke="{_GUIDE}" stroke-dasharray="2 3"'
     body = (
         f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
         f'fill="{fill}" {edge}/>'
@@ -278,15 +287,22 @@ def _cell(scale: float, state: State | None, *, failed: bool = False, fill: str 
 
 
 def _numbers(
-    mesh: MeshTopology, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]
+    mesh: MeshTopology,
+    page: PictureLayout,
+    states: Mapping[int, State],
+    failed: frozenset[int],
+    parked: frozenset[int],
 ) -> Iterator[str]:
     """Write the number and the state beside every PUC."""
     for puc in range(mesh.n_pucs):
         (x, y), beside = page.number_place(puc)
-        colour = _FAULT if puc in failed else _INK if puc in states else _FAINT
-        style = f'fill="{colour}"' + ' font-weight="600"' * (puc in states or puc in failed)
+        used = puc in states and puc not in parked
+        colour = _FAULT if puc in failed else _INK if used else _FAINT
+        style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
         style += "" if beside else ' text-anchor="middle"'
-        yield _text(x, y + 3.5, f"{puc}{_SIGN[states.get(puc)]}", size=10, attributes=style)
+        sign = _SIGN[states.get(puc)]
+        told = f"{puc} ({sign.strip()})" if puc in parked and sign else f"{puc}{sign}"
+        yield _text(x, y + 3.5, told, size=10, attributes=style)
 
 
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
@@ -310,7 +326,12 @@ def _ports(mesh: MeshTopology, page: PictureLayout, labelled: bool) -> Iterator[
         yield "</g>"
 
 
-def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
+def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
+    """Return the largest power on any path."""
+    return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
+
+
+def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
     passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
@@ -324,9 +345,32 @@ def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit) -> Iterato
     yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
     # A white edge below: where circuits cross, one is seen to lie over the other.
     yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
-    yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
+    if circuit.path.power_dbm:
+        yield from _by_power(circuit, curves, strongest_dbm)
+    else:
+        yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
     yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))
     yield "</g>"
+
+
+def _by_power(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
+    """Draw the line of one circuit piece by piece: a waveguide and the PUC behind it, as wide as the power there."""
+    for hop, power_dbm in enumerate(circuit.path.power_dbm):
+        # curves: lead-in, PUC, joint, PUC, …, lead-out
+        piece = curves[2 * hop : 2 * hop + 2]
+        told = "not known" if power_dbm is None else f"{power_dbm:.1f} dBm"
+        yield (
+            f'<path data-hop="{hop}" d="{_svg_curves(piece)}" {circuit.stroke(power_width(power_dbm, strongest_dbm))}>'
+            f"<title>{xml_text(circuit.path.label)}, {told}</title></path>"
+        )
+
+
+def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
+    """Return the width of a line in px: 7 at the strongest power of all, 1.6 where it is 30 dB less or unknown."""
+    if power_dbm is None:
+        return _NARROW
+    share = 1.0 - min(max(strongest_dbm - power_dbm, 0.0), _POWER_RANGE_DB) / _POWER_RANGE_DB
+    return round(_NARROW + share * (_WIDE - _NARROW), 1)
 
 
 def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
@@ -359,7 +403,7 @@ def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
         yield "</g>"
 
 
-def _key(mesh: MeshTopology, top: float, *, failed: bool, stateful: bool) -> Iterator[str]:
+def _key(mesh: MeshTopology, top: float, *, failed: bool, parked: bool, stateful: bool) -> Iterator[str]:
     """Draw the key of the symbols."""
     small = 62.0
     x = MARGIN
@@ -368,6 +412,8 @@ def _key(mesh: MeshTopology, top: float, *, failed: bool, stateful: bool) -> Ite
         cells.append((_cell(small, "bar"), "= bar: keeps its rail"))
         cells.append((_cell(small, "cross"), "× cross: changes rail"))
         cells.append((_cell(small, None), "no state given"))
+    if parked:
+        cells.append((_cell(small, "bar", parked=True), "(=) (×) parked"))
     if failed:
         cells.append((_cell(small, None, failed=True), "failed"))
     cells.append((_port_disc(0, 0, fibre=True), "port"))

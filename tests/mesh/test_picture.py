@@ -316,3 +316,30 @@ def test_a_path_through_a_puc_without_state_is_refused(smartlight: HexMesh) -> N
 def test_a_failed_puc_that_does_not_exist_is_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match=r"failed PUCs \[-1, 72\] do not exist.*0 to 71"):
         mesh_svg(smartlight, failed=[72, 3, -1])
+
+
+def test_a_path_is_as_wide_as_the_power_on_it_where_that_is_known() -> None:
+    mesh = HexMesh.smartlight()
+    pucs, states = GOLDEN[0]
+    power: list[float | None] = [5.0, 3.0, 0.0, -10.0, -24.99, -40.0, None]
+    drawing = Drawing(mesh_svg(mesh, states=states, paths=[PicturePath("a", 0, pucs, power_dbm=power)]))
+    pieces = [node for node in drawing.by_id["path-0"] if "data-hop" in node.attrib]
+    assert [piece.attrib["data-hop"] for piece in pieces] == [str(hop) for hop in range(7)]
+    widths = [float(piece.attrib["stroke-width"]) for piece in pieces]
+    assert widths[0] == 7.0
+    # 5.4 px for 30 dB: 2 dB less are 0.36 px narrower, 15 dB half of it; weaker than that is as narrow as unknown.
+    assert widths[1:] == [6.6, 6.1, 4.3, 1.6, 1.6, 1.6]
+    told = ["".join(piece.itertext()) for piece in pieces]
+    assert (told[0], told[-1]) == ("a, 5.0 dBm", "a, not known")
+
+
+def test_a_parked_puc_is_marked_in_its_words_its_number_and_its_edge() -> None:
+    mesh = HexMesh.smartlight()
+    drawing = Drawing(mesh_svg(mesh, states={3: "cross", 4: "bar"}, parked=[3]))
+    assert "".join(drawing.by_id["puc-3"].itertext()).startswith("PUC 3: cross, parked")
+    assert "3 (×)" in drawing.texts
+    assert "4 =" in drawing.texts
+    assert "(=) (×) parked" in drawing.texts
+    edges = [node.attrib.get("stroke-dasharray") for node in drawing.by_id["puc-3"].iter(f"{SVG}rect")]
+    assert edges == ["2 3"]
+    assert "(=) (×) parked" not in Drawing(mesh_svg(mesh, states={3: "cross"})).texts

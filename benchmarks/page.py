@@ -1,0 +1,241 @@
+"""What the page of a served bench costs: 50 states a second of a mesh of 72 PUCs, one page and twenty, and loading it.
+
+    .venv/bin/python benchmarks/page.py [--seconds 20]
+
+A process publishes states as the owner of the built-in bench does when everything changes in each of them: all 144
+heaters, all readings of its modules and its meter, the heat of all PUCs, six circuits. The same process without the
+page is the bench itself; what it takes more with the page, and with pages open, is the page's. Pages are sockets that
+read everything; with Chromium and its driver installed, a real one is opened as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import http.client
+import itertools
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+BENCH, RATE_PER_S, PUCS_A_PATH = "lumion-prototype", 50.0, 12
+
+
+class Publisher:
+    """Publishes states of a bench as its owner does, as many a second as are wanted."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        from lumion_hw.bench.bench import load
+        from lumion_hw.serving import state as served
+        from lumion_hw.serving.owner import Subscription
+
+        model = load(BENCH)
+        self.bench = SimpleNamespace(
+            model=model, wiring=model.to_wiring(), mesh=SimpleNamespace(topology=model.topology())
+        )
+        self.history: tuple[Any, ...] = ()
+        self._served, self._subscription, self._rng = served, Subscription, np.random.default_rng(1)
+        self._subscriptions: list[Any] = []
+        names = [f"mesh0.heater_ma.{each}" for each in range(144)] + [f"meter0.power.{each}" for each in range(1, 9)]
+        for module in (name for name in model.devices if name.startswith("sfp-")):
+            names += [f"{module}.{each}" for each in ("temperature_c", "supply_v", "tx_bias_ma", "rx_power_dbm")]
+        self._names = names
+        states = dict.fromkeys(range(72), "bar")
+        traces = [self.bench.mesh.topology.trace(port, states) for port in range(0, 12, 2)]
+        self._paths = [
+            (f"a{number}:b{number}", each.pucs[:PUCS_A_PATH]) for number, each in enumerate(traces) if each.pucs
+        ]
+        self._states, self._number = states, 0
+        self.state = self._made()
+
+    def _made(self) -> Any:
+        served, now_s = self._served, time.time()
+        self._number += 1
+        values = self._rng.normal(size=len(self._names)).tolist()
+        points = {
+            name: served.Point(name, value, "mA", taken_s=now_s)
+            for name, value in zip(self._names, values, strict=True)
+        }
+        paths = tuple(served.ServedPath(name, 0, 1, pucs, (-3.0,) * (len(pucs) + 1)) for name, pucs in self._paths)
+        circuits = tuple(
+            served.ServedCircuit(
+                name, "a", "b", 0.0, now_s, None, now_s, {"margin_db": values[0]}, None, (), "", served.AlarmSeverity(0)
+            )
+            for name, _ in self._paths
+        )
+        heat_mw = tuple(abs(each) for each in values[:72])
+        mesh = served.ServedMesh(self._states, heat_mw, frozenset(), frozenset(), paths)
+        health = served.ServedHealth(0.0, {}, "circuits")
+        lease = served.ServedLease()
+        return served.ServedState(
+            self._number, now_s, BENCH, points, mesh, circuits, (), None, None, lease, health, is_emulated=True
+        )
+
+    def subscribe(self) -> Any:
+        """Return a place for the newest state, as an owner does."""
+        subscription = self._subscription(self.state, lambda gone: None)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def run(self) -> None:
+        """Publish until the process is ended."""
+        began_s = time.monotonic()
+        for number in itertools.count(1):
+            time.sleep(max(began_s + number / RATE_PER_S - time.monotonic(), 0.0))
+            self.state = self._made()
+            for each in self._subscriptions:
+                each.give(self.state)
+
+
+def publish(page: bool) -> None:
+    """Be the process that is measured: tell where the page is, publish until stdin ends."""
+    publisher: Any = Publisher()
+    threading.Thread(target=publisher.run, daemon=True).start()
+    address = ""
+    if page:
+        from lumion_hw.serving.page.server import PageServer
+
+        address = PageServer(publisher).address
+    print(address, flush=True)
+    sys.stdin.read()
+
+
+class Measured:
+    """The process that is measured."""
+
+    def __init__(self, page: bool) -> None:
+        command = [sys.executable, __file__, "publish" if page else "publish-alone"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if self._process.stdout is None:
+            raise RuntimeError("no pipe")
+        self.address = self._process.stdout.readline().strip()
+        self.host, _, self.port = self.address.removeprefix("http://").strip("/").rpartition(":")
+
+    def cpu_s(self) -> float:
+        """Return the CPU time that it has taken."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / 100.0
+
+    def resident_mb(self) -> float:
+        """Return the memory that it holds."""
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * 4096 / 1e6
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate("")
+
+
+class Page(threading.Thread):
+    """A page that reads everything it is told."""
+
+    def __init__(self, measured: Measured) -> None:
+        super().__init__(daemon=True)
+        self._socket = socket.create_connection((measured.host, int(measured.port)))
+        self._socket.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{measured.port}\r\n\r\n".encode())
+        self.n_updates = self.n_bytes = 0
+
+    def run(self) -> None:
+        """Read until the server ends."""
+        while chunk := self._socket.recv(1 << 20):
+            self.n_bytes += len(chunk)
+            self.n_updates += chunk.count(b'data: {"previous"')
+
+
+def cost(measured: Measured, n_pages: int, seconds: float) -> tuple[float, float, list[Page], list[int]]:
+    """Return CPU share in percent, memory in MB, and the pages with how many updates each had in the time."""
+    pages = [Page(measured) for _ in range(n_pages)]
+    for page in pages:
+        page.start()
+    time.sleep(3.0)
+    before, began_s, cpu_s = [page.n_updates for page in pages], time.monotonic(), measured.cpu_s()
+    time.sleep(seconds)
+    took_s = time.monotonic() - began_s
+    share = 100.0 * (measured.cpu_s() - cpu_s) / took_s
+    rates = [round((page.n_updates - was) / took_s, 1) for page, was in zip(pages, before, strict=True)]
+    return share, measured.resident_mb(), pages, rates  # type: ignore[return-value]
+
+
+def load_sizes(measured: Measured) -> tuple[int, int]:
+    """Return how many bytes a page loads, as they are and as they are sent to a browser."""
+    plain = packed = 0
+    paths = ["/", "/page.css", "/page.js", "/live.js", "/mesh.js", "/tables.js", "/actions.js", "/icon.svg"]
+    for path in [*paths, "/mesh.svg", "/margins"]:
+        connection = http.client.HTTPConnection(measured.host, int(measured.port))
+        connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Host": f"localhost:{measured.port}"})
+        answer = connection.getresponse()
+        body = answer.read()
+        packed += len(body)
+        plain += len(gzip.decompress(body) if answer.getheader("Content-Encoding") == "gzip" else body)
+        connection.close()
+    return plain, packed
+
+
+def counters(driver: Any) -> dict[str, float]:
+    """Return what Chromium counts of a page, by name."""
+    return {each["name"]: each["value"] for each in driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+
+
+def in_chromium(measured: Measured, seconds: float) -> str:
+    """Return how many updates a second a real browser shows, and how long its page works on each."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        return "no Chromium here"
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serving"))
+    from chromium import browser
+
+    with tempfile.TemporaryDirectory() as profile, browser(Path(profile)) as driver:
+        began_s = time.monotonic()
+        driver.get(measured.address)
+        while driver.execute_script("return document.body.dataset.live") != "live":
+            time.sleep(0.05)
+        live_s = time.monotonic() - began_s
+        time.sleep(2.0)
+        counts = "return ['number', 'missed'].map((id) => parseInt(document.getElementById(id).textContent))"
+        driver.execute_cdp_cmd("Performance.enable", {})
+        first, before, began_s = driver.execute_script(counts), counters(driver), time.monotonic()
+        time.sleep(seconds)
+        last, after, took_s = driver.execute_script(counts), counters(driver), time.monotonic() - began_s
+        missed = last[1] - first[1]
+        taken = last[0] - first[0] - missed
+        work_ms = 1e3 * (after["TaskDuration"] - before["TaskDuration"]) / max(taken, 1)
+        heap_mb = after["JSHeapUsedSize"] / 1e6
+    told = f"live after {live_s:.1f} s; {taken / took_s:.1f} states/s taken, {missed / took_s:.1f} missed"
+    return f"{told}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="measure", choices=["measure", "publish", "publish-alone"])
+    parser.add_argument("--seconds", type=float, default=20.0)
+    asked = parser.parse_args()
+    if asked.what != "measure":
+        publish(asked.what == "publish")
+        return
+    alone = Measured(page=False)
+    share, memory_mb, _, _ = cost(alone, 0, asked.seconds)
+    alone.close()
+    print(f"publishing alone      {share:5.1f} % of a core  {memory_mb:6.1f} MB")
+    for n_pages in (0, 1, 20):
+        measured = Measured(page=True)
+        more, more_mb, pages, rates = cost(measured, n_pages, asked.seconds)
+        told = f"{min(rates):.1f} to {max(rates):.1f} updates/s" if rates else ""
+        size = f"of {pages[0].n_bytes / max(pages[0].n_updates, 1) / 1e3:.1f} kB" if pages else ""
+        beyond = f"{more - share:5.1f} % of a core  {more_mb - memory_mb:6.1f} MB"
+        print(f"with {n_pages:2d} pages, beyond  {beyond}  {told} {size}")
+        if n_pages == 1:
+            plain, packed = load_sizes(measured)
+            print(f"loading it            {plain / 1e3:.1f} kB, {packed / 1e3:.1f} kB as sent")
+            print(f"in Chromium           {in_chromium(measured, 10.0)}")
+        measured.close()
+
+
+if __name__ == "__main__":
+    main()

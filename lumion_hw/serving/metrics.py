@@ -1,0 +1,214 @@
+"""A served bench in Prometheus' text format: what the people of a machine room look at.
+
+Names and units follow Prometheus' rules where quantities are known beforehand (seconds, watts); readings and settings
+of devices keep the unit that the device has, as the label ``unit``. What is not known is left out, never a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+
+_Rows = Iterable[tuple[tuple[str, ...], float | None]]
+
+
+class SeenPages(Protocol):
+    """What is counted of the pages themselves."""
+
+    n_pages: int
+    missed: int
+
+
+class ServedBench(Protocol):
+    """What is measured."""
+
+    @property
+    def state(self) -> ServedState:
+        """What was published last."""
+
+
+def dashboard_path() -> Path:
+    """Return the file of a Grafana dashboard that shows these metrics."""
+    return Path(__file__).with_name("grafana.json")
+
+
+class BenchMetrics(Collector):
+    """Turns the newest state into metrics whenever somebody asks.
+
+    Args:
+        owner: What is measured.
+        pages: The pages that look at it, if there are any.
+    """
+
+    def __init__(self, owner: ServedBench, pages: SeenPages | None = None) -> None:
+        self._owner, self._pages = owner, pages
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> tuple[bytes, str]:
+        """Return all metrics as text, and the type of that text."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what there is depends on the bench."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric of the newest state."""
+        state = self._owner.state
+        for name, (words, labels, rows) in _GAUGES.items():
+            yield _family(GaugeMetricFamily, name, words, labels, rows(state))
+        for name, (words, labels, rows) in _COUNTERS.items():
+            yield _family(CounterMetricFamily, name, words, labels, rows(state))
+        if self._pages is not None:
+            pages: _Rows = [((), float(self._pages.n_pages))]
+            missed: _Rows = [((), float(self._pages.missed))]
+            yield _family(GaugeMetricFamily, "lumion_pages", "Pages that are open.", (), pages)
+            yield _family(
+                CounterMetricFamily, "lumion_page_states_missed", "States not sent to slow pages.", (), missed
+            )
+
+
+def _family(kind: Any, name: str, words: str, labels: tuple[str, ...], rows: _Rows) -> Metric:
+    family: Metric = kind(name, words, labels=labels)
+    for values, number in rows:
+        if number is not None and math.isfinite(number):
+            family.add_metric(list(values), number)  # type: ignore[attr-defined] # of both kinds
+    return family
+
+
+def _device(point: Point) -> str:
+    return point.name.partition(".")[0]
+
+
+def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    """Yield numbers of all points that are known at present; arrays have one for each of their numbers as points."""
+    for point in state.points.values():
+        if point.severity is AlarmSeverity.INVALID or point.value is None or isinstance(point.value, str | np.ndarray):
+            continue
+        yield (point.name, _device(point), point.unit), float(point.value)
+
+
+def _circuit(value: Callable[[Any], float | None]) -> Callable[[ServedState], _Rows]:
+    return lambda state: [((each.name,), value(each)) for each in state.circuits]
+
+
+def _proofs(state: ServedState) -> _Rows:
+    return [((each.name, name), number) for each in state.circuits for name, number in each.proof.items()]
+
+
+def _puc_counts(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    mesh = state.mesh
+    if mesh is None:
+        return
+    used = {puc: word for puc, word in mesh.states.items() if puc not in mesh.parked}
+    yield ("bar",), float(sum(word == "bar" for word in used.values()))
+    yield ("cross",), float(sum(word == "cross" for word in used.values()))
+    yield ("parked",), float(len(mesh.parked))
+    yield ("dead",), float(len(mesh.dead))
+    yield ("none",), float(len(mesh.heat_mw) - len(set(mesh.states) | mesh.dead))
+
+
+def _path_powers(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    for path in () if state.mesh is None else state.mesh.paths:
+        for hop, power_dbm in enumerate(path.power_dbm):
+            yield (path.circuit, f"{path.source}-{path.target}", str(hop)), power_dbm
+
+
+def _heat(state: ServedState) -> _Rows:
+    return [((str(puc),), mw * 1e-3) for puc, mw in enumerate(() if state.mesh is None else state.mesh.heat_mw)]
+
+
+def _job(value: Callable[[Any], float | None]) -> Callable[[ServedState], _Rows]:
+    return lambda state: [] if state.job is None else [((state.job.what,), value(state.job))]
+
+
+def _spans(state: ServedState) -> _Rows:
+    recovery = state.recovery
+    return [] if recovery is None else [((each.name,), each.bench_ms * 1e-3) for each in recovery.spans]
+
+
+def _silence(state: ServedState) -> _Rows:
+    devices = {_device(point): None for point in state.points.values()}
+    silent = state.health.silent
+    return [((name,), state.time_s - silent[name][0] if name in silent else 0.0) for name in devices]
+
+
+def _plain(value: Callable[[ServedState], float | None]) -> Callable[[ServedState], _Rows]:
+    return lambda state: [((), value(state))]
+
+
+_GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]]] = {
+    "lumion_bench_info": (
+        "The bench that is served.",
+        ("bench", "emulated", "record", "keeps"),
+        lambda state: [
+            ((state.bench, str(state.is_emulated).lower(), state.record_sha256[:12], state.health.keeps), 1.0)
+        ],
+    ),
+    "lumion_state_time_seconds": ("When the newest state was made, since 1970.", (), _plain(lambda s: s.time_s)),
+    "lumion_start_time_seconds": ("When the server began, since 1970.", (), _plain(lambda s: s.health.started_s)),
+    "lumion_reading": ("A reading or setting, in its own unit.", ("name", "device", "unit"), _readings),
+    "lumion_alarm_severity": (
+        "Of a reading or setting: 0 none, 1 minor, 2 major, 3 not known or too old.",
+        ("name", "device"),
+        lambda state: [((each.name, _device(each)), float(each.severity)) for each in state.points.values()],
+    ),
+    "lumion_device_silence_seconds": ("For how long a device has not answered.", ("device",), _silence),
+    "lumion_keeping_trouble": (
+        "Whether circuits or fabric cannot be kept.",
+        (),
+        _plain(lambda s: float(bool(s.health.trouble))),
+    ),
+    "lumion_pucs": ("PUCs of the mesh by state.", ("state",), _puc_counts),
+    "lumion_puc_heat_watts": ("Heater power of a PUC by the currents driven.", ("puc",), _heat),
+    "lumion_path_power_dbm": ("Power on a circuit's way through the mesh.", ("circuit", "ports", "hop"), _path_powers),
+    "lumion_circuit_up": ("Whether a circuit carries light.", ("circuit",), _circuit(lambda c: float(not c.fault))),
+    "lumion_circuit_severity": ("0 sound, 1 marked, 2 broken.", ("circuit",), _circuit(lambda c: float(c.severity))),
+    "lumion_circuit_margin_db": (
+        "Margin over the receiver's sensitivity as last measured.",
+        ("circuit",),
+        _circuit(lambda c: None if c.fault else c.margin_db),
+    ),
+    "lumion_circuit_lost_db": ("Light lost since it was set up.", ("circuit",), _circuit(lambda c: c.lost_db)),
+    "lumion_circuit_age_seconds": ("For how long it has stood.", ("circuit",), _circuit(lambda c: c.age_s)),
+    "lumion_circuit_lease_seconds": ("How long it is still wanted.", ("circuit",), _circuit(lambda c: c.lease_left_s)),
+    "lumion_circuit_proof": ("What was measured of it last, by quantity.", ("circuit", "quantity"), _proofs),
+    "lumion_job_running": ("Whether a job runs.", ("what",), _job(lambda j: float(not j.is_over))),
+    "lumion_job_failed": ("Whether the last job has failed.", ("what",), _job(lambda j: float(bool(j.error)))),
+    "lumion_job_progress_ratio": (
+        "Steps done of the stage it is at.",
+        ("what",),
+        _job(lambda j: 1.0 if j.is_over and not j.error else j.done / j.total if j.total else 0.0),
+    ),
+    "lumion_lease_held": (
+        "Who may change the bench.",
+        ("owner",),
+        lambda s: [((s.lease.owner,), 1.0)] if s.lease.owner else [],
+    ),
+    "lumion_lease_number": ("Number of the lease; it only grows.", (), _plain(lambda s: float(s.lease.number))),
+    "lumion_recovery_time_seconds": (
+        "When the last recovery was told of, since 1970.",
+        (),
+        _plain(lambda s: None if s.recovery is None else s.recovery.time_s),
+    ),
+    "lumion_recovery_span_seconds": ("Bench time of a span of the last recovery.", ("span",), _spans),
+}
+_COUNTERS: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]]] = {
+    "lumion_states": ("States published.", (), _plain(lambda s: float(s.number))),
+    "lumion_events": (
+        "Events of the bench.",
+        (),
+        _plain(lambda s: float(s.events[-1].number) if s.events else 0.0),
+    ),
+}

@@ -1,0 +1,192 @@
+"""What is where on a page server: the page and its pictures, states, what-if, metrics, and what may be done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from lumion_hw.circuits import CircuitRequest
+from lumion_hw.circuits.explanation import budget_lines, explain
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
+from lumion_hw.serving.owner import BenchOwner
+from lumion_hw.serving.page.actions import TOKEN_HEADER, PageActions, refusal
+from lumion_hw.serving.page.drawing import MeshPicture, plan_svg, recovery_svg
+from lumion_hw.serving.page.guard import PageGuard, body_of
+from lumion_hw.serving.page.static_files import STATIC, static_files
+from lumion_hw.serving.page.stream import EventResponse, UpdateStream
+from lumion_hw.serving.page.updates import dumped, margin_curves
+
+_MOST_CIRCUITS = 64
+"""Circuits of one what-if."""
+_PATIENCE_S = 30.0
+"""A what-if waits so long for the one before."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class PageApp:
+    """The routes of a page server.
+
+    Args:
+        owner: The owner of the bench.
+        stream: Tells pages of states.
+        actions: What may be done; ``None`` where pages only read.
+    """
+
+    def __init__(self, owner: BenchOwner, stream: UpdateStream, actions: PageActions | None) -> None:
+        self._owner, self._stream, self._actions = owner, stream, actions
+        self._metrics = BenchMetrics(owner, stream)
+        section = owner.bench.model.mesh
+        self._picture = None if section is None else MeshPicture(owner.bench.model.topology())
+        self._planning = threading.Lock()
+
+    def asgi(self, hosts: Collection[str], allowed: Collection[Any]) -> Starlette:
+        """Return it as an application that answers to some names and lets some addresses in."""
+        routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
+        answers: dict[str, Answer] = {
+            "/events": self._events,
+            "/mesh.svg": self._mesh,
+            "/recovery.svg": self._recovery,
+            "/margins": self._margins,
+            "/what-if": self._what_if,
+            "/metrics": self._measured,
+            "/grafana.json": self._dashboard,
+        }
+        routes += [Route(path, answer) for path, answer in answers.items()]
+        if self._actions is not None:
+            routes.append(Route("/do/{action}", self._do, methods=["POST"]))
+        middleware = [
+            Middleware(PageGuard, allowed=allowed),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+            Middleware(GZipMiddleware, compresslevel=6),
+        ]
+        return Starlette(routes=routes, middleware=middleware)
+
+    async def _events(self, _request: Request) -> Response:
+        return EventResponse(self._stream)
+
+    async def _mesh(self, _request: Request) -> Response:
+        mesh, picture = self._owner.state.mesh, self._picture
+        if mesh is None or picture is None:
+            return PlainTextResponse("this bench has no mesh\n", 404)
+        return _svg(await run_in_threadpool(picture.svg, mesh))
+
+    async def _recovery(self, _request: Request) -> Response:
+        recovery = self._owner.state.recovery
+        if recovery is None:
+            return PlainTextResponse("there was no recovery yet\n", 404)
+        return _svg(recovery_svg(recovery))
+
+    async def _margins(self, _request: Request) -> Response:
+        history = self._owner.history
+        return _json(dumped(await run_in_threadpool(margin_curves, history)))
+
+    async def _measured(self, _request: Request) -> Response:
+        text, kind = await run_in_threadpool(self._metrics.text)
+        return Response(text, media_type=kind)
+
+    async def _dashboard(self, _request: Request) -> Response:
+        return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
+
+    async def _what_if(self, request: Request) -> Response:
+        try:
+            requests = _circuit_requests(request)
+            return _json(await run_in_threadpool(self._planned, requests))
+        except LumionError as error:
+            status, text = refusal(error)
+            return _json(text, status)
+
+    def _planned(self, requests: list[CircuitRequest]) -> str:
+        """Return what circuits would be, as JSON; one after the other, since planning keeps a core busy."""
+        if not self._planning.acquire(timeout=_PATIENCE_S):
+            raise ConfigError("others ask what-if too", hint="Ask again later.")
+        try:
+            plan = self._owner.what_if(requests)
+            circuits = [
+                {
+                    "name": f"{each.request.source}:{each.request.target}",
+                    "hops": each.hops,
+                    "margin_db": each.budget.margin_db,
+                    "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(each)],
+                    "reason": each.reason,
+                }
+                for each in plan.circuits
+            ]
+            picture = plan_svg(self._owner.bench.mesh.topology, plan)
+            told = {"circuits": circuits, "words": explain(plan), "heat_mw": plan.heat_mw, "svg": picture}
+            return dumped(told)
+        finally:
+            self._planning.release()
+
+    async def _do(self, request: Request) -> Response:
+        """Do something for a page: only for the server's own one, with the token, and by the lease."""
+        actions = self._actions
+        own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        if actions is None or request.headers.get("origin") != own:
+            return PlainTextResponse("only this server's own page may ask for that\n", 403)
+        if not actions.knows(request.headers.get(TOKEN_HEADER, "")):
+            return PlainTextResponse("the token is not the one on the server's terminal\n", 403)
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return PlainTextResponse("only application/json is understood\n", 415)
+        try:
+            body = await body_of(request.receive)
+        except ValueError as error:
+            return PlainTextResponse(f"the request is too long: {error}\n", 413, {"Connection": "close"})
+        except TimeoutError:
+            return PlainTextResponse("the request did not come to its end\n", 408, {"Connection": "close"})
+        client = "?" if request.client is None else request.client.host
+        status, text = await run_in_threadpool(actions.do, request.path_params["action"], body, client)
+        return _json(text, status)
+
+
+def _svg(text: str) -> Response:
+    return Response(text, media_type="image/svg+xml")
+
+
+def _json(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="application/json")
+
+
+def _circuit_requests(request: Request) -> list[CircuitRequest]:
+    """Return what a what-if asks for: ``circuits=a:b,b:a`` and limits that hold for each of them.
+
+    Raises:
+        ConfigError: There are none or too many, or a value is none.
+    """
+    query = request.query_params
+    names = [each for each in query.get("circuits", "").replace(",", " ").split() if each]
+    if not 1 <= len(names) <= _MOST_CIRCUITS:
+        raise ConfigError(
+            f"{len(names)} circuits are asked for", hint=f"Write circuits=a:b,b:a, {_MOST_CIRCUITS} at most."
+        )
+    limits: dict[str, Any] = {}
+    for name in ("min_margin_db", "max_loss_db", "max_hops"):
+        if text := query.get(name, ""):
+            limits[name] = _number(name, text)
+    if query.get("exclusive", "") in ("1", "true", "on"):
+        limits["exclusive"] = True
+    found = []
+    for name in names:
+        source, colon, target = name.partition(":")
+        if not (source and colon and target) or ":" in target:
+            raise ConfigError(f"{name[:60]!r} is no pair of modules", hint="Write sfp-a:sfp-b.")
+        found.append(CircuitRequest(source, target, **limits))
+    return found
+
+
+def _number(name: str, text: str) -> float | int:
+    try:
+        return int(text) if name == "max_hops" else float(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text[:40]!r}, and no number") from None

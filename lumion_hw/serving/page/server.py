@@ -1,0 +1,191 @@
+"""Serving the page: a socket, a thread, and an end."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import socket
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Self
+
+from lumion_hw.errors import ConfigError, InUseError, LinkError
+
+if TYPE_CHECKING:
+    from lumion_hw.serving.owner import BenchOwner
+
+LOOPBACK = "127.0.0.1"
+_NEEDS = ("starlette", "uvicorn", "prometheus_client")
+_BUFFER = 64 * 1024
+"""Bytes that wait in the system for a page that reads slowly: more of them would only be older."""
+_START_S, _END_S = 10.0, 2.0
+
+
+def require_page() -> None:
+    """Raise ``ConfigError`` with the command that helps, if what the page needs is not installed."""
+    missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the page needs {', '.join(missing)}", hint="pip install 'lumion-hw[page]'")
+
+
+def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> tuple[Any, ...]:
+    """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
+
+    Raises:
+        ConfigError: Something is not installed, the address is none, nobody is allowed to connect to it, or pages of
+            other hosts would write.
+        InUseError: Another program has the port.
+    """
+    require_page()
+    from lumion_hw.serving.page.guard import checked_networks
+
+    networks = checked_networks(host, allowed)
+    if writes and networks:
+        raise ConfigError(
+            "the token would cross the network in plain text",
+            hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
+        )
+    _listening(host, port).close()
+    return networks
+
+
+class PageServer:
+    """Serves the page of a bench, until it is closed. Use it as a context manager.
+
+    Args:
+        owner: The owner of the bench.
+        port: TCP port; 0 takes any free one.
+        host: Address to listen on.
+        allowed: Addresses that may connect from elsewhere than loopback; needed with any other ``host``.
+        writes: Whether pages may change something, with the token and the lease.
+
+    Attributes:
+        address: Where browsers find it.
+        token: What a page has to show that changes something; empty where pages only read.
+
+    Raises:
+        ConfigError: Something is not installed, the address is none, nobody is allowed to connect to it, or pages of
+            other hosts would write.
+        InUseError: Another program has the port.
+    """
+
+    def __init__(
+        self,
+        owner: BenchOwner,
+        *,
+        port: int = 0,
+        host: str = LOOPBACK,
+        allowed: Collection[str] = (),
+        writes: bool = False,
+    ) -> None:
+        networks = check_page(host, port, allowed, writes)
+        import uvicorn
+
+        from lumion_hw.serving.page.actions import PageActions
+        from lumion_hw.serving.page.app import PageApp
+        from lumion_hw.serving.page.guard import PatientProtocol, host_names
+        from lumion_hw.serving.page.stream import UpdateStream
+
+        self._socket = _listening(host, port)
+        taken = self._socket.getsockname()[1]
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
+        actions = PageActions(owner) if writes else None
+        self.token = "" if actions is None else actions.token
+        self.stream = UpdateStream(owner, _about(owner, writes))
+        app = PageApp(owner, self.stream, actions).asgi(host_names(host), networks)
+        config = uvicorn.Config(
+            app,
+            http=PatientProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(_END_S),
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="lumion-page", daemon=True)
+        self._started = threading.Event()
+        self._thread.start()
+        self._await_start()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def _await_start(self) -> None:
+        """Return when requests are answered."""
+        try:
+            with socket.create_connection(self._socket.getsockname()[:2], _START_S) as probe:
+                probe.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                probe.recv(1)
+        except OSError as error:
+            self.close()
+            raise LinkError("the page server does not answer", address=self.address) from error
+
+    def close(self) -> None:
+        """End serving: pages are told, and all connections closed. Idempotent."""
+        self.stream.close()
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        InUseError: Another program has the port.
+        ConfigError: This host has no such address.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)  # connections inherit it
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = f"port {port} cannot be had: {error.strerror}"
+            raise InUseError(why, address=f"{host}:{port}", hint="Choose another --page-port.") from error
+        raise ConfigError(f"the page cannot listen on {host}: {error.strerror}") from error
+    return listener
+
+
+def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
+    """Return what never changes while a bench is served."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from lumion_hw.bench.known_kinds import kind_named
+
+    model = owner.bench.model
+    devices = []
+    for name, device in model.devices.items():
+        kind = kind_named(device.kind)
+        role = "" if kind is None else kind.role.words
+        devices.append({"name": name, "kind": device.kind, "role": role})
+    try:
+        known = version("lumion-hw")
+    except PackageNotFoundError:
+        known = ""
+    ends = {
+        "sources": sorted({path.transponder for path in owner.bench.wiring.inputs if path.transponder}),
+        "targets": sorted({path.transponder for path in owner.bench.wiring.outputs if path.transponder}),
+    }
+    return {
+        "devices": devices,
+        "writes": writes,
+        "version": known,
+        "description": model.description or "",
+        "servers": [server.name for server in model.servers],
+        **ends,
+    }

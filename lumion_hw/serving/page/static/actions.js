@@ -1,0 +1,96 @@
+// Changing something: hidden unless the server was started for it; then with its token, and while the lease is held.
+
+import { known, serverNow } from "/live.js";
+import { duration, element, setText, replaced } from "/tables.js";
+
+const RENEW_MS = 20000;
+const at = (id) => document.getElementById(id);
+const ARGUMENT = { connect: "circuits", disconnect: "circuits", fail: "unit", repaired: "unit", calibrate: "out" };
+const HINTS = { connect: "sfp-a:sfp-b, sfp-b:sfp-a", disconnect: "names; all without", fail: "server or module", repaired: "server or module", calibrate: "file name; may be empty", recover: "" };
+
+let lease = null, settings = "";
+
+async function ask(action, asked, more = {}) {
+  try {
+    const answer = await fetch(`/do/${action}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "X-Lumion-Token": at("token").value },
+      body: JSON.stringify({ ...asked, lease }),
+      ...more,
+    });
+    const text = await answer.text();
+    if (answer.ok) { say(""); return JSON.parse(text).done ?? true; }
+    let words = text.trim();
+    try { const told = JSON.parse(text); words = `${told.error}: ${told.message}`; } catch { /* plain text */ }
+    say(`Refused: ${words}`);
+  } catch { say("The server did not answer."); }
+  return null;
+}
+
+function say(words) { const place = at("control-told"); setText(place, words); place.className = words ? "severity-2" : ""; }
+
+async function take(insteadOf) {
+  const asked = { owner: at("owner").value };
+  if (insteadOf) asked.instead_of = insteadOf;
+  const number = await ask("take", asked);
+  if (typeof number === "number") lease = number;
+  drawControl(new Set(["lease"]));
+}
+
+export function drawControl(changed) {
+  if (!known.about?.writes) return;
+  at("control").hidden = false;
+  if (changed.has("lease") && known.lease) {
+    const held = known.lease;
+    if (lease !== null && held.number > lease) lease = null;
+    if (lease !== null && !held.owner && held.number === lease) lease = null;
+    const mine = lease !== null && held.number === lease;
+    const words = mine ? `you hold lease ${held.number}` : held.owner ? `${held.owner} holds lease ${held.number}` : "nobody holds the lease";
+    setText(at("control-lease"), words);
+    at("release").disabled = !mine;
+    at("take-over").hidden = mine || !held.owner;
+    setText(at("take-over"), held.owner ? `Take over from ${held.owner}` : "Take over");
+  }
+  if (changed.has("point_kinds")) {
+    const names = [...known.pointKinds].filter(([, about]) => about[2] && about[4] !== "array").map(([name]) => name);
+    if (names.join() !== settings) {
+      settings = names.join();
+      replaced(at("settings"), ...names.map((name) => { const option = element("option"); option.value = name; return option; }));
+    }
+  }
+}
+
+function hintSetting() {
+  const about = known.pointKinds.get(at("set-name").value), value = known.points.get(at("set-name").value);
+  if (!about) { setText(at("set-hint"), ""); return; }
+  const limits = about[3].length ? about[3].join(", ") : about[4] === "flag" ? "true or false" : about[1] ? `${about[1][0]} to ${about[1][1]} ${about[0]}` : about[0];
+  setText(at("set-hint"), `now ${value ? value[0] : "–"}, taken ${value ? duration(serverNow() - value[1]) : "–"} ago; ${limits}`);
+}
+
+function typed(name, text) {
+  const kind = known.pointKinds.get(name)?.[4];
+  if (kind === "flag") return text === "true" || text === "on" ? true : text === "false" || text === "off" ? false : text;
+  if (kind === "number") return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+  return text;
+}
+
+export function beginActions(announce) {
+  const on = (id, event, act) => at(id).addEventListener(event, (happened) => { happened.preventDefault(); act(); });
+  on("lease-form", "submit", () => take());
+  on("take-over", "click", () => take(known.lease.owner));
+  on("release", "click", async () => { if (await ask("release", {})) { lease = null; announce("Lease given back."); } });
+  on("stop", "click", async () => { if (await ask("stop", {})) announce("All heaters are off."); });
+  on("job-form", "submit", async () => {
+    const what = at("job-what").value, text = at("job-argument").value.trim(), asked = {};
+    if (text && ARGUMENT[what]) asked[ARGUMENT[what]] = text;
+    await ask("job", { what, arguments: asked });
+  });
+  on("set-form", "submit", async () => {
+    const name = at("set-name").value;
+    if (await ask("set", { name, value: typed(name, at("set-value").value) })) hintSetting();
+  });
+  at("set-name").addEventListener("input", hintSetting);
+  at("job-what").addEventListener("change", () => { at("job-argument").placeholder = HINTS[at("job-what").value]; });
+  setInterval(() => { if (lease !== null) ask("renew", {}); }, RENEW_MS);
+  window.addEventListener("pagehide", () => { if (lease !== null) ask("release", {}, { keepalive: true }); });
+}

@@ -1,0 +1,125 @@
+// The stream of states: what is known, how old it is, and whether it can be believed.
+// STALE if no state has come for STALE_MS, or if those that come were long on their way; looked at every LOOK_MS.
+
+const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000;
+const DRIFT = 2e-4; // of two clocks against each other
+
+export const known = {
+  points: new Map(), pointKinds: new Map(), events: [], about: null, mesh: null, paths: [], circuits: [],
+  recovery: null, job: null, lease: null, health: null,
+};
+export const stream = { number: 0, missed: 0, gaps: 0, timeS: 0, word: "WAITING", why: "", rate: 0 };
+
+const listeners = [];
+let source = null, arrivedMs = -Infinity, heardMs = -Infinity, offsetMs = null, offsetAtMs = 0, lagMs = 0;
+let dirty = new Set(), isDrawing = false, count = 0, countedMs = 0, isFirst = true, startedS = 0;
+
+/** Call `draw` with the set of the names of parts that have changed, at most once per frame. */
+export function onChange(draw) { listeners.push(draw); }
+
+/** The server's time now, in seconds since 1970, as far as it is known here. */
+export function serverNow() { return stream.timeS + (performance.now() - arrivedMs) / 1000; }
+
+export const isStale = () => stream.word !== "LIVE";
+
+function soon() {
+  if (isDrawing) return;
+  isDrawing = true;
+  requestAnimationFrame(() => {
+    isDrawing = false;
+    const changed = dirty;
+    dirty = new Set();
+    for (const draw of listeners) draw(changed);
+  });
+}
+
+function take(message) {
+  const now = performance.now();
+  heardMs = arrivedMs = now;
+  measureLag(message.up_s, now);
+  const parts = message.parts;
+  if (isFirst) {
+    const begun = parts.health ? parts.health.started_s : 0;
+    if (stream.number && begun === startedS && message.number > stream.number + 1) {
+      stream.gaps += 1;
+      stream.missed += message.number - stream.number - 1;
+    }
+    startedS = begun;
+    known.points.clear(); known.pointKinds.clear(); known.events = []; known.paths = [];
+    isFirst = false;
+  } else if (message.previous !== stream.number) {
+    stream.gaps += 1;
+  } else {
+    stream.missed += message.number - message.previous - 1;
+  }
+  stream.number = message.number;
+  stream.timeS = message.time_s;
+  count += 1;
+  for (const [name, part] of Object.entries(parts)) {
+    if (name === "points") for (const [point, value] of Object.entries(part)) {
+      if (value === null) known.points.delete(point); else known.points.set(point, value);
+    } else if (name === "point_kinds") for (const [point, value] of Object.entries(part)) known.pointKinds.set(point, value);
+    else if (name === "events") known.events = known.events.concat(part).slice(-200);
+    else known[name] = part;
+    dirty.add(name);
+  }
+  dirty.add("number");
+  look();
+  soon();
+}
+
+// How much longer this message was on its way than the fastest; clocks that drift apart are allowed for.
+function measureLag(upS, now) {
+  const offset = upS * 1000 - now;
+  offsetMs = offsetMs === null ? offset : Math.max(offset, offsetMs - DRIFT * (now - offsetAtMs));
+  offsetAtMs = now;
+  lagMs = offsetMs - offset;
+}
+
+function look() {
+  const now = performance.now();
+  let word = "LIVE", why = "";
+  if (stream.number === 0) { word = "WAITING"; why = "for the first state"; }
+  else if (now - heardMs > STALE_MS) { word = "STALE"; why = `nothing heard for ${((now - heardMs) / 1000).toFixed(1)} s`; }
+  else if (now - arrivedMs > STALE_MS) { word = "STALE"; why = `no new state for ${((now - arrivedMs) / 1000).toFixed(1)} s`; }
+  else if (lagMs > STALE_MS) { word = "STALE"; why = `states arrive ${(lagMs / 1000).toFixed(1)} s late`; }
+  if (document.hidden) { word = "STALE"; why = "paused while nobody sees this page"; }
+  if (now - countedMs >= 1000) {
+    stream.rate = count * 1000 / (now - countedMs);
+    count = 0; countedMs = now;
+    dirty.add("rate"); soon();
+  }
+  if (word !== stream.word || why !== stream.why) {
+    if (word !== stream.word) dirty.add("live");
+    stream.word = word; stream.why = why;
+    dirty.add("why"); soon();
+  }
+}
+
+function connect() {
+  if (source !== null) source.close();
+  isFirst = true; offsetMs = null; lagMs = 0;
+  source = new EventSource("/events");
+  source.onmessage = (event) => take(JSON.parse(event.data));
+  source.onopen = () => { isFirst = true; };
+  source.addEventListener("beat", (event) => {
+    heardMs = performance.now();
+    measureLag(JSON.parse(event.data).up_s, heardMs);
+  });
+  source.onerror = () => {
+    isFirst = true; offsetMs = null; lagMs = 0;
+    if (source !== null && source.readyState === EventSource.CLOSED) setTimeout(() => { if (!document.hidden) connect(); }, AGAIN_MS);
+  };
+}
+
+// A browser has six connections per server: pages that nobody sees leave theirs to others.
+function followVisibility() {
+  if (document.hidden) { if (source !== null) source.close(); source = null; } else if (source === null) connect();
+  look();
+}
+
+export function begin() {
+  document.addEventListener("visibilitychange", followVisibility);
+  setInterval(look, LOOK_MS);
+  if (!document.hidden) connect();
+}

@@ -1,0 +1,176 @@
+"""Server-sent events: every page has a place for the newest state, and learns how many it missed.
+
+One thread waits for the owner's states; the first page that is told of one has JSON made of it, for all of them. While
+no page is open nothing is made. A page that reads slowly is given the newest state
+when it has taken the one before; what lies between is neither kept for it nor sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from lumion_hw.serving.owner import BenchOwner
+from lumion_hw.serving.page.updates import PageUpdates
+
+MOST_PAGES = 64
+"""Pages that are told of states at a time."""
+BEAT_S = 0.2
+"""Silence after which a sign of life is sent: five a second."""
+PATIENCE_S = 20.0
+"""A page that has taken nothing for so long is given up."""
+_WAIT_S = 1.0
+
+
+class UpdateStream:
+    """Tells pages of states, from the thread that waits for them to the loop that serves them.
+
+    Args:
+        owner: The owner of the bench.
+        about: What never changes.
+
+    Attributes:
+        n_pages: Pages that are told at present.
+        missed: States that were never sent to some page, all pages together.
+    """
+
+    def __init__(self, owner: BenchOwner, about: Mapping[str, Any]) -> None:
+        self._updates = PageUpdates(about)
+        self._newest = owner.state
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._states = owner.subscribe()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._follow, name="lumion-page-states", daemon=True)
+        self._thread.start()
+        self.n_pages = 0
+        self.missed = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is told."""
+        return self._stop.is_set()
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        self._stop.set()
+        self._states.close()
+        self._wake()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._states.is_over:
+            state = self._states.wait(_WAIT_S)
+            if state is not None:
+                self._newest = state
+                self._wake()
+
+    def _wake(self) -> None:
+        """Let the loop know that there is something to tell."""
+        loop, news = self._loop, self._news
+        if loop is not None and news is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(news.set)
+
+    @property
+    def number(self) -> int:
+        """Number of the newest state."""
+        return self._newest.number
+
+    def message(self, since: int) -> tuple[int, str]:
+        """Return the number of the newest state, and what is new since another."""
+        with self._guard:
+            if self._newest.number != self._updates.number:
+                self._updates.take(self._newest)
+            return self._updates.number, self._updates.message(since)
+
+    async def news(self, since: int) -> bool:
+        """Wait until there is a newer state than one, or for the time of a sign of life; return whether there is."""
+        self._loop = asyncio.get_running_loop()
+        end_s = self._loop.time() + BEAT_S
+        while not self.is_over:
+            # Made before the number is looked at: a state that comes in between sets it.
+            if self._news is None or self._news.is_set():
+                self._news = asyncio.Event()
+            if self.number > since:
+                return True
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self._news.wait()
+            except TimeoutError:
+                return False
+        return False
+
+
+class EventResponse(Response):
+    """States for one page, as server-sent events, until it leaves.
+
+    Every event holds ``number`` (of the state), ``previous`` (of the one sent before), ``missed`` (states that were
+    not sent to this page), ``time_s`` and ``up_s`` (the server's time, and its monotonic clock) and ``parts``. A sign
+    of life is an event ``beat``.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, stream: UpdateStream) -> None:
+        super().__init__(headers={"Cache-Control": "no-store"})
+        del self.headers["content-length"]
+        self._stream = stream
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Tell until the page leaves, takes nothing any more, or the server ends."""
+        stream = self._stream
+        if stream.n_pages >= MOST_PAGES:
+            refusal = PlainTextResponse(f"{MOST_PAGES} pages are open already; close one.\n", status_code=503)
+            await refusal(scope, receive, send)
+            return
+        stream.n_pages += 1
+        leaves = asyncio.ensure_future(_left(receive))
+        tells = asyncio.ensure_future(self._tell(send))
+        try:
+            await asyncio.wait((leaves, tells), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stream.n_pages -= 1
+            for task in (leaves, tells):
+                task.cancel()
+            await asyncio.gather(leaves, tells, return_exceptions=True)
+
+    async def _tell(self, send: Send) -> None:
+        await _in_time(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await _in_time(send, _event("retry: 500\n"))
+        last, missed = 0, 0
+        while not self._stream.is_over:
+            is_new = await self._stream.news(last)
+            up_s = f"{time.monotonic():.3f}"
+            if not is_new:
+                await _in_time(send, _event(f'event: beat\ndata: {{"number":{last},"up_s":{up_s}}}\n\n'))
+                continue
+            number, inside = self._stream.message(last)
+            skipped = number - last - 1 if last else 0
+            missed += skipped
+            self._stream.missed += skipped
+            head = f'"previous":{last},"missed":{missed},"up_s":{up_s}'
+            await _in_time(send, _event(f"data: {{{head},{inside}}}\n\n"))
+            last = number
+        await _in_time(send, {"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False})
+
+
+async def _in_time(send: Send, message: dict[str, Any]) -> None:
+    """Send; a page whose places are all full waits here, and is given up if it takes too long."""
+    async with asyncio.timeout(PATIENCE_S):
+        await send(message)
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _event(text: str) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}

@@ -1,0 +1,278 @@
+"""What pages are told of a served bench: parts as JSON, each sent to those who have an older one."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.serving.state import (
+    MarginSample,
+    Point,
+    ServedCircuit,
+    ServedEvent,
+    ServedJob,
+    ServedMesh,
+    ServedState,
+)
+
+MOST_SAMPLES = 360
+"""Samples of a curve of margins: what a phone has pixels for."""
+_DIGITS = 6
+_MESSAGES_KEPT = 8
+
+
+class PageUpdates:
+    """Parts of the state as JSON, each with the number of the state that changed it last.
+
+    A page that has seen state 7 is given the parts that changed after it, whatever it missed in between. Pages that
+    have seen the same are given the same bytes, so that many of them cost little more than one.
+
+    Args:
+        about: What never changes: name of the bench, devices, ports.
+    """
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.number = 0
+        self.time_s = 0.0
+        self._about = about
+        self._parts: dict[str, tuple[int, str]] = {}
+        self._points: dict[str, tuple[int, Point, str]] = {}
+        self._point_kinds: dict[str, tuple[int, tuple[Any, ...]]] = {}
+        self._events: list[tuple[int, int, str]] = []
+        self._mesh: ServedMesh | None = None
+        self._pictures = 0
+        self._picture_key: Any = None
+        self._made: dict[int, str] = {}
+
+    def take(self, state: ServedState) -> None:
+        """Take note of a new state."""
+        self.number, self.time_s = state.number, state.time_s
+        self._made.clear()
+        for point in state.points.values():
+            self._take_point(point)
+        for gone in [name for name in self._points if name not in state.points]:
+            self._points[gone] = (self.number, self._points[gone][1], "null")
+        self._take_mesh(state.mesh)
+        self._take_events(state.events)
+        self._put("circuits", [circuit_document(each, state.time_s) for each in state.circuits])
+        self._put("recovery", _recovery_document(state))
+        self._put("job", None if state.job is None else _job_document(state.job))
+        self._put("lease", _lease_document(state))
+        self._put("health", _health_document(state))
+        self._put("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
+
+    def message(self, since: int) -> str:
+        """Return what a page has to be told that has seen everything up to a state: the inside of a JSON object."""
+        found = self._made.get(since)
+        if found is None:
+            if len(self._made) >= _MESSAGES_KEPT:
+                self._made.clear()
+            found = self._made[since] = self._message(since)
+        return found
+
+    def _message(self, since: int) -> str:
+        parts = [f'"{name}":{text}' for name, (number, text) in self._parts.items() if number > since]
+        points = _object((name, text) for name, (number, _, text) in self._points.items() if number > since)
+        kinds = _object((name, dumped(each)) for name, (number, each) in self._point_kinds.items() if number > since)
+        events = ",".join(text for number, _, text in self._events if number > since)
+        for name, text in (("points", points), ("point_kinds", kinds)):
+            if text != "{}":
+                parts.append(f'"{name}":{text}')
+        if events:
+            parts.append(f'"events":[{events}]')
+        return f'"number":{self.number},"time_s":{self.time_s:.3f},"parts":{{{",".join(parts)}}}'
+
+    def _put(self, name: str, document: Any) -> None:
+        text = dumped(document)
+        if self._parts.get(name, (0, ""))[1] != text:
+            self._parts[name] = (self.number, text)
+
+    def _take_point(self, point: Point) -> None:
+        known = self._points.get(point.name)
+        if known is not None and known[1] is point:
+            return
+        text = _point_text(point)
+        if known is None or known[2] != text:
+            self._points[point.name] = (self.number, point, text)
+        kind = (point.unit, point.limits, point.writable, point.choices, point.kind)
+        if self._point_kinds.get(point.name, (0, None))[1] != kind:
+            self._point_kinds[point.name] = (self.number, kind)
+
+    def _take_mesh(self, mesh: ServedMesh | None) -> None:
+        if mesh == self._mesh and "mesh" in self._parts:
+            return
+        self._mesh = mesh
+        if mesh is None:
+            self._put("mesh", None)
+            return
+        key = picture_key(mesh)
+        self._pictures += key != self._picture_key
+        self._picture_key = key
+        paths = [
+            {
+                "circuit": path.circuit,
+                "source": path.source,
+                "target": path.target,
+                "pucs": path.pucs,
+                "power_dbm": [_plain(power) for power in path.power_dbm],
+            }
+            for path in mesh.paths
+        ]
+        self._put("paths", paths)
+        document = {
+            "picture": self._pictures,
+            "states": mesh.states,
+            "heat_mw": [round(each, 3) for each in mesh.heat_mw],
+            "parked": sorted(mesh.parked),
+            "dead": sorted(mesh.dead),
+        }
+        self._put("mesh", document)
+
+    def _take_events(self, events: Sequence[ServedEvent]) -> None:
+        last = self._events[-1][1] if self._events else 0
+        oldest = events[0].number if events else last + 1
+        self._events = [each for each in self._events if each[1] >= oldest]
+        for event in events:
+            if event.number > last:
+                document = [event.number, round(event.time_s, 3), event.event, _plain(event.data)]
+                self._events.append((self.number, event.number, dumped(document)))
+
+
+def picture_key(mesh: ServedMesh) -> Any:
+    """Return what the picture of a mesh depends on; power counts by half decibels, since lines are not drawn finer."""
+    paths = [
+        (path.circuit, path.source, path.pucs, tuple(None if p is None else round(2.0 * p) for p in path.power_dbm))
+        for path in mesh.paths
+    ]
+    return dict(mesh.states), mesh.parked, mesh.dead, paths
+
+
+def dumped(document: Any) -> str:
+    """Return JSON without blanks; it holds no ``<``, so that it may stand in HTML, too."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False, default=str).replace("<", "\\u003c")
+
+
+def _point_text(point: Point) -> str:
+    """Return value, instant, severity and alarm of a point; plain numbers, which are most of them, the short way."""
+    value = point.value
+    is_plain = isinstance(value, float) and math.isfinite(value)
+    told = f"{value:.{_DIGITS}g}" if is_plain else dumped(_plain(value))
+    alarm = dumped(point.alarm) if point.alarm else '""'
+    return f"[{told},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
+
+
+def _object(members: Iterable[tuple[str, str]]) -> str:
+    return "{" + ",".join(f"{_quoted(name)}:{text}" for name, text in members) + "}"
+
+
+@functools.lru_cache(maxsize=4096)
+def _quoted(name: str) -> str:
+    return dumped(name)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: numbers to six digits, none where there is no finite one."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return value if isinstance(value, bool | int | str) or value is None else str(value)
+
+
+def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
+    """Return a circuit as pages have it: ages as instants, so that nothing is sent while only time passes."""
+    left_s = circuit.lease_left_s
+    return {
+        "name": circuit.name,
+        "since_s": round(circuit.since_s, 1),
+        "ends_s": None if left_s is None else round(now_s + left_s),
+        "seen_s": _plain(circuit.seen_s),
+        "proof": _plain(circuit.proof),
+        "margin_db": _plain(circuit.margin_db),
+        "lost_db": _plain(circuit.lost_db),
+        "marks": list(circuit.marks),
+        "fault": circuit.fault,
+        "severity": int(circuit.severity),
+    }
+
+
+def _recovery_document(state: ServedState) -> dict[str, Any] | None:
+    recovery = state.recovery
+    if recovery is None:
+        return None
+    return {
+        "time_s": round(recovery.time_s, 3),
+        "failed": recovery.failed,
+        "spare": recovery.spare,
+        "words": recovery.words,
+        "spans": [[each.name, each.bench_ms, each.cpu_ms, each.at_ms, each.source] for each in recovery.spans],
+    }
+
+
+def _job_document(job: ServedJob) -> dict[str, Any]:
+    return {
+        "number": job.number,
+        "what": job.what,
+        "by": job.by,
+        "begun_s": round(job.begun_s, 1),
+        "stage": job.stage,
+        "done": job.done,
+        "total": job.total,
+        "residuals_db": _plain(job.residuals_db),
+        "is_over": job.is_over,
+        "error": job.error,
+        "result": _plain(job.result),
+    }
+
+
+def _lease_document(state: ServedState) -> dict[str, Any]:
+    lease = state.lease
+    return {
+        "owner": lease.owner,
+        "number": lease.number,
+        "since_s": round(lease.since_s, 1),
+        "ends_s": round(state.time_s + lease.left_s) if lease.owner else None,
+    }
+
+
+def _health_document(state: ServedState) -> dict[str, Any]:
+    health = state.health
+    return {
+        "started_s": round(health.started_s, 1),
+        "silent": {name: [round(since_s), why] for name, (since_s, why) in health.silent.items()},
+        "keeps": health.keeps,
+        "trouble": health.trouble,
+        "record_sha256": state.record_sha256,
+    }
+
+
+def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
+    """Return margins over time: of many samples the least of each stretch, since that is what matters.
+
+    Returns:
+        ``time_s``, at most ``MOST_SAMPLES`` of them, and ``margin_db`` by name of the circuit, equally many each;
+        ``None`` where a circuit did not stand, or carried no light.
+    """
+    stretch = math.ceil(len(history) / MOST_SAMPLES) or 1
+    stretches = [history[start : start + stretch] for start in range(0, len(history), stretch)]
+    names = sorted({name for sample in history for name in sample.margin_db})
+    return {
+        "time_s": [round(each[-1].time_s, 1) for each in stretches],
+        "margin_db": {name: [_least(name, each) for each in stretches] for name in names},
+    }
+
+
+def _least(name: str, samples: Sequence[MarginSample]) -> float | None:
+    """Return the least margin of some samples; ``None`` if one of them had no light."""
+    found = [sample.margin_db.get(name) for sample in samples]
+    known = [each for each in found if each is not None and math.isfinite(each)]
+    return round(min(known), 2) if len(known) == len(found) else None

@@ -1,0 +1,307 @@
+"""The page in a real browser: it follows the bench, says when it cannot, and changes nothing without the lease."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from chromium import browser, complaints, require_chromium
+from page_states import HOSTILE, NOW_S, StagedOwner, a_state
+from serving_bench import Served, serving
+from waiting import until
+
+from lumion_hw.serving.lease import Caller
+from lumion_hw.serving.page.server import PageServer
+from lumion_hw.serving.state import Point, ServedEvent, ServedMesh
+
+pytestmark = pytest.mark.long
+
+STALE_WITHIN_S = 1.0
+# Says when the page first shows a word, by its own clock: a test that asks again and again comes too late.
+WATCH = """
+window.seen = {};
+const place = document.getElementById("live-word");
+const note = () => { window.seen[place.textContent] ??= performance.now(); };
+new MutationObserver(note).observe(place, {childList: true, characterData: true, subtree: true});
+"""
+UNNAMED_SECTIONS = """
+const named = (section) => document.getElementById(section.getAttribute("aria-labelledby"))?.textContent.trim();
+return [...document.querySelectorAll("main section")].filter((section) => !named(section)).map((section) => section.id);
+"""
+UNNAMED_FIELDS = """
+const named = (field) => field.labels?.length || field.textContent.trim();
+const fields = [...document.querySelectorAll("input, select, button")];
+return fields.filter((field) => !named(field)).map((field) => field.id);
+"""
+
+
+@dataclass
+class Seen:
+    """A page in a browser."""
+
+    driver: Any
+    server: PageServer
+    owner: Any
+
+    def open(self) -> None:
+        self.driver.get(self.server.address)
+        until(lambda: self.word == "LIVE", 60.0)
+
+    def text(self, selector: str) -> str:
+        return str(
+            self.driver.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+        )
+
+    @property
+    def word(self) -> str:
+        return self.text("#live-word")
+
+    def type(self, name: str, text: str) -> None:
+        place = self.driver.find_element("id", name)
+        place.clear()
+        place.send_keys(text)
+
+    def press(self, selector: str) -> None:
+        self.driver.execute_script("document.querySelector(arguments[0]).click()", selector)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory) -> Iterator[Any]:
+    require_chromium()
+    with browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("bench")) as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium, served) -> Iterator[Seen]:
+    """The page of the small bench, emulated on wires."""
+    with PageServer(served.owner, writes=True) as server:
+        seen = Seen(chromium, server, served.owner)
+        seen.open()
+        yield seen
+        left = complaints(chromium)
+        chromium.get("about:blank")
+    assert left == []
+
+
+@pytest.fixture
+def staged(chromium, tmp_path) -> Iterator[Seen]:
+    """The page of an owner that publishes when the test says so."""
+    owner = StagedOwner(tmp_path)
+    with PageServer(owner) as server:
+        yield Seen(chromium, server, owner)
+        chromium.get("about:blank")
+
+
+def rect(seen: Seen, puc: int, attribute: str) -> str:
+    script = "return document.querySelector('#puc-' + arguments[0] + ' rect')?.getAttribute(arguments[1]) ?? ''"
+    return str(seen.driver.execute_script(script, puc, attribute))
+
+
+def test_states_paths_and_margins_change_after_a_commit(page, served) -> None:
+    assert page.text("#circuit-count") == "0"
+    assert "none stand" in page.text("#circuit-rows")
+    until(lambda: "15 PUCs" in page.text("#mesh-words"), 30.0)
+    cold = rect(page, 0, "fill")
+    caller = Caller("ada", account="ada@test")
+    number = served.owner.lease.take("ada", caller, lasts_s=600.0, bound=False).number
+    caller = Caller("ada", number=number)
+    served.owner.wait(served.owner.ask("connect", {"circuits": ["sfp-a:sfp-b"]}, caller), 120.0)
+    until(lambda: page.text("#circuit-count") == "1", 30.0)
+    until(lambda: "dB" in page.text("#circuit-rows td"), 30.0)
+    until(lambda: page.text("#mesh-picture #path-0 title").startswith("sfp-a:sfp-b"), 30.0)
+    path = served.owner.state.mesh.paths[0]
+    shown = page.driver.execute_script("return document.querySelector('#mesh-picture #path-0').dataset.pucs")
+    assert [int(each) for each in shown.split()] == list(path.pucs)
+    hot = max(range(15), key=lambda puc: served.owner.state.mesh.heat_mw[puc])
+    until(lambda: rect(page, hot, "fill") != cold, 30.0)
+    until(lambda: "DONE connect for ada" in page.text("#job-body"), 30.0)
+    until(lambda: "job ended" in page.text("#event-list"), 30.0)
+    served.owner.wait(served.owner.ask("disconnect", {}, caller), 120.0)
+    until(lambda: page.text("#circuit-count") == "0", 30.0)
+    until(lambda: not page.driver.find_elements("css selector", "#mesh-picture #path-0"), 30.0)
+    served.owner.lease.release(caller)
+
+
+def test_a_device_that_falls_silent_turns_stale_and_the_others_do_not(page, served) -> None:
+    row = "[...document.querySelectorAll('tr.device')].find((row) => row.device === 'meter0')"
+    ask = f"return {row}?.textContent ?? ''"
+    until(lambda: "OK" in page.driver.execute_script(ask), 60.0)
+    served.emulated.faults.inject("meter0", "no_cable")
+    until(lambda: "SILENT" in page.driver.execute_script(ask), 60.0)
+    assert "STALE" in page.driver.execute_script(ask)
+    assert "meter0" in page.text("#alarm-list")
+    assert page.word == "LIVE"
+    served.emulated.faults.end("meter0", "no_cable")
+    until(lambda: "STALE" not in page.driver.execute_script(ask), 60.0)
+    until(lambda: "SILENT" not in page.driver.execute_script(ask), 60.0)
+
+
+def test_a_write_without_the_lease_is_refused_in_words_and_with_it_is_done(page, served) -> None:
+    until(lambda: page.driver.find_element("id", "control").is_displayed(), 30.0)
+    name = "sfp-c.enabled"
+    page.type("token", page.server.token)
+    page.type("owner", "eve")
+    page.type("set-name", name)
+    page.type("set-value", "false")
+    before = served.owner.point(name).value
+    page.press("#set-form button")
+    until(lambda: "nobody holds the lease" in page.text("#control-told"), 30.0)
+    assert served.owner.point(name).value == before
+    page.press("#take")
+    until(lambda: "you hold lease" in page.text("#control-lease"), 30.0)
+    assert served.owner.state.lease.owner == "eve"
+    page.type("set-value", "off" if before else "on")
+    page.press("#set-form button")
+    until(lambda: served.owner.point(name).value is (not before), 30.0)
+    page.type("set-value", "on" if before else "off")
+    page.press("#set-form button")
+    until(lambda: served.owner.point(name).value is before, 30.0)
+    page.press("#release")
+    until(lambda: served.owner.lease.served().owner == "", 30.0)
+    page.type("token", "guessed")
+    page.press("#take")
+    until(lambda: "the token is not the one" in page.text("#control-told"), 30.0)
+    refusals = complaints(page.driver)  # the browser reports each answer of 400 and above
+    assert len(refusals) == 2
+    assert all("/do/" in each for each in refusals)
+
+
+def test_a_lease_ends_with_the_page_that_holds_it(page, served) -> None:
+    page.type("token", page.server.token)
+    page.type("owner", "eve")
+    page.press("#take")
+    until(lambda: served.owner.lease.served().owner == "eve", 30.0)
+    page.driver.get("about:blank")
+    until(lambda: served.owner.lease.served().owner == "", 30.0)
+
+
+def test_what_if_shows_way_and_budget_or_why_not_and_changes_nothing(page, served) -> None:
+    driven = served.owner.point("mesh0.heaters_ma").value.tolist()
+    page.press("#what-if-form button")
+    until(lambda: page.text("#what-if-body") not in ("", "planning …"), 60.0)
+    assert "PUCs, margin" in page.text("#what-if-body caption"), page.text("#what-if-body")
+    assert "What it would be" in page.text("#what-if-body svg title")
+    page.type("what-hops", "1")
+    page.press("#what-if-form button")
+    until(lambda: "Error" in page.text("#what-if-body"), 60.0)
+    assert served.owner.state.circuits == ()
+    assert served.owner.point("mesh0.heaters_ma").value.tolist() == driven
+    assert len([each for each in complaints(page.driver) if "/what-if" in each]) == 1
+
+
+def test_stale_is_shown_within_a_second_of_the_last_state(staged) -> None:
+    def alive(until_word: str) -> None:
+        while staged.word != until_word:
+            staged.owner.publish()
+            time.sleep(0.05)
+
+    staged.driver.get(staged.server.address)
+    alive("LIVE")
+    took_s = []
+    for _ in range(3):  # a busy machine may be late once
+        alive("LIVE")
+        staged.driver.execute_script(WATCH)
+        script = "window.seen = {}; return [performance.timeOrigin, performance.now()]"
+        staged.owner.publish()
+        until(lambda: staged.text("#number") == str(staged.owner.state.number), 30.0)
+        staged.owner.publish(time_s=NOW_S)
+        last_ms = staged.driver.execute_script(script)[1]
+        until(lambda: staged.word == "STALE", 30.0)
+        took_s.append((staged.driver.execute_script("return window.seen.STALE") - last_ms) / 1000.0)
+    assert 0.3 < min(took_s) < STALE_WITHIN_S
+    assert "no new state for" in staged.text("#live-why"), "signs of life alone were taken for states"
+    assert "STALE" in staged.text("#circuit-rows")
+    assert staged.driver.execute_script("return document.title").startswith("STALE")
+
+
+def test_a_server_that_is_gone_turns_the_page_stale_and_one_that_comes_back_live(chromium, tmp_path) -> None:
+    owner = StagedOwner(tmp_path)
+    with PageServer(owner) as server:
+        port = int(server.address.rstrip("/").rpartition(":")[2])
+        seen = Seen(chromium, server, owner)
+        chromium.get(server.address)
+        until(lambda: owner.publish() and seen.word == "LIVE", 60.0)
+    until(lambda: seen.word == "STALE", 30.0)
+    until(lambda: "nothing heard" in seen.text("#live-why"), 30.0)
+    with PageServer(owner, port=port):
+        until(lambda: owner.publish() and seen.word == "LIVE", 60.0)
+        chromium.get("about:blank")
+    complaints(chromium)
+
+
+def test_names_are_shown_as_text_whatever_they_hold(staged) -> None:
+    state = a_state()
+    name = f"sfp-a.{HOSTILE}"
+    points = {
+        **state.points,
+        name: Point(name, HOSTILE, kind="choice", choices=(HOSTILE,), writable=True, taken_s=NOW_S),
+    }
+    events = (ServedEvent(1, NOW_S, HOSTILE, {HOSTILE: HOSTILE}),)
+    staged.owner.publish(points=points, events=events, bench=HOSTILE)
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.text("#bench") == HOSTILE, 60.0)
+    until(lambda: HOSTILE in staged.text("#event-list"), 30.0)
+    assert HOSTILE in staged.text("#device-body")
+    assert staged.driver.find_elements("css selector", "img") == []
+    assert complaints(staged.driver) == []
+
+
+def test_the_page_is_read_by_keyboard_and_by_screen_readers(staged) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.driver.find_elements("css selector", "#mesh-picture svg"), 60.0)
+    until(lambda: staged.owner.publish() and staged.text("#circuit-rows td:nth-child(4)") == "light", 60.0)
+    assert staged.driver.execute_script(UNNAMED_SECTIONS) == []
+    assert staged.driver.execute_script(UNNAMED_FIELDS) == []
+    reached = []
+    for _ in range(12):
+        staged.driver.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(staged.driver.execute_script("return document.activeElement.getAttribute('href')"))
+        if staged.driver.execute_script("return document.activeElement.id") == "mesh-picture":
+            break
+    assert reached[0] == "#circuits", "the first thing reached is the way past the rest"
+    assert staged.driver.execute_script("return document.activeElement.id") == "mesh-picture"
+    assert staged.driver.execute_script("return getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    picture = staged.driver.find_element("id", "mesh-picture")
+    picture.send_keys(Keys.ARROW_RIGHT)
+    assert staged.text("#puc").startswith("PUC 0: bar, in use, 2.25 mW, sfp-a:sfp-b")
+    picture.send_keys(Keys.ARROW_LEFT)
+    assert staged.text("#puc").startswith("PUC 14: no state, free")
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(tmp_path) -> None:
+    require_chromium()
+    owner = StagedOwner(tmp_path)
+    with PageServer(owner, writes=True) as server, browser(tmp_path / "profile", 390, 844) as driver:
+        seen = Seen(driver, server, owner)
+        driver.get(server.address)
+        until(lambda: owner.publish() and seen.word == "LIVE", 60.0)
+        until(lambda: driver.find_elements("css selector", "#mesh-picture svg"), 60.0)
+        width = driver.execute_script("return document.documentElement.scrollWidth")
+        picture = tmp_path / "phone.png"
+        assert driver.save_screenshot(str(picture))
+    assert width <= 390
+    assert picture.stat().st_size > 10_000
+
+
+def test_more_pages_than_a_browser_has_connections_all_show_the_bench(staged) -> None:
+    driver, first = staged.driver, staged.driver.current_window_handle
+    for number in range(8):  # a browser has six connections per server
+        driver.switch_to.new_window("tab")
+        driver.get(staged.server.address)
+        until(lambda: staged.text("#number") not in ("–", ""), 60.0)
+        staged.owner.publish(mesh=ServedMesh({number: "bar"}, (0.0,) * 15, frozenset(), frozenset(), ()))
+    for handle in driver.window_handles:
+        if handle != first:
+            driver.switch_to.window(handle)
+            driver.close()
+    driver.switch_to.window(first)
