@@ -64,7 +64,7 @@ class CheckedKind(Protocol):
 
     @property
     def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
-        """Tells the channels of a power meter."""
+        """Tells the channels of a power meter or an attenuator."""
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
@@ -215,6 +215,7 @@ def _kinds(bench: BenchData) -> Iterator[Check]:
 
 def _mesh(bench: BenchData) -> Iterator[Check]:
     yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
+    yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
     if not bench.has_mesh:
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
@@ -317,6 +318,28 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
         yield from bench.reference(path, polarimeter, Role.POLARIMETER)
         if isinstance(polarimeter, str):
             yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
+
+
+def _instruments_on_the_way(bench: BenchData) -> Iterator[Check]:
+    """Check attenuators, amplifiers and spectrum analysers on the fibres; each of their inputs has one fibre."""
+    uses = Uses()
+    for base, fibre in (*bench.inputs, *bench.outputs):
+        for key, role in (("amplifier", Role.AMPLIFIER), ("analyzer", Role.SPECTRUM_ANALYZER)):
+            name, path = fibre.get(key), (*base, key)
+            yield from bench.reference(path, name, role)
+            if isinstance(name, str):
+                yield from uses.claim(name, path, f"{role.words} {name!r}")
+        place = mapping(fibre.get("attenuator"))
+        name, channel, where = place.get("device"), place.get("channel", 1), (*base, "attenuator", "device")
+        yield from bench.reference(where, name, Role.ATTENUATOR)
+        if not isinstance(name, str) or not is_index(channel):
+            continue
+        kind = bench.kind_of(name)
+        told = None if kind is None else kind.channels(bench.devices[name])
+        if told is not None and channel > told[0]:
+            message = f"expected a channel from 1 to {told[0]} ({name!r} is a {told[1]}), found {channel}"
+            yield Check((*base, "attenuator", "channel"), message, ("devices", name))
+        yield from uses.claim((name, channel), where, f"channel {channel} of {name!r}")
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
@@ -457,6 +480,7 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _monitors,
     _ports,
     _fibres,
+    _instruments_on_the_way,
     _taps,
     _servers,
     _fabric,

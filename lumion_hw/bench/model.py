@@ -95,6 +95,9 @@ class MeshSection(MeshLayoutKeys):
         description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
         "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
     )
+    temperature: Name | None = Field(
+        None, description="Temperature controller that holds the chip; a calibration waits for it."
+    )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
     def laid_out(self) -> MeshTopology:
@@ -106,6 +109,13 @@ class MeshSection(MeshLayoutKeys):
         return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.laid_out().n_pucs))
 
 
+class AttenuatorPlaceModel(StrictModel):
+    """One channel of a variable attenuator on the way of some light; what it takes comes on top of ``loss_db``."""
+
+    device: Name = Field(description="Variable attenuator.")
+    channel: Whole = Field(1, ge=1, description="Channel of it, from 1.")
+
+
 class InputModel(StrictModel):
     """From a transponder's transmitter, or from a tunable laser, into a mesh port: exactly one of the two."""
 
@@ -115,6 +125,10 @@ class InputModel(StrictModel):
     polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    amplifier: Name | None = Field(
+        None, description="That amplifier, where it is a device; gain_db is then what circuits are planned with."
+    )
+    attenuator: AttenuatorPlaceModel | None = Field(None, description="Variable attenuator on the way.")
     noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(
@@ -145,7 +159,14 @@ class OutputModel(StrictModel):
     port: Whole = Field(description="Mesh port the light leaves at.")
     transponder: Name | None = Field(None, description="Module whose receiver it is; none where a meter takes it all.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
+    attenuator: AttenuatorPlaceModel | None = Field(
+        None, description="Variable attenuator between the port and what follows."
+    )
     tap: TapModel | None = Field(None, description="Power meter that sees a share of this light.")
+    analyzer: Name | None = Field(None, description="Spectrum analyser on a tap of its own.")
+    analyzer_tap: Number = Field(
+        0.01, gt=0.0, lt=1.0, description="Share of the power that goes to it; its loss is part of loss_db."
+    )
     tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")
 
 
@@ -286,6 +307,9 @@ class BenchModel(StrictModel):
                     loss_db=path.loss_db,
                     gain_db=path.gain_db,
                     noise_figure_db=path.noise_figure_db,
+                    amplifier=path.amplifier,
+                    attenuator=path.attenuator.device if path.attenuator else None,
+                    attenuator_channel=path.attenuator.channel if path.attenuator else 1,
                     polarimeter=path.polarimeter,
                     tributary=path.tributary,
                     polarimeter_tap=path.polarimeter_tap,
@@ -302,6 +326,10 @@ class BenchModel(StrictModel):
                     meter_channel=path.tap.channel if path.tap else None,
                     tap_fraction=path.tap.fraction if path.tap else 0.0,
                     tributary=path.tributary,
+                    attenuator=path.attenuator.device if path.attenuator else None,
+                    attenuator_channel=path.attenuator.channel if path.attenuator else 1,
+                    analyzer=path.analyzer,
+                    analyzer_tap=path.analyzer_tap,
                 )
                 for path in self.wiring.outputs
             ),

@@ -30,6 +30,11 @@ class InputPath:
             (``None``) the chip takes the share that is TE.
         laser: Device name of the tunable laser; ``None`` where a module is the source.
         noise_figure_db: Noise figure of the booster amplifier.
+        amplifier: Device name of that amplifier, if it is a device: then it has the gain it gives, and ``gain_db`` is
+            what is planned with.
+        attenuator: Device name of the variable attenuator on the way, if there is one; what it takes is not part of
+            ``loss_db``.
+        attenuator_channel: Channel of that attenuator, from 1.
     """
 
     transponder: str | None
@@ -42,6 +47,9 @@ class InputPath:
     tributary: Tributary | None = None
     laser: str | None = None
     noise_figure_db: float = 5.0
+    amplifier: str | None = None
+    attenuator: str | None = None
+    attenuator_channel: int = 1
 
     @property
     def source(self) -> str:
@@ -61,6 +69,11 @@ class OutputPath:
         meter_channel: Channel of that meter, from 1.
         tap_fraction: Share of the power that goes to the meter; the rest goes to the receiver.
         tributary: Which input of a polarization combiner this is; ``None`` without one.
+        attenuator: Device name of the variable attenuator between port and splitters, if there is one; what it takes
+            is not part of ``loss_db``.
+        attenuator_channel: Channel of that attenuator, from 1.
+        analyzer: Device name of the spectrum analyser on a tap behind the attenuator, if there is one.
+        analyzer_tap: Share of the power that goes to it; what the rest loses by it is part of ``loss_db``.
     """
 
     port: int
@@ -70,6 +83,10 @@ class OutputPath:
     meter_channel: int | None
     tap_fraction: float
     tributary: Tributary | None = None
+    attenuator: str | None = None
+    attenuator_channel: int = 1
+    analyzer: str | None = None
+    analyzer_tap: float = 0.01
 
 
 @dataclass(frozen=True)
