@@ -89,7 +89,7 @@ class SpectrumAnalyzer(Protocol):
         """Set the resolution bandwidth, one of those there are. Raises as :meth:`set_span_nm`."""
 
     def set_sensitivity(self, sensitivity: str) -> None:
-        """Set the sensitivity by its name. Raises as :meth:`set_span_nm`, and ``ConfigError`` for a name there is not."""
+        """Set the sensitivity. Raises as :meth:`set_span_nm`, and ``ConfigError`` for a name there is not."""
 
     def set_n_points(self, n_points: int | None) -> None:
         """Set the number of points of a sweep, or leave it to the analyser with ``None``. As :meth:`set_span_nm`."""
