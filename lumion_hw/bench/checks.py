@@ -64,7 +64,7 @@ class CheckedKind(Protocol):
 
     @property
     def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
-        """Tells the channels of a power meter."""
+        """Tells the channels of a power meter or an attenuator."""
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
@@ -254,6 +254,7 @@ def _kinds(bench: BenchData) -> Iterator[Check]:
 
 def _mesh(bench: BenchData) -> Iterator[Check]:
     yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
+    yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
     if not bench.has_mesh:
         wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in wired)
@@ -418,6 +419,10 @@ def _light_parts(bench: BenchData) -> Iterator[Check]:
                     yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
             else:
                 channel = part.get("channel", 1)
+                told = kind.channels(bench.devices[device])
+                if told is not None and channel > told[0]:
+                    message = f"expected a channel from 1 to {told[0]} ({device!r} is a {told[1]}), found {channel}"
+                    yield Check((*path, "channel"), message, ("devices", device))
                 thing = f"channel {channel} of {device!r}" if wanted else f"amplifier {device!r}"
                 yield from uses.claim((device, channel), path, fibre, thing)
 

@@ -95,6 +95,9 @@ class MeshSection(MeshLayoutKeys):
         description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
         "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
     )
+    temperature: Name | None = Field(
+        None, description="Temperature controller that holds the chip; a calibration waits for it."
+    )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
     def laid_out(self) -> MeshTopology:
@@ -130,7 +133,12 @@ class InputModel(StrictModel):
     port: Whole = Field(description="Mesh port the light enters at.")
     polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
-    gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    gain_db: Number = Field(
+        0.0,
+        ge=0.0,
+        le=40.0,
+        description="Booster amplifier on the way; where through names one, what circuits are planned with.",
+    )
     noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import (
         MeshController,
         MeshStates,
+        OpticalAmplifier,
+        OpticalSwitch,
         Polarimeter,
         PolarizationController,
         PolarizationOptimizer,
         PowerMeter,
+        SpectrumAnalyzer,
+        TemperatureController,
         Transponder,
         TunableLaser,
+        VariableAttenuator,
     )
     from lumion_hw.links.base import Link
 
@@ -32,6 +37,11 @@ if TYPE_CHECKING:
         | PolarizationOptimizer
         | Polarimeter
         | TunableLaser
+        | VariableAttenuator
+        | OpticalSwitch
+        | OpticalAmplifier
+        | SpectrumAnalyzer
+        | TemperatureController
     )
 
 

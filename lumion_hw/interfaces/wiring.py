@@ -54,7 +54,8 @@ class InputPath:
         port: Mesh port.
         polarization: Device name of the polarization controller on the way, if there is one.
         loss_db: Passive loss from the module to the mesh facet, controller included, facet excluded.
-        gain_db: Gain of the booster amplifier on the way; 0 without one.
+        gain_db: Gain of the booster amplifier on the way; 0 without one. Where ``through`` names an amplifier, the
+            light has the gain that this one gives, and ``gain_db`` is what circuits are planned with.
         polarimeter: Device name of the polarimeter on a tap just before the facet, if there is one.
         polarimeter_tap: Share of the power that goes to it; what the chip loses by it is part of ``loss_db``.
         tributary: Which output of a polarization splitter-rotator this is, turned to TE. A module of two tributaries

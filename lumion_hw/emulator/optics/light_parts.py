@@ -97,6 +97,10 @@ class LightParts:
         """An amplifier does this at a total input power in watts."""
         self._amplifiers[device] = amplification
 
+    def amplified(self, parts: Iterable[LightPart]) -> bool:
+        """Tell whether there is an amplifier among some parts."""
+        return any(part.device in self._amplifiers for part in parts)
+
     @contextlib.contextmanager
     def noting(self) -> Iterator[Mapping[tuple[str, int], tuple[float, float]]]:
         """Note the power before and behind every device and channel that light passes meanwhile, in watts."""

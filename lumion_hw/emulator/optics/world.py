@@ -27,7 +27,7 @@ from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
-from lumion_hw.interfaces.wiring import FibrePath, LightPart, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, OutputPath, Wiring
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
@@ -421,7 +421,7 @@ class OpticalWorld:
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
         """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
-        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if path.gain_db > 0.0]
+        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
         # One amplifier: 58 dB + input power in dBm - noise figure.
@@ -497,7 +497,7 @@ class OpticalWorld:
                 share = (
                     self._arrived(index).powers_w[0]
                     * path.polarimeter_tap
-                    * 10.0 ** ((path.gain_db - path.loss_db) / 10.0)
+                    * 10.0 ** ((self._booster_db(path) - path.loss_db) / 10.0)
                 )
                 field = self._arriving(index)
                 stokes_w += share * np.append(float(np.vdot(field, field).real), stokes_of(field))
@@ -538,8 +538,12 @@ class OpticalWorld:
     def _input_gain(self, index: int) -> float:
         """Return TE power in the mesh over TE power launched, for one input."""
         path = self.wiring.inputs[index]
-        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
+        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
         return float(10.0 ** (-loss_db / 10.0))
+
+    def _booster_db(self, path: InputPath) -> float:
+        """Return the gain of an amplifier that the file tells; one that is a device gives what it gives."""
+        return 0.0 if self.parts.amplified(path.through) else path.gain_db
 
     def _fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
         """Return the fields at all ports for unit light into the mesh by one input; kept while nothing moves."""
