@@ -397,7 +397,7 @@ def _light_parts(bench: BenchData) -> Iterator[Check]:
             path, device = (*base, "through", i), part.get("device")
             yield from bench.reference((*path, "device"), device, *_IN_THE_LIGHT)
             kind = bench.kind_of(device)
-            if kind is None or kind.role not in _IN_THE_LIGHT:
+            if not isinstance(device, str) or kind is None or kind.role not in _IN_THE_LIGHT:
                 continue
             wanted = _IN_THE_LIGHT[kind.role]
             for key in ("channel", "enters", "leaves"):
@@ -419,7 +419,7 @@ def _light_parts(bench: BenchData) -> Iterator[Check]:
                     yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
             else:
                 channel = part.get("channel", 1)
-                told = kind.channels(bench.devices[device])
+                told = kind.channels(bench.devices.get(device, {}))
                 if told is not None and channel > told[0]:
                     message = f"expected a channel from 1 to {told[0]} ({device!r} is a {told[1]}), found {channel}"
                     yield Check((*path, "channel"), message, ("devices", device))

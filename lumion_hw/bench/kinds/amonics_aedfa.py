@@ -40,7 +40,18 @@ def _open(name: str, model: FibreAmplifierModel, link: Link, clock: Clock) -> Op
 def _emulate(bench: EmulatedBench, name: str, model: FibreAmplifierModel) -> EmulatedAedfa:
     from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
 
-    return EmulatedAedfa(name, bench.clock, model=model.model or "AEDFA-23-B-FA", serial=model.emulated_serial(name))
+    world = bench.world
+    amplifier = EmulatedAedfa(
+        name,
+        bench.clock,
+        model=model.model or "AEDFA-23-B-FA",
+        serial=model.emulated_serial(name),
+        passing_w=lambda: world.part_w(name),
+        changed=world.parts_changed,
+    )
+    world.parts.amplifies(name, amplifier.amplification)
+    world.before_reading.append(amplifier.advance)
+    return amplifier
 
 
 def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -47,9 +47,15 @@ def _open(name: str, model: TemperatureControllerModel, link: Link, clock: Clock
 
 
 def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel) -> EmulatedArroyoTec:
-    from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
+    from lumion_hw.emulator.temperature.arroyo_tec import REFERENCE_C, EmulatedArroyoTec
 
-    return EmulatedArroyoTec(name, bench.clock, serial=model.emulated_serial(name))
+    controller = EmulatedArroyoTec(
+        name, bench.clock, serial=model.emulated_serial(name), rng=bench.rng(name), holding=bench.warm
+    )
+    if name == bench.spec.temperature:
+        bench.slow_drift.held_k = lambda: controller.plate_c() - REFERENCE_C
+        bench.world.before_reading.append(controller.advance)
+    return controller
 
 
 KIND = DeviceKind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -62,9 +63,20 @@ def _open(name: str, model: AttenuatorModel, link: Link, clock: Clock) -> Variab
 def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> EmulatedN776xA:
     from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
 
-    return EmulatedN776xA(
-        name, bench.clock, model=model.model, serial=model.emulated_serial(name), n_channels=model.n_channels
+    world = bench.world
+    attenuator = EmulatedN776xA(
+        name,
+        bench.clock,
+        model=model.model,
+        serial=model.emulated_serial(name),
+        n_channels=model.n_channels,
+        passing_w=lambda channel: world.part_w(name, channel),
+        changed=world.parts_changed,
     )
+    for channel in range(1, model.n_channels + 1):
+        world.parts.attenuates(name, channel, partial(attenuator.transmission, channel))
+    world.before_reading.append(attenuator.advance)  # power control follows the light
+    return attenuator
 
 
 KIND = DeviceKind(

@@ -46,7 +46,13 @@ def _open(name: str, model: MotorAttenuatorModel, link: Link, clock: Clock) -> V
 def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> EmulatedDa100:
     from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
 
-    return EmulatedDa100(name, bench.clock, attenuation_max_db=model.attenuation_max_db)
+    world = bench.world
+    attenuator = EmulatedDa100(
+        name, bench.clock, attenuation_max_db=model.attenuation_max_db, changed=world.parts_changed
+    )
+    world.parts.attenuates(name, 1, attenuator.transmission)
+    world.before_reading.append(attenuator.advance)
+    return attenuator
 
 
 def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:

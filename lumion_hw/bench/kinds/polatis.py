@@ -45,15 +45,18 @@ def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> Opti
 
 
 def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> EmulatedPolatis:
-    from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+    from lumion_hw.emulator.switches.polatis import INSERTION_LOSS_DB, EmulatedPolatis
 
-    return EmulatedPolatis(
+    switch = EmulatedPolatis(
         name,
         bench.clock,
         serial=model.emulated_serial(name),
         n_inputs=model.n_inputs,
         n_outputs=model.n_outputs,
+        changed=bench.world.parts_changed,
     )
+    bench.world.parts.switches(name, switch.connections, INSERTION_LOSS_DB)
+    return switch
 
 
 KIND = DeviceKind(

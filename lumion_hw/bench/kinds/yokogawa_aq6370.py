@@ -57,7 +57,13 @@ def _emulate(bench: EmulatedBench, name: str, model: SpectrumAnalyzerModel) -> E
     from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
 
     return EmulatedAq6370(
-        name, bench.clock, model=model.model or "AQ6370D", serial=model.emulated_serial(name), user=model.user
+        name,
+        bench.clock,
+        model=model.model or "AQ6370D",
+        serial=model.emulated_serial(name),
+        user=model.user,
+        spectrum=lambda: bench.world.spectrum(name),
+        rng=bench.rng(name),
     )
 
 
