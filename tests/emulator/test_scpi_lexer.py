@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lumion_hw.emulator.scpi import Call, Numeric
 from lumion_hw.emulator.scpi.errors import ScpiError
-from lumion_hw.emulator.scpi.lexer import TokenKind, parse_token, parse_unit
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind, parse_token, parse_unit
 
 
 def code_of(function, *arguments) -> int:
