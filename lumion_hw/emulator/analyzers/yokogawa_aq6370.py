@@ -118,7 +118,7 @@ class _Settings:
         """Points of a sweep; by itself five for each width of the filter."""
         if not self.auto_points:
             return round(self.points)
-        return int(min(max(5.0 * self.span_m / self.resolution_m, 100.0), 50_000.0)) + 1
+        return round(min(max(5.0 * self.span_m / self.resolution_m, 100.0), 50_000.0)) + 1
 
 
 @dataclass

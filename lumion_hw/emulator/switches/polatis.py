@@ -7,9 +7,9 @@ for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 an
 
 Model choices (check): a port that is connected anew leaves its old partner; ``SUB`` of pairs that are not connected
 does nothing, and with an empty second list takes the first ports apart from whatever they are joined to; ``PORT?`` of a
-free port replies ``""``; lists of unlike length are -220, ports that are not there -222, a disabled port -221; connections
-outlive ``*RST`` and a loss of power does not; a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and light
-passes when it has arrived; insertion loss 1 dB; no power monitors.
+free port replies ``""``; lists of unlike length are -220, ports that are not there -222, a disabled port -221;
+connections outlive ``*RST`` and no loss of power; a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and
+light passes when it has arrived; insertion loss 1 dB; no power monitors.
 """
 
 from __future__ import annotations

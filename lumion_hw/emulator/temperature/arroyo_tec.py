@@ -3,16 +3,16 @@
 Language: Arroyo Computer Interfacing Manual as public drivers have it (MSL-Equipment's ComboSource 6305 and a driver of
 the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings): commands in short
 or long form, ended by CR, LF or both, several in a line with ``;`` between them and their answers with ``,``; a command
-after ``;`` is looked up beside the one before it and then from the root. ``TEC:COND?``: 1 current limit, 2 voltage
-limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open, 512 out of
-tolerance, 1024 output on. In tolerance is who has been within ``TEC:TOL`` of the set point for its window.
+after ``;`` is looked up beside the one before it, then further up to the root. ``TEC:COND?``: 1 current limit,
+2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open,
+512 out of tolerance, 1024 output on. In tolerance is who has been within ``TEC:TOL`` of the set point for its window.
 
 Model choices (check): words of ``*IDN?``; texts and numbers of errors (as those of ILX Lightwave controllers, whose
 language it is); ``ERRSTR?`` says numbers and quoted texts in pairs; without output it is out of tolerance; an interlock
 is a contact in the lead of the module, seen as an open module, which ends the output as limits do.
 
-Plant (assumed): 20 K for each ampere at rest with a time constant of 30 s; a loop of proportional and integral gain with
-current limit; the sensor reads with 1 mK of noise.
+Plant (assumed): 20 K for each ampere at rest with a time constant of 30 s; a loop of proportional and integral gain
+with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and reads with 1 mK of noise.
 """
 
 from __future__ import annotations
@@ -209,7 +209,8 @@ class EmulatedArroyoTec(TextDevice):
         asks = head.endswith("?")
         words = tuple(head.removesuffix("?").lstrip(":").upper().split(":"))
         arguments = [part.strip() for part in rest.split(",")] if rest.strip() else []
-        for full in ((*self._path, *words), words):
+        for depth in range(len(self._path), -1, -1):
+            full = (*self._path[:depth], *words)
             if (full, asks) in _COMMANDS:
                 action = _COMMANDS[full, asks]
                 if not full[0].startswith("*"):
@@ -239,6 +240,11 @@ class EmulatedArroyoTec(TextDevice):
     def _measured(self) -> str:
         noise_k = 0.0 if self._rng is None else _SENSOR_K * float(self._rng.standard_normal())
         return "0.000" if self._faults & SENSOR_OPEN else f"{self._plate_c + noise_k:.3f}"
+
+    def _resistance(self) -> str:
+        kelvin = self._plate_c + 273.15
+        kiloohm = 10.0 * math.exp(3950.0 * (1.0 / kelvin - 1.0 / 298.15))
+        return "0.000" if self._faults & SENSOR_OPEN else f"{kiloohm:.3f}"
 
     def _measured_a(self) -> float:
         return self._current_a(self.settings.setpoint_c - self._plate_c)
@@ -349,6 +355,7 @@ _TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
     ("TIME", _asked(EmulatedArroyoTec._elapsed), None),
     ("BEEP", None, _told(lambda _device, _on: None, (0, 2))),
     ("TEC:T", _asked(EmulatedArroyoTec._measured), _told(EmulatedArroyoTec._set_setpoint, (-200.0, 500.0))),
+    ("TEC:R", _asked(EmulatedArroyoTec._resistance), None),
     ("TEC:SET:T", _asked(lambda device: f"{device.settings.setpoint_c:.3f}"), None),
     (
         "TEC:ITE",
