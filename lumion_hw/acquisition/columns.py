@@ -117,12 +117,13 @@ class Reader:
         return [values.get(column.name, FAILED) for column in self.columns]
 
 
-def choose(patterns: Sequence[str], devices: Mapping[str, str]) -> list[str]:
+def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "channel") -> list[str]:
     """Return the names of columns that fit, in the order of ``devices``.
 
     Args:
         patterns: Names of columns, shell wildcards allowed; a device name alone means all of its columns.
         devices: Every column's device, by column name.
+        what: What a column is called in the message.
 
     Raises:
         ConfigError: A pattern fits nothing (the message names what is near it).
@@ -133,11 +134,22 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str]) -> list[str]:
         if not found:
             near = get_close_matches(pattern, [*devices, *sorted(set(devices.values()))], n=3, cutoff=0.4)
             raise ConfigError(
-                f"no channel {pattern!r}",
+                f"no {what} {pattern!r}",
                 hint=f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}.",
             )
         chosen |= found
     return [name for name in devices if name in chosen]
+
+
+def concerns(pattern: str, device: str) -> bool:
+    """Return whether a pattern of names may fit one of a device: a wildcard reaches beyond the dot."""
+    before, dot, _ = pattern.partition(".")
+    return (
+        pattern == device
+        or pattern.startswith(f"{device}.")
+        or fnmatchcase(device, before)
+        or (not dot and any(wildcard in before for wildcard in "*?["))
+    )
 
 
 def _sources(bench: Bench) -> list[_ColumnSource]:
