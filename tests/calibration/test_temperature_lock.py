@@ -119,6 +119,7 @@ def test_a_controller_that_was_left_out_is_said(held: Path) -> None:
         BenchProbe(bench)
 
 
+@pytest.mark.long
 def test_the_record_tells_of_a_lost_lock(bench: Bench, tmp_path: Path) -> None:
     tec, pushed = bench.emulated.devices["tec0"], []
 

@@ -67,6 +67,6 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
-    questions=lambda: (Question("OZ Optics DA-100 (A?)", (9600,), b"A?\r\n", _recognise),),
+    questions=lambda: (Question("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
     channels=_channels,
 )
