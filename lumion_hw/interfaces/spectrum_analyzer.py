@@ -64,6 +64,11 @@ class Spectrum:
     started_s: float
     ended_s: float
 
+    def __repr__(self) -> str:
+        """Return one line: the arrays are long."""
+        first_nm, last_nm = (float(self.wavelength_nm[end]) for end in (0, -1))
+        return f"<Spectrum {first_nm:g} to {last_nm:g} nm, {len(self.wavelength_nm)} points, {self.resolution_nm:g} nm>"
+
 
 class SpectrumAnalyzer(Protocol):
     """An optical spectrum analyser. Thread-safe; every set is read back. Wavelengths are those in vacuum."""

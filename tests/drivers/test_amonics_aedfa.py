@@ -35,10 +35,10 @@ OPENING = [
     ask(":READ:CH:DRIV:ACC?", 2),
     *held("ACC", "mA", 0.0, 400.0, 1.0),
     *held("APC", "mW", 1.0, 200.0, 0.1),
-    ask(":READ:CH:CUR?", 2),
-    ask(":READ:CH:POW:IN?", 1),
-    ask(":READ:CH:POW:OUT?", 1),
-    ask(":READ:CH:TEMP:BOX?", 1),
+    ask(":SENS:POW:IN:CH1?", "9.010000e+02"),
+    ask(":SENS:POW:OUT:CH1?", "0.000000e+00"),
+    ask(":SENS:CUR:CH1?", "0.000000e+00"),
+    ask(":SENS:TEMP:BOX?", "3.131733e+01"),
 ]
 ACC, APC = ask(":MODE:SW:CH1?", "ACC"), ask(":MODE:SW:CH1?", "APC")
 
@@ -196,10 +196,13 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
         ask(":READ:MODE:NAMES?", "ACC"),
         ask(":READ:CH:DRIV:ACC?", 1),
         *held("ACC", "A", 0.0, 1.5, 0.001),
-        ask(":READ:CH:CUR?", 1),
-        ask(":READ:CH:POW:IN?", 0),
-        ask(":READ:CH:POW:OUT?", 0),
-        ask(":READ:CH:TEMP:BOX?", 0),
+        put(":SENS:POW:IN:CH1?"),  # passed over in silence; then it is asked who it is, to be in step again
+        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
+        put(":SENS:POW:OUT:CH1?"),
+        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
+        ask(":SENS:CUR:CH1?", "0.000000e+00"),
+        put(":SENS:TEMP:BOX?"),
+        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
     ]
     amplifier, peer, _ = amplifier_on(
         *opening,

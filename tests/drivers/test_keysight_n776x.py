@@ -80,10 +80,10 @@ def test_an_attenuation_goes_to_the_slot_of_its_channel_and_waits_for_the_filter
         ask("INP3:ATT?", "+1.00000000E+001"),
         ask("INP3:ATT:SPE?", "+2.00000000E+000"),
         *put("INP3:ATT 14.000DB"),
-        ask("INP3:ATT?", "+1.40000000E+001"),
         ask("*OPC?", "0"),
         ask("*OPC?", "0"),
         ask("*OPC?", "1"),
+        ask("INP3:ATT?", "+1.40000000E+001"),
     )
     before_s = clock.now()
     attenuator.set_attenuation_db(2, 14.0)
@@ -97,7 +97,6 @@ def test_a_filter_that_never_rests_is_an_error() -> None:
         ask("INP3:ATT?", "+1.00000000E+001"),
         ask("INP3:ATT:SPE?", "+1.00000000E+003"),
         *put("INP3:ATT 14.000DB"),
-        ask("INP3:ATT?", "+1.40000000E+001"),
         *[ask("*OPC?", "0")] * 1000,
     )
     with pytest.raises(DeviceTimeoutError, match="still moves"):
@@ -120,6 +119,7 @@ def test_an_attenuation_that_is_not_kept_is_an_error() -> None:
         ask("INP3:ATT?", "+1.00000000E+001"),
         ask("INP3:ATT:SPE?", "+2.00000000E+000"),
         *put("INP3:ATT 14.000DB"),
+        ask("*OPC?", "1"),
         ask("INP3:ATT?", "+1.00000000E+001"),
     )
     with pytest.raises(VerifyError, match="attenuation"):

@@ -17,7 +17,14 @@ from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, Expected, Identity, StrictScpi
-from lumion_hw.errors import DeviceError, DeviceTimeoutError, IdentityError, NotSupportedError, VerifyError
+from lumion_hw.errors import (
+    DeviceError,
+    DeviceTimeoutError,
+    IdentityError,
+    LinkTimeout,
+    NotSupportedError,
+    VerifyError,
+)
 from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, AmplifierSettings, AmplifierState
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
@@ -30,6 +37,16 @@ WORDS = {"ACC": AmplifierMode.CURRENT, "APC": AmplifierMode.POWER, "AGC": Amplif
 _MILLI = {"MA": 1.0, "A": 1e3, "MW": 1.0, "W": 1e3}
 """Units of set points, in mA and mW."""
 _ON, _BUSY, _LOCKED = 1, 2, 4
+MONITORS = {
+    "input power": ":SENS:POW:IN:CH1?",
+    "output power": ":SENS:POW:OUT:CH1?",
+    "pump current": ":SENS:CUR:CH1?",
+    "temperature": ":SENS:TEMP:BOX?",
+}
+"""Questions for what it measures: mW, mW, mA and degrees Celsius. Not every unit has all of them."""
+_STEP = 0.1
+"""Step of set points where the amplifier does not tell it."""
+_SILENCE_S = 0.5
 _SWITCH_S = 5.0
 _AGAIN_S = 1.0
 _POLL_S = 0.1
@@ -92,7 +109,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._expected = Expected(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
         self._held: dict[AmplifierMode, _Held] = {}
         self._n_pumps = 1
-        self._monitors: dict[str, bool] = {}
+        self._monitors: set[str] = set()
 
     def open(self) -> None:
         """Open the link, check the identity, and read what the amplifier can hold and measure.
@@ -108,11 +125,9 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             words = [word for word in names if word in WORDS]
             if not words:
                 raise self._scpi.wrong_shape(":READ:MODE:NAMES?", " ".join(names), f"some of {', '.join(WORDS)}")
-            self._n_pumps = round(self._scpi.number(f":READ:CH:DRIV:{words[0]}?"))
+            self._n_pumps = round(self._if_known(f":READ:CH:DRIV:{words[0]}?") or 1.0)
             self._held = {WORDS[word]: self._read_held(word) for word in words}
-            counted = {"CUR": ":READ:CH:CUR?", "IN": ":READ:CH:POW:IN?", "OUT": ":READ:CH:POW:OUT?"}
-            counted["BOX"] = ":READ:CH:TEMP:BOX?"
-            self._monitors = {name: self._scpi.number(query) >= 1.0 for name, query in counted.items()}
+            self._monitors = {name for name, query in MONITORS.items() if self._if_known(query) is not None}
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The output is left as it is."""
@@ -177,10 +192,10 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             return AmplifierState(
                 emitting=master != 0 and any(pumps),
                 ready=not flags and master == _ON and all(pump == _ON for pump in pumps),
-                input_power_dbm=self._level_dbm("IN", ":SENS:POW:IN:CH1?"),
-                output_power_dbm=self._level_dbm("OUT", ":SENS:POW:OUT:CH1?"),
-                pump_current_ma=self._scpi.setting(":SENS:CUR:CH1?") if self._monitors["CUR"] else None,
-                temperature_c=self._scpi.setting(":SENS:TEMP:BOX?") if self._monitors["BOX"] else None,
+                input_power_dbm=_level_dbm(self._monitor("input power")),
+                output_power_dbm=_level_dbm(self._monitor("output power")),
+                pump_current_ma=self._monitor("pump current"),
+                temperature_c=self._monitor("temperature"),
                 flags=tuple(flags),
                 timestamp_s=self._clock.now(),
             )
@@ -230,7 +245,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 self._session.write(f":MODE:SW:CH1 {word}")
                 self._verified("mode", word, self._word)
             # To the amplifier's own step first, or its rounding would show up as a refusal at reading back.
-            step = held.step or 1e-6
+            step = held.step
             wanted = min(max(round(held.to_wire(value) / step) * step, held.low), held.high)
             self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
             found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
@@ -274,8 +289,9 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         unit = self._session.query(f":READ:DRIV:UNIT:{word}:CH1?").strip().upper()
         if unit not in (*_MILLI, "DBM", "DB"):
             raise self._scpi.wrong_shape(f":READ:DRIV:UNIT:{word}:CH1?", unit, "a unit of current, power or gain")
-        low, high, step = (self._scpi.setting(f":READ:DRIV:{end}:{word}:CH1?") for end in ("MIN", "MAX", "STEP"))
-        return _Held(unit, low, high, step)
+        low, high = (self._scpi.setting(f":READ:DRIV:{end}:{word}:CH1?") for end in ("MIN", "MAX"))
+        step = self._if_known(f":READ:DRIV:STEP:{word}:CH1?")
+        return _Held(unit, low, high, step or _STEP)
 
     def _state_of(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")
@@ -286,12 +302,16 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     def _interlocked(self) -> bool:
         return self._scpi.setting(":DRIV:INTERLOCK?") != 0
 
-    def _level_dbm(self, monitor: str, query: str) -> float | None:
-        """Return a power, which is reported in mW; ``None`` in the dark, or without a monitor."""
-        if not self._monitors[monitor]:
+    def _monitor(self, name: str) -> float | None:
+        """Return what a monitor reads, ``None`` without it."""
+        return self._scpi.setting(MONITORS[name]) if name in self._monitors else None
+
+    def _if_known(self, query: str) -> float | None:
+        """Return the answer to a question that some units do not know, and pass over in silence."""
+        try:
+            return self._scpi.number(query, _SILENCE_S)
+        except LinkTimeout:
             return None
-        power_mw = self._scpi.setting(query)
-        return dbm_from_w(1e-3 * power_mw) if power_mw > 0.0 else None
 
     def _checked_identity(self, model: str) -> Identity:
         serial = self._session.query(":CAL:SYS:SERIAL?")
@@ -312,3 +332,8 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return DeviceError(
             f"{command}: {why}", command=command, device=self._device, address=self._session.address, hint=hint
         )
+
+
+def _level_dbm(power_mw: float | None) -> float | None:
+    """Return a power in dBm, ``None`` in the dark or without a monitor."""
+    return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

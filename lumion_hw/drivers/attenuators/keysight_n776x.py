@@ -66,9 +66,10 @@ class KeysightN776x(ScpiDriver):
         with self._session.transaction():
             self._scpi.check_limits(header, "attenuation", attenuation_db, 1.0, "dB")
             before_db, speed_db_per_s = self._scpi.setting(f"{header}?"), self._scpi.setting(f"{header}:SPE?")
-            text = f"{attenuation_db:.3f}DB"
-            self._scpi.set_number(header, text, attenuation_db, 1.0, _TOLERANCE_DB, "attenuation in dB")
+            self._scpi.set(f"{header} {attenuation_db:.3f}DB")
         self._wait(header, abs(attenuation_db - before_db) / max(speed_db_per_s, 1e-3))
+        # Only now: what is answered is the attenuation at present, which is on its way until then.
+        self._scpi.verify("attenuation in dB", attenuation_db, self._scpi.setting(f"{header}?"), _TOLERANCE_DB)
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
         """Set the wavelength the filter is corrected for; see :meth:`VariableAttenuator.set_wavelength_nm`."""

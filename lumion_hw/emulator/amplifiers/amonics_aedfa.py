@@ -149,6 +149,14 @@ class EmulatedAedfa(TextDevice):
         if digit == "0" or (self._channel_on and not self._interlocked):
             self._switch(digit == "1")
 
+    def _current_ma(self) -> float:
+        """Return the current of the pump: that which saturates at the power held, in constant power."""
+        if not self._emits:
+            return 0.0
+        if self._mode == "ACC":
+            return self._set_points["ACC"]
+        return _THRESHOLD_MA + (_MAX_MA - _THRESHOLD_MA) * self._set_points["APC"] / self._max_mw
+
     def _power_mw(self, place: str) -> str:
         before_w, behind_w = self._passing_w()
         return f"{1e3 * (before_w if place == 'IN' else behind_w):.4f}"
@@ -170,6 +178,9 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...] = tuple
         (r":DRIV:(ACC|APC):STAT:CH1 +([01])", EmulatedAedfa._set_channel),
         (r":DRIV:MCTRL\?", lambda device: str(int(device._active))),
         (r":DRIV:MCTRL +([01])", EmulatedAedfa._activate),
+        (r":READ:CH:DRIV:(?:ACC|APC)\?", lambda _: "1"),
+        (r":READ:DRIV:STEP:(?:ACC|APC):CH1\?", lambda _: "0.1"),
+        (r":SENS:CUR:CH1\?", lambda device: f"{device._current_ma():.1f}"),
         (r":READ:DRIV:MAX:(ACC|APC):CH1\?", lambda device, mode: f"{device._limit(mode):.1f}"),
         (r":READ:DRIV:MIN:(ACC|APC):CH1\?", lambda _device, _mode: "0.0"),
         (r":READ:DRIV:UNIT:(ACC|APC):CH1\?", lambda _, mode: "mA" if mode == "ACC" else "mW"),

@@ -96,6 +96,9 @@ class _Settings:
     position: float = 8.0
     interval_s: float = 0.0
     auto_center: bool = False
+    x_unit: int = 0
+    y_spacing: int = 0
+    y_unit: int = 0
     word: str = "ASCII"
     active: str = "TRA"
     attributes: dict[str, int] = field(default_factory=lambda: {"TRA": 0} | dict.fromkeys(TRACES[1:], 1))
@@ -280,6 +283,10 @@ class EmulatedAq6370(ScpiDevice):
             return self.settings
 
         whole = lambda value: str(round(value))  # noqa: E731
+        # Of these there is one only: no frequency axis, no linear scale.
+        yield self._coded(":UNIT:X", _Coded({"WAVelength": 0}), "x_unit")
+        for word, choice in (("SPACing", "LOGarithmic"), ("UNIT", "DBM")):
+            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", _Coded({choice: 0}), f"y_{word.lower()}")
         yield self._coded(":INITiate:SMODe", _Coded(_MODES), "mode")
         yield action(":INITiate[:IMMediate]", self._initiate)
         yield action("*TRG", self._initiate)

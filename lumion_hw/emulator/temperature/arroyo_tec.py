@@ -106,6 +106,7 @@ class EmulatedArroyoTec(TextDevice):
         self._plate_s = self._started_s = clock.now()
         self._within_s: float | None = clock.now() - 3600.0 if holding else None
         self._faults = 0
+        self._events = 0
         self._errors: deque[int] = deque(maxlen=_MOST_ERRORS)
         self._path: tuple[str, ...] = ()
 
@@ -115,6 +116,13 @@ class EmulatedArroyoTec(TextDevice):
         """Return the temperature of the plate now."""
         self._warm()
         return self._plate_c
+
+    def warm_by(self, kelvin: float) -> None:
+        """Warm the plate up at once, as hot air does; below zero, cool it."""
+        self.advance()
+        self._warm()
+        self._plate_c += kelvin
+        self._within_s = None
 
     def set_interlock(self, opened: bool) -> None:
         """Open or close the contact in the lead of the module; open, the output ends."""
@@ -167,6 +175,7 @@ class EmulatedArroyoTec(TextDevice):
             self._within_s = self._plate_s
         if self._on and not settings.low_c <= self._plate_c <= settings.high_c:
             self._trip(407)
+        self._events |= self.condition()
 
     def _lose_power(self) -> None:
         super()._lose_power()
@@ -222,6 +231,11 @@ class EmulatedArroyoTec(TextDevice):
             | OUT_OF_TOLERANCE * (not in_tolerance)
             | OUTPUT_ON * self._on
         )
+
+    def _take_events(self) -> int:
+        """Return ``TEC:EVEnt?``: every condition that was there since it was asked last."""
+        events, self._events = self._events | self.condition(), 0
+        return events
 
     def _measured(self) -> str:
         noise_k = 0.0 if self._rng is None else _SENSOR_K * float(self._rng.standard_normal())
@@ -360,6 +374,7 @@ _TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
     ("TEC:LIMit:THI", *_kept("high_c", -199.0, 250.0, 1)),
     ("TEC:LIMit:TLO", *_kept("low_c", -199.0, 250.0, 1)),
     ("TEC:GAIN", _asked(lambda device: device.settings.gain), _gain),
+    ("TEC:EVEnt", _asked(lambda device: str(device._take_events())), None),
     ("TEC:COND", _asked(lambda device: str(device.condition())), None),
     ("TEC:MODE", _asked(lambda device: device.settings.mode), None),
     ("TEC:MODE:T", None, _mode("T")),

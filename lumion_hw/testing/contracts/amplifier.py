@@ -34,7 +34,6 @@ class OpticalAmplifierContract(DeviceContract):
         "disable": lambda driver: driver.disable(),
         "state": lambda driver: driver.state(),
         "settings": lambda driver: driver.settings(),
-        "limits": lambda driver: driver.limits(),
     }
     ready_s: ClassVar[float] = 60.0
     accuracy: ClassVar[float] = 0.01

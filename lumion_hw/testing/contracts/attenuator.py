@@ -38,9 +38,7 @@ class VariableAttenuatorContract(DeviceContract):
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
         "set_attenuation_db": lambda driver: driver.set_attenuation_db(1, 7.0),
-        "enable": lambda driver: driver.enable(1),
         "settings": lambda driver: driver.settings(1),
-        "limits": lambda driver: driver.limits(1),
     }
     accuracy_db: ClassVar[float] = 0.2
     readback_db: ClassVar[float] = 1e-6
