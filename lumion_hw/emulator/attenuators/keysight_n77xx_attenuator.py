@@ -5,9 +5,9 @@ Language: signal conditioning of the 8163A/B, 8164A/B, 8166A/B Programming Guide
 class KeysightN776XX of a public test library has them. Attenuation that is set is that of the filter plus an offset;
 insertion loss comes on top of it. The filter moves at a speed in dB/s, and ``*OPC?`` says 0 meanwhile.
 
-Model choices: insertion loss 2.2 dB and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check);
-power control moves the filter whenever somebody looks; the N7751A and N7752A are their attenuators alone, and have no
-power monitor at their outputs (check).
+Model choices: ``INP:ATT?`` tells where the filter is going, as queries of settings do (check); insertion loss 2.2 dB
+and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter whenever
+somebody looks; the N7751A and N7752A are their attenuators alone, and have no power monitor at their outputs (check).
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class EmulatedN776xA(ScpiDevice):
         yield number_setting(
             f"{root}:ATTenuation",
             Numeric(least, most, least, RATIO_DB),
-            lambda call: self._of(call).filter_db + self._of(call).settings.offset_db,
+            lambda call: self._of(call).target_db + self._of(call).settings.offset_db,
             self._attenuate,
             keysight_float32,
         )
@@ -260,7 +260,7 @@ class EmulatedN776xA(ScpiDevice):
 
     def _offset_from_display(self, call: Call) -> Reply:
         channel = self._of(call)
-        channel.settings.offset_db = -channel.filter_db
+        channel.settings.offset_db = -channel.target_db
         return None
 
     # -- power
