@@ -54,7 +54,7 @@ _ERRORS = {
 
 
 @dataclass
-class _Settings:
+class _TecSettings:
     """What is set."""
 
     setpoint_c: float = REFERENCE_C
@@ -99,7 +99,7 @@ class EmulatedArroyoTec(TextDevice):
         super().__init__(name, clock, _BAUD, _ANSWER_S)
         self._identity = f"Arroyo Instruments,{model},{serial},v3.34"
         self._rng = rng
-        self.settings = _Settings()
+        self.settings = _TecSettings()
         self._on = holding
         self._plate_c = REFERENCE_C if holding else _AMBIENT_C
         self._integral_a = (REFERENCE_C - _AMBIENT_C) / _KELVIN_PER_A if holding else 0.0
@@ -273,7 +273,7 @@ class EmulatedArroyoTec(TextDevice):
 
     def _reset(self) -> None:
         self._switch(False)
-        self.settings = _Settings()
+        self.settings = _TecSettings()
 
     def _elapsed(self) -> str:
         seconds = self._clock.now() - self._started_s
