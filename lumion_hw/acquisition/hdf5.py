@@ -1,24 +1,59 @@
-"""A journal as an HDF5 file, for the tools of the lab. Needs h5py, the extra ``hdf5``."""
+"""A journal as an HDF5 file that readers of HDF5, NeXus and netCDF find their way in. Needs h5py, the extra ``hdf5``.
+
+NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes lead to ``/entry/data``,
+whose ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and xarray the time is
+a dimension scale, and states have the flag attributes of the CF conventions.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lumion_hw.acquisition.columns import State
-from lumion_hw.acquisition.journal import read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogRow, read_journal
 from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.writing import write_file
 
+DATA = "entry/data"
+"""Where the channels lie."""
+HEADER = "entry/log_header/data"
+"""Where the header of the journal lies, as bytes."""
+TIME = "time_s"
+STATE = "_state"
+"""What the name of a channel's states ends with."""
+
+
+def dataset_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what channels or devices are called in the file: letters, digits and ``_`` alone, as NeXus has it.
+
+    Two that would be one get a number.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        number = 2
+        unique = plain
+        while unique in found.values() or unique in (TIME, "index"):
+            unique, number = f"{plain}_{number}", number + 1
+        found[name] = unique
+    return found
+
 
 def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
     """Write the rows of a journal to an HDF5 file, all or nothing, and return their number.
 
-    Datasets: ``index``, ``time_s``, and a group per column, ``/device.quantity/value`` (float64, NaN where there is no
-    number) and ``/state`` (uint8), with the attribute ``unit``. The names of the states are an attribute of the file.
+    In ``/entry/data``: ``time_s``, ``index``, and per column ``device_quantity`` (float64, NaN where there is no
+    number) with ``units`` and its name in full as ``channel``, and ``device_quantity_state`` (uint8). Beside it: who
+    the devices are, bench file, calibration record, software, times.
 
     Raises:
         ConfigError: The journal is none, h5py is missing, or the target exists or cannot be written.
@@ -29,17 +64,93 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
 
     def fill(path: Path) -> None:
         with h5py.File(path, "w") as file:
-            file.attrs.update(bench=header.bench, period_s=header.period_s, started=header.started)
-            file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
-            file["header"] = np.frombuffer(header.line(), dtype=np.uint8)
-            file.attrs["states"] = [f"{state.value} {state.name}" for state in State]
-            file["index"] = np.array([row.index for row in rows], dtype=np.uint32)
-            file["time_s"] = np.array([row.time_s for row in rows])
-            for number, column in enumerate(header.columns):
-                group = file.create_group(column.name)
-                group.attrs["unit"] = column.unit
-                group["value"] = np.array([row.values[number].number for row in rows], dtype=np.float64)
-                group["state"] = np.array([row.values[number].state for row in rows], dtype=np.uint8)
+            _about_file(file, header, target.name)
+            entry = _group(file, "entry", "NXentry", default="data")
+            _about_run(entry, header, rows)
+            _about_bench(entry, header)
+            _data(entry, header, rows)
 
     write_file(target, "the HDF5 file", fill, over="nothing")
     return len(rows)
+
+
+def _group(
+    parent: Any, name: str, nexus_class: str, values: Mapping[str, object] | None = None, **attrs: object
+) -> Any:
+    """Return a new group of a NeXus class, with what it says; text that is empty is left out."""
+    group = parent.create_group(name)
+    group.attrs.update(NX_class=nexus_class, **attrs)
+    for key, value in (values or {}).items():
+        if value != "":
+            group[key] = value
+    return group
+
+
+def _about_file(file: Any, header: LogHeader, name: str) -> None:
+    program, _, version = header.software.partition(" ")
+    file.attrs.update(NX_class="NXroot", default="entry", file_name=name, file_time=header.started)
+    file.attrs.update(creator=program or MADE_BY, creator_version=version, bench=header.bench)
+    file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
+
+
+def _about_run(entry: Any, header: LogHeader, rows: Sequence[LogRow]) -> None:
+    """When, by what, and the header as it stands in the journal, which is what this program reads."""
+    program, _, version = header.software.partition(" ")
+    duration_s = rows[-1].time_s if rows else 0.0
+    entry["title"] = f"{header.bench}: {len(header.columns)} channels"
+    entry["start_time"] = header.started
+    with contextlib.suppress(ValueError):  # a journal of somebody who wrote no time there
+        entry["end_time"] = (datetime.fromisoformat(header.started) + timedelta(seconds=duration_s)).isoformat()
+    entry["program_name"] = program or MADE_BY
+    entry["program_name"].attrs["version"] = version
+    plan = _group(entry, "plan", "NXcollection", {"period": header.period_s, "rows": header.n_rows})
+    plan["period"].attrs["units"] = "s"
+    note = _group(entry, "log_header", "NXnote", {"type": "application/json"})
+    note["data"] = np.frombuffer(header.line(), dtype=np.uint8)
+
+
+def _about_bench(entry: Any, header: LogHeader) -> None:
+    """Devices, bench file and calibration record."""
+    instrument = _group(entry, "instrument", "NXinstrument", {"name": header.bench})
+    instrument["name"].attrs["emulated"] = header.emulated
+    plain = dataset_names(header.devices)
+    for name, who in header.devices.items():
+        said = {"kind": who.kind, "model": who.model, "serial_number": who.serial, "firmware": who.firmware}
+        _group(instrument, plain[name], "NXcollection", said, device=name)
+    if header.bench_file is not None:
+        file = header.bench_file
+        said = {"type": "application/yaml", "file_name": file.name, "data": file.text}
+        _group(entry, "bench_file", "NXnote", said, sha256=file.sha256)
+    if header.record is not None:
+        said = {"record_id": header.record.record_id, "content_sha256": header.record.content_sha256}
+        _group(entry, "calibration_record", "NXcollection", said)
+
+
+def _data(entry: Any, header: LogHeader, rows: Sequence[LogRow]) -> None:
+    """The readings: every channel along the time."""
+    plain = dataset_names(column.name for column in header.columns)
+    first, *others = plain.values()
+    data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)
+    if others:
+        data.attrs["auxiliary_signals"] = others
+    data[TIME] = np.array([row.time_s for row in rows], dtype=np.float64)
+    data[TIME].attrs.update(units="s", long_name="time since the start", start=header.started)
+    data[TIME].make_scale(TIME)
+    _along_time(data, "index", np.array([row.index for row in rows], dtype=np.uint32), long_name="number of the row")
+    flags = {
+        "flag_values": np.array(list(State), dtype=np.uint8),
+        "flag_meanings": " ".join(each.name for each in State),
+    }
+    for number, column in enumerate(header.columns):
+        name = plain[column.name]
+        values = np.array([row.values[number].number for row in rows], dtype=np.float64)
+        states = np.array([row.values[number].state for row in rows], dtype=np.uint8)
+        told = {"units": column.unit, "channel": column.name, "long_name": f"{column.name} ({column.unit})"}
+        _along_time(data, name, values, **told, device=column.device, ancillary_variables=name + STATE)
+        _along_time(data, name + STATE, states, **flags)
+
+
+def _along_time(data: Any, name: str, values: Any, **attrs: object) -> None:
+    data[name] = values
+    data[name].dims[0].attach_scale(data[TIME])
+    data[name].attrs.update(attrs)

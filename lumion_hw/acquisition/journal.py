@@ -7,26 +7,60 @@ recognised by its checksum and cut off when the file is opened again.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from lumion_hw.acquisition.columns import Column, State, Value
-from lumion_hw.errors import ConfigError
+from lumion_hw.acquisition.columns import Column, Reader, State, Value
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.identity import DeviceIdentity, device_identities
+from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
+from lumion_hw.mesh.record import CalibrationRecord
 
-FORMAT = "lumion-log 1"
+FORMAT = "lumion-log 2"
+_OLDER = "lumion-log 1"  # the same, without what the bench was
 MOST_ROWS = 2**32 - 1
 """Rows are numbered in 32 bits."""
 _MOST_BYTES = 1 << 34
+
+
+@dataclass(frozen=True)
+class LoggedFile:
+    """A file that readings depend on.
+
+    Attributes:
+        name: Its name, without folders.
+        sha256: Hash of its bytes.
+        text: Its content.
+    """
+
+    name: str
+    sha256: str
+    text: str
+
+
+@dataclass(frozen=True)
+class LoggedRecord:
+    """The calibration that was in force.
+
+    Attributes:
+        record_id: Its name.
+        content_sha256: Hash of what it says.
+    """
+
+    record_id: str
+    content_sha256: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +73,11 @@ class LogHeader:
         period_s: Time between rows.
         n_rows: Rows planned.
         started: When the first row was due, ISO 8601 with time zone.
+        software: Name and version of the software that began it.
+        emulated: Whether the bench was emulated.
+        devices: Who the devices said they are, by name.
+        bench_file: The bench file; ``None`` if there was none, or it is not known.
+        record: The calibration record; ``None`` if there was none.
     """
 
     bench: str
@@ -46,6 +85,11 @@ class LogHeader:
     period_s: float
     n_rows: int
     started: str
+    software: str = ""
+    emulated: bool = False
+    devices: Mapping[str, DeviceIdentity] = field(default_factory=dict)
+    bench_file: LoggedFile | None = None
+    record: LoggedRecord | None = None
 
     def line(self) -> bytes:
         """Return the first line of the file."""
@@ -58,7 +102,7 @@ class LogHeader:
 
         hint = "Name a file that `lumion log` has begun."
         document = parse_json(line, f"{path} is no log of this program", hint=hint)
-        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
+        if not isinstance(document, dict) or document.pop("format", None) not in (FORMAT, _OLDER):
             raise ConfigError(f"{path} is no log of this program: another format", hint=hint)
         try:
             header = TypeAdapter(cls).validate_python(document)
@@ -69,6 +113,60 @@ class LogHeader:
         if not (header.columns and header.period_s > 0.0 and 0 < header.n_rows <= MOST_ROWS):
             raise ConfigError(f"{path} is no log of this program: it plans no rows", hint=hint)
         return header
+
+
+def log_header(
+    bench: Bench,
+    reader: Reader,
+    *,
+    period_s: float,
+    n_rows: int,
+    bench_file: AnyPath | None = None,
+    record: CalibrationRecord | None = None,
+) -> LogHeader:
+    """Return the header of a log that begins now, with all that a reader of it may want to know later.
+
+    Args:
+        bench: The open bench.
+        reader: Reads the columns.
+        period_s: Time between rows.
+        n_rows: Rows planned.
+        bench_file: The bench file, to be kept in the log.
+        record: The calibration record that is in force.
+
+    Raises:
+        ConfigError: The bench file cannot be read, or another module than the one that was opened is in a socket.
+    """
+    from lumion_hw import __version__
+
+    devices = dict.fromkeys(column.device for column in reader.columns)
+    return LogHeader(
+        bench=bench.model.name,
+        columns=reader.columns,
+        period_s=period_s,
+        n_rows=n_rows,
+        started=datetime.now(tz=UTC).isoformat(timespec="milliseconds"),
+        software=f"lumion-hw {__version__}",
+        emulated=bench.is_emulated,
+        devices={name: who for name in devices for who in _identities(bench, name)},
+        bench_file=None if bench_file is None else _logged_file(Path(bench_file)),
+        record=None if record is None else LoggedRecord(record.record_id, record.content_sha256),
+    )
+
+
+def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
+    """Yield who a device says it is; one that is silent now has none, and may be recorded once it is back."""
+    try:
+        yield from device_identities(bench, [name]).values()
+    except ConfigError:  # another one has taken its place
+        raise
+    except LumionError:
+        yield DeviceIdentity(bench.model.devices[name].kind)
+
+
+def _logged_file(path: Path) -> LoggedFile:
+    data = read_file(path, "bench file")
+    return LoggedFile(path.name, hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"))
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, choose
-from lumion_hw.acquisition.journal import LogHeader
+from lumion_hw.acquisition.columns import State
+from lumion_hw.acquisition.recording import RecordedColumn, read_recording
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.hdf5 import open_hdf5
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
@@ -29,58 +27,12 @@ _MOST_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
 
 
-@dataclass(frozen=True, eq=False)
-class Recorded:
-    """One column of a file.
-
-    Attributes:
-        name: ``device.quantity``.
-        unit: Its unit.
-        value: Shape ``(rows,)``, NaN where there is no number.
-        state: Shape ``(rows,)``, numbers of :class:`State`.
-    """
-
-    name: str
-    unit: str
-    value: NDArray[np.float64]
-    state: NDArray[np.uint8]
-
-
 def require_plots() -> None:
     """Raise ``ConfigError`` with the command that helps, if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ConfigError("pictures of recordings need matplotlib", hint="pip install 'lumion-hw[plots]'") from error
-
-
-def read_recording(
-    source: AnyPath, patterns: Sequence[str] = ("*",)
-) -> tuple[str, NDArray[np.float64], list[Recorded]]:
-    """Return the bench's name, the times in s and the chosen columns of an HDF5 file that ``lumion log`` has written.
-
-    Raises:
-        ConfigError: The file is none of these, or a pattern fits none of its columns.
-    """
-    source = Path(source)
-    hint = "Name an HDF5 file that this version of `lumion log` has written."
-    with open_hdf5(source, "recording", hint=hint) as file:
-        header = LogHeader.parse(file.array("header", 1).astype(np.uint8).tobytes(), source)
-        units = {column.name: column.unit for column in header.columns}
-        chosen = choose(patterns, {name: name.partition(".")[0] for name in units})
-        time_s = file.array("time_s", 1).astype(np.float64)
-        columns = [
-            Recorded(
-                name,
-                units[name],
-                file.array(f"{name}/value", 1).astype(np.float64),
-                file.array(f"{name}/state", 1).astype(np.uint8),
-            )
-            for name in chosen
-        ]
-        if odd := [each.name for each in columns if not len(each.value) == len(each.state) == len(time_s)]:
-            raise ValueError(f"{odd[0]} has another number of rows than 'time_s'")
-        return header.bench, time_s, columns
 
 
 def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
@@ -102,7 +54,8 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     if target.suffix.lower() not in FORMATS:
         raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
     check_target(target, "the picture", over)
-    bench, time_s, columns = read_recording(source, patterns)
+    recording = read_recording(source, patterns)
+    time_s, columns = recording.time_s, recording.columns
     from matplotlib.figure import Figure
 
     units = list(dict.fromkeys(column.unit for column in columns))
@@ -118,7 +71,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         panel.grid(alpha=0.3)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     panels[-1].set_xlabel("time (s)")
-    figure.suptitle(_plain(f"{bench}: {source.name}"))
+    figure.suptitle(_plain(f"{recording.header.bench}: {source.name}"))
     said = _SAID[target.suffix.lower()]
 
     def fill(path: Path) -> None:
@@ -133,7 +86,7 @@ def _plain(text: str) -> str:
     return one_line(text).replace("$", r"\$").removeprefix("_")
 
 
-def _draw(panel: Axes, time_s: NDArray[np.float64], column: Recorded) -> None:
+def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
     """Draw one column: a line with gaps, and marks at the foot of the panel where there is no number."""
     (line,) = panel.plot(time_s, column.value, label=_plain(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.discovery import FoundInstrument, discover, draft
     from lumion_hw.bench.events import EventLog
     from lumion_hw.bench.fields import Address, Flag, Name, Number, Port, Serial, StrictModel, Whole
+    from lumion_hw.bench.identity import DeviceIdentity, device_identities
     from lumion_hw.bench.kind import DeviceKind, Question, ScpiIdentity
     from lumion_hw.bench.loader import Problem, bench_schema, builtin_names, builtin_path, check_bench, load_bench
     from lumion_hw.bench.mesh_access import MeshAccess
@@ -29,6 +30,7 @@ __all__ = [
     "BenchData",
     "BenchModel",
     "Check",
+    "DeviceIdentity",
     "DeviceKind",
     "DeviceModel",
     "EventLog",
@@ -54,6 +56,7 @@ __all__ = [
     "builtin_names",
     "builtin_path",
     "check_bench",
+    "device_identities",
     "discover",
     "draft",
     "load_bench",
@@ -67,6 +70,7 @@ if not TYPE_CHECKING:
             "discovery": ("FoundInstrument", "discover", "draft"),
             "events": ("EventLog",),
             "fields": ("Address", "Flag", "Name", "Number", "Port", "Serial", "StrictModel", "Whole"),
+            "identity": ("DeviceIdentity", "device_identities"),
             "kind": ("DeviceKind", "Question", "ScpiIdentity"),
             "loader": ("Problem", "bench_schema", "builtin_names", "builtin_path", "check_bench", "load_bench"),
             "mesh_access": ("MeshAccess",),

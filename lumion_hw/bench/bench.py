@@ -207,6 +207,10 @@ class Bench:
             )
         return self._mesh
 
+    def opened(self, name: str) -> OpenDevice | None:
+        """Return the driver of a device of any role; ``None`` if it is not open here."""
+        return self._devices.get(name)
+
     def polarizer(self, name: str) -> PolarizationController | PolarizationOptimizer:
         """Return what turns the polarization on the way of an input, whichever of the two kinds it is.
 
@@ -240,6 +244,18 @@ class Bench:
         """Return one line."""
         how = "emulated" if self.is_emulated else "real"
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
+
+    def _repr_html_(self) -> str:
+        """Return the open devices as a table for a notebook."""
+        from lumion_hw.files.html import html_table
+
+        how = "emulated" if self.is_emulated else "real"
+        rows = []
+        for name in self._devices:
+            device = self.model.devices[name]
+            kind = kind_named(device.kind)
+            rows.append((name, device.kind, kind.role.words if kind else "", device.address or device.inside or ""))
+        return html_table(f"Bench {self.model.name}, {how}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> Named[Any]:
         """Return the open devices of a role; the names of all others say what they are."""

@@ -64,6 +64,13 @@ class MeshAccess:
         """Return one line."""
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
+    def _repr_html_(self) -> str:
+        """Return a picture of the mesh for a notebook."""
+        from lumion_hw.files.html import html_picture
+        from lumion_hw.mesh.picture import mesh_svg
+
+        return html_picture(f"Mesh of {self.controller.info.serial}", mesh_svg(self.topology))
+
     def __post_init__(self) -> None:
         """Refuse a controller with fewer channels than the mesh needs."""
         self._programmed_ma = np.zeros(len(self.heater_channels))

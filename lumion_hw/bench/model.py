@@ -96,7 +96,10 @@ class MeshSection(MeshLayoutKeys):
         "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
     )
     temperature: Name | None = Field(
-        None, description="Temperature controller that holds the chip; a calibration waits for it."
+        None, description="Temperature controller that holds the chip; a calibration waits until it is locked."
+    )
+    temperature_wait_s: Number = Field(
+        600.0, gt=0.0, le=7200.0, description="Longest time that a calibration waits for the temperature."
     )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 

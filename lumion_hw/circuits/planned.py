@@ -147,6 +147,23 @@ class CircuitPlan:
     standing: tuple[PlannedCircuit, ...] = ()
     heat_mw: float = 0.0
 
+    def _repr_html_(self) -> str:
+        """Return the circuits as a table for a notebook."""
+        from lumion_hw.files.html import html_table
+
+        rows = [
+            (
+                f"{circuit.request.source} → {circuit.request.target}",
+                "; ".join(" ".join(map(str, arm.path.pucs)) for arm in circuit.arms),
+                circuit.budget.mesh_loss_db,
+                circuit.budget.received_dbm,
+                circuit.budget.margin_db,
+            )
+            for circuit in self.everything
+        ]
+        headers = ("circuit", "PUCs", "loss dB", "received dBm", "margin dB")
+        return html_table(f"Plan of {len(rows)} circuits, {self.heat_mw:.3g} mW of heat", headers, rows)
+
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
         """All circuits that the setting makes: those that stood before, then the planned ones."""

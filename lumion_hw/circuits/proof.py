@@ -66,6 +66,26 @@ class CircuitProof:
     acceptance: Acceptance | None = None
     levels: ArmLevels | None = None
 
+    def _repr_html_(self) -> str:
+        """Return what was measured as a table for a notebook."""
+        from lumion_hw.files.html import html_pairs
+
+        def db(value: float | None, unit: str) -> str | None:
+            return None if value is None else f"{value:.2f} {unit}"
+
+        request, budget = self.circuit.request, self.circuit.budget
+        pairs = {
+            "proven": "yes" if self.proven else "no: " + "; ".join(self.failures),
+            "way": "; ".join(" ".join(map(str, arm.path.pucs)) for arm in self.circuit.arms),
+            "launched": db(self.launch_dbm, "dBm"),
+            "loss over the mesh": db(self.measured_loss_db, "dB"),
+            "predicted": db(budget.mesh_loss_db, "dB"),
+            "received": db(self.received_dbm, "dBm"),
+            "margin": db(self.margin_db, "dB"),
+            "loss of signal": self.los,
+        }
+        return html_pairs(f"{request.source} → {request.target}", pairs)
+
     @property
     def proven(self) -> bool:
         """Whether power, budget and the receiver's own LOS agree that this circuit carries light."""

@@ -23,7 +23,7 @@ from lumion_hw.mesh.topology import MeshTopology, State
 
 
 @dataclass(frozen=True)
-class Setting:
+class StandingSetting:
     """States of all PUCs that can be set, and the currents that make them.
 
     Attributes:
@@ -46,7 +46,7 @@ def setting_beside(
     held: Collection[int],
     driven_ma: NDArray[np.float64],
     couplings: Mapping[int, float] = MappingProxyType({}),
-) -> Setting:
+) -> StandingSetting:
     """Return a setting in which the PUCs of standing circuits keep their currents exactly.
 
     Args:
@@ -82,7 +82,7 @@ def setting_beside(
     free = {puc: target for puc, target in targets.items() if puc not in held}
     currents_ma = kept_ma + program(beside, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
-    return Setting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
+    return StandingSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
@@ -106,7 +106,7 @@ def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
     return frozenset(puc for circuit in circuits for path in circuit.paths for puc in path.pucs)
 
 
-def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: Setting) -> CircuitPlan:
+def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: StandingSetting) -> CircuitPlan:
     """Return the plan of what stands and what is added, in one setting."""
     states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
     routing = replace(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +11,11 @@ from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
 from lumion_hw.cli.outputs import out_option
-from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.errors import ConfigError, IdentityError, LumionError
 
 if TYPE_CHECKING:
-    from lumion_hw.acquisition.journal import LogJournal
+    from lumion_hw.acquisition import LogHeader, LogJournal, Reader
+    from lumion_hw.bench.bench import Bench
 
 
 @click.command()
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d.",
 )
 @out_option("HDF5 file.", default="readings.h5")
+@click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
 @click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
 @click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
 @json_option
@@ -48,6 +49,7 @@ def log(
     rate: float,
     duration_s: float,
     out: Path,
+    record: str | None,
     resume: bool,
     only_list: bool,
     as_json: bool,
@@ -60,7 +62,7 @@ def log(
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
-    from lumion_hw.acquisition.recorder import record
+    from lumion_hw.acquisition.recorder import record as record_rows
     from lumion_hw.files.hdf5 import require_hdf5
     from lumion_hw.files.writing import check_target
 
@@ -74,7 +76,8 @@ def log(
         if only_list:
             _print_channels(reader, as_json)
             return
-        with _journal(journal_path, bench.model.name, reader, rate, n_rows, resume) as journal:
+        header = _header(bench, reader, bench_file, rate, n_rows, record)
+        with _journal(journal_path, header, resume) as journal:
             done = [0]
             with progress(journal.header.n_rows, "rows") as bar:
 
@@ -83,7 +86,7 @@ def log(
                     done[0] = acknowledged
 
                 advance(journal.acknowledged)
-                recording = record(reader, journal, bench.clock, progress=advance)
+                recording = record_rows(reader, journal, bench.clock, progress=advance)
     rows = write_hdf5(journal_path, out)
     journal_path.unlink()
     if recording.missed:
@@ -110,19 +113,38 @@ def _n_rows(duration_s: float, rate: float) -> int:
     return n_rows
 
 
-def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> LogJournal:
-    from lumion_hw.acquisition.journal import LogHeader, LogJournal
+def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: int, record: str | None) -> LogHeader:
+    """Return the header of a log that begins now."""
+    from lumion_hw.acquisition.journal import log_header
+    from lumion_hw.bench.loader import builtin_names, builtin_path
+    from lumion_hw.storage.record_files import load_record
+
+    path = builtin_path(bench_file) if bench_file in builtin_names() and not Path(bench_file).exists() else bench_file
+    in_force = None if record is None else load_record(Path(record))
+    return log_header(bench, reader, period_s=1.0 / rate, n_rows=n_rows, bench_file=path, record=in_force)
+
+
+def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
+    """Begin a log, or go on with one of the same devices."""
+    from lumion_hw.acquisition.journal import LogJournal
 
     if not resume:
-        started = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
-        return LogJournal.create(path, LogHeader(bench, reader.columns, 1.0 / rate, n_rows, started))
+        return LogJournal.create(path, header)
     journal = LogJournal.resume(path)
+    for name, who in journal.header.devices.items():
+        if name in header.devices and who.contradicts(header.devices[name]):
+            journal.close()
+            raise IdentityError(
+                f"{path} was begun with another device: {who}; here is {header.devices[name]}",
+                device=name,
+                hint="Begin another log.",
+            )
     if journal.lost_bytes:
         note(f"{path}: a row that was never acknowledged is cut off ({journal.lost_bytes} bytes)")
     return journal
 
 
-def _print_channels(reader: Any, as_json: bool) -> None:
+def _print_channels(reader: Reader, as_json: bool) -> None:
     if as_json:
         echo_json({"channels": [{"name": column.name, "unit": column.unit} for column in reader.columns]})
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,23 +80,18 @@ def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
     Raises:
         ConfigError: A channel is of no device; the message names what is near it.
     """
+    from lumion_hw.acquisition.columns import concerns
     from lumion_hw.bench.bench import load
 
     if not channels:
         return None
     devices = list(load(file).devices)
     for pattern in channels:
-        if not any(_concerns(pattern, name) for name in devices):
+        if not any(concerns(pattern, name) for name in devices):
             near = get_close_matches(pattern, devices, n=3, cutoff=0.4)
             hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}."
             raise ConfigError(f"{file}: channel {pattern!r} is of no device of this bench", hint=hint)
-    return [name for name in devices if any(_concerns(pattern, name) for pattern in channels)]
-
-
-def _concerns(pattern: str, device: str) -> bool:
-    """Return whether a pattern of channels may fit one of a device: a wildcard reaches beyond the dot."""
-    before, dot, _ = pattern.partition(".")
-    return fnmatchcase(device, before) or (not dot and any(wildcard in before for wildcard in "*?["))
+    return [name for name in devices if any(concerns(pattern, name) for pattern in channels)]
 
 
 def read_endpoints(path: str) -> dict[str, str]:

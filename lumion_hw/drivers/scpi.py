@@ -234,9 +234,12 @@ class StrictScpi:
             LimitError: ``value`` is outside, or not a number.
         """
         # Asked each time: limits follow the sensor, the range and the laser that are plugged in.
-        lowest = scale * self.setting(f"{header}? MIN")
-        highest = scale * self.setting(f"{header}? MAX")
-        self.check_within(what, value, lowest, highest, unit)
+        self.check_within(what, value, *self.limits(header, scale), unit)
+
+    def limits(self, header: str, scale: float) -> tuple[float, float]:
+        """Return the instrument's own limits of a setting, whose query takes ``MIN`` and ``MAX``, times ``scale``."""
+        with self.session.transaction():
+            return scale * self.setting(f"{header}? MIN"), scale * self.setting(f"{header}? MAX")
 
     def check_within(self, what: str, value: float, lowest: float, highest: float, unit: str) -> None:
         """Compare a value with limits, all in ``unit``. Raises ``LimitError`` if it is outside, or not a number."""

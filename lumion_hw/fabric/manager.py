@@ -11,7 +11,6 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -27,8 +26,9 @@ from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.keeping import PolarizationKeeper
+from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.spans import Span, SpanTimer, Told, ToldTimer, span_documents
+from lumion_hw.fabric.spans import SpanTimer, Told, ToldTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
 from lumion_hw.quantities import w_from_dbm
 
@@ -36,27 +36,6 @@ _SLICE_S = 0.05
 """Longest wait of one detector while others look as well: then it asks whether they have found something."""
 _STEP_S = 0.5
 _DARK_W = w_from_dbm(-25.0)
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What a recovery did.
-
-    Attributes:
-        verdict: What it was begun for.
-        failed: The server or accelerator that was replaced; empty if a path was.
-        spare: What stands in its place; empty if a path was replaced.
-        spans: In order; the detection first.
-        proofs: Proofs of the new circuits, by photodiodes and then by modules and meters.
-        kept: Circuits of others that were not touched: every PUC on their way kept its state and its current.
-    """
-
-    verdict: FailureVerdict
-    failed: str
-    spare: str
-    spans: tuple[Span, ...]
-    proofs: tuple[CircuitProof, ...]
-    kept: tuple[CircuitRequest, ...]
 
 
 class FabricManager:

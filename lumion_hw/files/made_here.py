@@ -16,6 +16,8 @@ _BEGINNINGS: dict[str, bytes] = {
     "calibration record, mesh, parameters": rb'\{\s*"(schema|format)": "lumion-',
     "endpoints": rb'\{\s*"[^"\\]+": "(tcp|serial|visa|i2c|ftdi|file)[a-z0-9+]*://',
     "journal of a calibration": rb'[0-9a-f]{8} \{"n":0,"kind":"header"',
+    "snapshot of settings": rb"format: lumion-snapshot \d",
+    "documents of a recording": rb'\{"name": "start", "doc": \{"software": "%s' % _NAME,
     "event log": rb'\s*\{"bench_s": ',
     "table of a record": (
         rb"puc,passive_phase_rad,|puc,arm,channel,rho2_rad_per_ma2,|port,input_loss_db,|joint,puc_port,other_puc_port,"

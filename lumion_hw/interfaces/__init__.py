@@ -32,11 +32,20 @@ from lumion_hw.interfaces.optical_switch import OpticalSwitch, SwitchPorts
 from lumion_hw.interfaces.polarization import (
     ActuatorInfo,
     Polarimeter,
+    PolarimeterLimits,
+    PolarimeterSettings,
     PolarizationController,
     PolarizationOptimizer,
     PolarizationReading,
 )
-from lumion_hw.interfaces.power_meter import PowerLog, PowerMeter, PowerReading, RangeState
+from lumion_hw.interfaces.power_meter import (
+    MeterLimits,
+    MeterSettings,
+    PowerLog,
+    PowerMeter,
+    PowerReading,
+    RangeState,
+)
 from lumion_hw.interfaces.quality import Quality
 from lumion_hw.interfaces.spectrum_analyzer import Spectrum, SpectrumAnalyzer, SpectrumLimits, SpectrumSettings
 from lumion_hw.interfaces.temperature import (
@@ -59,6 +68,7 @@ from lumion_hw.interfaces.transponder import (
     Transponder,
     TransponderCapabilities,
     TransponderIdentity,
+    TransponderSettings,
     TuningRange,
     TuningResult,
 )
@@ -98,12 +108,16 @@ __all__ = [
     "MeshController",
     "MeshStates",
     "MeshStatesInfo",
+    "MeterLimits",
+    "MeterSettings",
     "MonitorReading",
     "Monitors",
     "OpticalAmplifier",
     "OpticalSwitch",
     "Performance",
     "Polarimeter",
+    "PolarimeterLimits",
+    "PolarimeterSettings",
     "PolarizationController",
     "PolarizationOptimizer",
     "PolarizationReading",
@@ -133,6 +147,7 @@ __all__ = [
     "Transponder",
     "TransponderCapabilities",
     "TransponderIdentity",
+    "TransponderSettings",
     "TunableLaser",
     "TuningRange",
     "TuningResult",

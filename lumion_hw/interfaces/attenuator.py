@@ -11,8 +11,7 @@ class AttenuatorSettings:
     """What is set on one channel.
 
     Attributes:
-        attenuation_db: Attenuation as the instrument counts it; what it takes at its least may or may not be part of
-            it.
+        attenuation_db: Attenuation as the instrument counts it, with what it takes at its least or without.
         wavelength_nm: Wavelength that the attenuation is meant for; ``None`` if the instrument is made for one.
         passing: Light passes; ``False`` while a shutter holds it back. Always ``True`` without a shutter.
     """

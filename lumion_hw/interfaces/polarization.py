@@ -101,6 +101,32 @@ class PolarizationReading:
     time_s: float
 
 
+@dataclass(frozen=True)
+class PolarimeterSettings:
+    """What is set on a polarimeter.
+
+    Attributes:
+        frequency_thz: Optical frequency it is calibrated for.
+        averaging_s: Averaging time.
+    """
+
+    frequency_thz: float
+    averaging_s: float
+
+
+@dataclass(frozen=True)
+class PolarimeterLimits:
+    """Lowest and highest settings of a polarimeter, both ends included.
+
+    Attributes:
+        frequency_thz: Optical frequencies.
+        averaging_s: Averaging times.
+    """
+
+    frequency_thz: tuple[float, float]
+    averaging_s: tuple[float, float]
+
+
 class Polarimeter(Protocol):
     """Measures states of polarization. Thread-safe; settings are read back."""
 
@@ -112,6 +138,12 @@ class Polarimeter(Protocol):
 
     def set_averaging_s(self, averaging_s: float) -> float:
         """Set the averaging time; returns what is in force, the nearest it has. Raises ``LimitError``."""
+
+    def settings(self) -> PolarimeterSettings:
+        """Ask for the settings in force."""
+
+    def limits(self) -> PolarimeterLimits:
+        """Ask for the limits of the settings."""
 
     def close(self) -> None:
         """Release the link; idempotent."""

@@ -80,6 +80,36 @@ class PowerLog:
     started_s: float
 
 
+@dataclass(frozen=True)
+class MeterSettings:
+    """What is set on one channel.
+
+    Attributes:
+        wavelength_nm: Wavelength used for the responsivity.
+        averaging_s: Averaging time.
+        range_dbm: Power range; ``None`` while ranging is automatic.
+    """
+
+    wavelength_nm: float
+    averaging_s: float
+    range_dbm: float | None
+
+
+@dataclass(frozen=True)
+class MeterLimits:
+    """Lowest and highest settings of one channel, both ends included, as the instrument states them.
+
+    Attributes:
+        wavelength_nm: Wavelengths.
+        averaging_s: Averaging times.
+        range_dbm: Power ranges.
+    """
+
+    wavelength_nm: tuple[float, float]
+    averaging_s: tuple[float, float]
+    range_dbm: tuple[float, float]
+
+
 class PowerMeter(Protocol):
     """An optical power meter. Thread-safe; every set is read back."""
 
@@ -103,6 +133,12 @@ class PowerMeter(Protocol):
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the power range, or automatic ranging with ``None``."""
+
+    def settings(self, channel: int) -> MeterSettings:
+        """Ask for the settings in force. Raises ``NotSupportedError`` for a meter that has nothing to set."""
+
+    def limits(self, channel: int) -> MeterLimits:
+        """Ask for the limits of the settings. Raises ``NotSupportedError`` for a meter that has nothing to set."""
 
     def zero(self) -> None:
         """Take the readings of all channels in the dark as zero; the light has to be off.

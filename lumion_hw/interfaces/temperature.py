@@ -48,7 +48,7 @@ class TemperatureState:
         current_a: Current through the cooler, negative where it heats; ``None`` if not measured.
         enabled: The output is switched on.
         locked: The output is on, and the temperature has been within the tolerance for the window.
-        lost: Since this was last asked the lock was lost, if only for a moment; it may have come back.
+        losses: How often the lock was found lost since opening, also if it had come back when this was asked.
         faults: What is wrong, in plain words, such as an open interlock or sensor.
         timestamp_s: Host clock when the last of these arrived.
     """
@@ -58,7 +58,7 @@ class TemperatureState:
     current_a: float | None
     enabled: bool
     locked: bool
-    lost: bool
+    losses: int
     faults: tuple[str, ...]
     timestamp_s: float
 

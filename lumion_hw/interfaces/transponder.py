@@ -79,6 +79,9 @@ class Transponder(Protocol):
     def identify(self) -> TransponderIdentity:
         """Read and check the identity."""
 
+    def can_switch(self) -> bool:
+        """Tell whether the transmitter can be switched by software, and whether it is on can be read."""
+
     def enable(self) -> None:
         """Switch the transmitter on and wait until the module reports power in its window.
 
@@ -175,6 +178,25 @@ class TuningResult:
     channel: int
     fine_ghz: float
     frequency_thz: float
+
+
+@dataclass(frozen=True)
+class TransponderSettings:
+    """What a module has been told.
+
+    Attributes:
+        powered: It is out of low power.
+        enabled: Its transmitter is on.
+        applications: AppSel code of every data path, by its first host lane.
+        frequency_thz: Frequency of its laser; ``None`` if it is not tunable, or has not been told a grid it knows.
+        tx_power_dbm: Output power; ``None`` if it cannot be set.
+    """
+
+    powered: bool
+    enabled: bool
+    applications: Mapping[int, int]
+    frequency_thz: float | None
+    tx_power_dbm: float | None
 
 
 @dataclass(frozen=True)
@@ -350,6 +372,9 @@ class CoherentTransponder(Transponder, Protocol):
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
         """Set the output power. Raises ``LimitError`` outside the module's range; nothing was changed then."""
+
+    def settings(self) -> TransponderSettings:
+        """Read what the module has been told."""
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
         """Wait until the link is up, at most ``timeout_s`` from now, and report what held it up.

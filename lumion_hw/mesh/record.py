@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ from lumion_hw.mesh.record_entries import (
 from lumion_hw.mesh.topologies import mesh_from_dict, mesh_of_label
 from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "ArrayFile",
@@ -134,6 +137,42 @@ class CalibrationRecord:
             f"<CalibrationRecord of {self.device_serial}, {self.mesh_label}: {len(self.pucs)} PUCs at "
             f"{self.wavelength_nm:g} nm, {self.created_utc}, {len(self.faults)} faults{missing}>"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what tells it from others as a table for a notebook."""
+        from lumion_hw.files.html import html_pairs
+
+        found = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
+        pairs = {
+            "record": self.record_id,
+            "controller": f"{self.device_model} {self.device_serial}",
+            "mesh": self.mesh_label,
+            "wavelength": f"{self.wavelength_nm:g} nm",
+            "made": self.created_utc,
+            "complete": self.complete,
+            "PUCs that can be set": f"{sum(entry.settable for entry in self.pucs)} of {len(self.pucs)}",
+            "standard error of a phase": f"{1e3 * float(np.median(found)):.3g} mrad (median)" if found else None,
+            "loss of a PUC": f"{float(np.median(self.loss_db)):.3g} dB (median)" if self.pucs else None,
+            "faults": "; ".join(self.faults),
+        }
+        return html_pairs("Calibration record", pairs)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the unit cells as a table: a row per PUC, fields of heaters and couplers after the name of the part.
+
+        Columns are those of :class:`PucEntry`: ``passive_phase_rad``, ``loss_db``, ``upper_law_rho2_rad_per_ma2`` and
+        so on, with NaN or ``None`` where nothing was found.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        from lumion_hw.files.frames import require_pandas
+
+        pandas = require_pandas()
+        table: pd.DataFrame = pandas.DataFrame([_flat(asdict(entry)) for entry in self.pucs])
+        table.index.name = "puc"
+        table.attrs.update(record=self.record_id, wavelength_nm=self.wavelength_nm)
+        return table
 
     @property
     def loss_db(self) -> NDArray[np.float64]:
@@ -295,3 +334,14 @@ class CalibrationRecord:
         """
         values = (SCHEMA, SCHEMA_VERSION, self.record_id, self.content_sha256, arrays_file)
         return readable(dict(zip(HEADER, values, strict=True)) | self.body()) + "\n"
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested fields as one level, named by all levels; a part that is missing has none."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}_{inner}": each for inner, each in _flat(value).items()}
+        elif name not in ("law", "coupler"):  # these are missing
+            found[name] = value
+    return found

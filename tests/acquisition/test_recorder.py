@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from lumion_hw import Bench
 from lumion_hw.acquisition.columns import Reader, State
-from lumion_hw.acquisition.journal import LogHeader, LogJournal, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, log_header, read_journal
 from lumion_hw.acquisition.latest import Latest
 from lumion_hw.acquisition.recorder import record
+from lumion_hw.bench import DeviceIdentity
 from lumion_hw.errors import ConfigError
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
@@ -141,3 +143,16 @@ def test_a_value_stays_with_its_age_when_its_device_falls_silent() -> None:
         assert module.value == before[1].value
         assert module.stale_s == pytest.approx(30.0, abs=5.0)
         assert set(latest.failures) == {"sfp-a"}
+
+
+def test_a_log_begins_with_who_the_devices_are_and_does_without_one_that_is_silent(tmp_path: Path) -> None:
+    with Bench.emulate(SMALL) as bench:
+        bench.emulated.faults.inject("sfp-b", "no_power")
+        reader = Reader(bench, ["meter0", "sfp-*"])
+        begun = log_header(bench, reader, period_s=0.5, n_rows=3, bench_file=SMALL)
+    assert begun.devices["meter0"].serial == "MY00000044"
+    assert begun.devices["sfp-a"].serial == "ER-A"
+    assert begun.devices["sfp-b"] == DeviceIdentity("sfp-8472")
+    assert begun.bench_file is not None
+    assert begun.bench_file.name == "small.yaml"
+    assert begun.bench_file.sha256 == hashlib.sha256(SMALL.read_bytes()).hexdigest()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.acquisition import Settings
 from lumion_hw.bench import known_kinds, registered
 from lumion_hw.bench.discovery import discover
 from lumion_hw.bench.emulated import emulated_bench
@@ -71,6 +72,7 @@ def test_a_bench_is_checked_emulated_and_opened_with_it(site: Path, file: Path, 
     with Bench.emulate(file, seed=3) as bench:
         laser, meter, faults = bench.lasers["tls0"], bench.meters["acme0"], bench.emulated.faults
         assert (meter.model, meter.serial) == ("PM2", "EMU-acme0")
+        assert {setting.device for setting in Settings(bench).values()} == {"mesh0", "tls0"}, "acme0 has nothing"
         laser.enable()
         laser.wait_ready(60.0)
         seen_w = meter.read(2).power_w

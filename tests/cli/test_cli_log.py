@@ -22,7 +22,7 @@ def test_a_log_is_one_file_with_all_rows(tmp_path: Path, capsys: pytest.CaptureF
     assert (document["rows"], document["missed"]) == (40, 0)
     assert [path.name for path in tmp_path.iterdir()] == ["r.h5"]
     with h5py.File(out) as file:
-        assert file["meter0.power.1/value"].shape == (40,)
+        assert file["entry/data/meter0_power_1"].shape == (40,)
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,10 +110,16 @@ def test_the_commands_of_the_page_on_recording_do_what_it_says(
 ) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text(encoding="utf-8")
-    block = page.split("```sh\n")[1].split("```")[0]
+    blocks = [block.split("```")[0] for block in page.split("```sh\n")[1:]]
+    assert len(blocks) == 2
     monkeypatch.chdir(tmp_path)
-    for line in block.splitlines():
+    for line in "".join(blocks).splitlines():
         command = shlex.split(line, comments=True)
         assert command[0] == "lumion"
         assert main([*command[1:], *(["--count", "1"] if command[1] == "monitor" else [])]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"readings.h5", "readings.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "readings.h5",
+        "readings.png",
+        "readings.jsonl",
+        "friday.yaml",
+    }

@@ -20,7 +20,7 @@ from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
-from lumion_hw.acquisition.plotting import read_recording
+from lumion_hw.acquisition.recording import read_recording
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.hdf5 import open_hdf5

@@ -28,8 +28,12 @@ from lumion_hw.interfaces import (
     LaserState,
     LaserSweep,
     MeshStatesInfo,
+    MeterLimits,
+    MeterSettings,
     MonitorReading,
     Monitors,
+    PolarimeterLimits,
+    PolarimeterSettings,
     PolarizationReading,
     PowerReading,
     RangeState,
@@ -272,6 +276,7 @@ class FakeMeter(Fake):
         self.light_w = {1: 1e-5, 2: 1e-5}
         self.nm = {1: 1550.0, 2: 1550.0}
         self.averaging = {1: 0.01, 2: 0.01}
+        self.range_dbm: dict[int, float | None] = {1: None, 2: None}
 
     def setting(self, table, channel, value, low, high, unit) -> None:
         self.need_link()
@@ -292,6 +297,16 @@ class FakeMeter(Fake):
 
     def set_range_dbm(self, channel, range_dbm) -> None:
         self.setting({}, channel, 0.0 if range_dbm is None else range_dbm, -70.0, 10.0, "dBm")
+        self.range_dbm[channel] = range_dbm
+
+    def settings(self, channel) -> MeterSettings:
+        self.need_link()
+        self.known(channel)
+        return MeterSettings(self.nm[channel], self.averaging[channel], self.range_dbm[channel])
+
+    def limits(self, channel) -> MeterLimits:
+        self.known(channel)
+        return MeterLimits((1250.0, 1650.0), (1e-6, 10.0), (-70.0, 10.0))
 
     def reading(self, channel) -> PowerReading:
         if self.light_w[channel] > self.largest_w:
@@ -402,6 +417,9 @@ class FakeModule(Fake):
         self.need_link()
         return TransponderIdentity("FAKE", "F", "1", "F3", "250101", "10GBASE-ER", 1550.0)
 
+    def can_switch(self) -> bool:
+        return True
+
     def enable(self) -> None:
         self.need_link()
         self.on = True
@@ -499,6 +517,13 @@ class FakePolarimeter(Fake):
             raise limit(averaging_s, 1e-2, "s")
         self.averaging = 1e-8 * 2.0 ** round(np.log2(averaging_s / 1e-8))
         return self.averaging
+
+    def settings(self) -> PolarimeterSettings:
+        self.need_link()
+        return PolarimeterSettings(self.thz, self.averaging)
+
+    def limits(self) -> PolarimeterLimits:
+        return PolarimeterLimits((190.0, 197.0), (1e-8, 1e-2))
 
 
 class AnyFake:

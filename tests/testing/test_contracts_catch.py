@@ -20,7 +20,7 @@ from contract_fakes import (
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import DeviceError, LinkTimeout
-from lumion_hw.interfaces import ControllerLimits, MonitorReading, PowerReading, RangeState
+from lumion_hw.interfaces import ControllerLimits, MeterSettings, MonitorReading, PowerReading, RangeState
 from lumion_hw.testing.contracts import (
     MeshControllerContract,
     MeshStatesContract,
@@ -531,6 +531,20 @@ def test_a_setting_that_is_not_in_force_is_caught() -> None:
     driver = Deaf()
     promise = PowerMeterContract().test_a_wavelength_within_the_limits_is_in_force
     assert "1550 nm is in force" in broken(promise, driver, (1250.0, 1650.0), driver.nm.__getitem__)
+
+
+def test_settings_that_are_remembered_and_not_asked_for_are_caught() -> None:
+    class Remembering(FakeMeter):
+        def settings(self, channel) -> MeterSettings:
+            return MeterSettings(1550.0, self.averaging[channel], None)
+
+    promise = PowerMeterContract().test_it_tells_its_settings_and_their_limits
+    assert "1250.0 nm: MeterSettings" in broken(promise, Remembering(), (1250.0, 1650.0), (1e-6, 10.0))
+
+
+def test_limits_that_are_not_those_of_the_meter_are_caught() -> None:
+    promise = PowerMeterContract().test_it_tells_its_settings_and_their_limits
+    assert "go from 1200 to 1650" in broken(promise, FakeMeter(), (1200.0, 1650.0), (1e-6, 10.0))
 
 
 def test_a_reading_older_than_its_call_is_caught() -> None:

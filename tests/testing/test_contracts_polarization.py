@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from contract_fakes import AnyFake, FakeBox, FakePolarimeter
 
+from lumion_hw.interfaces import PolarimeterSettings
 from lumion_hw.testing.contracts import PolarimeterContract, PolarizationOptimizerContract
 
 
@@ -129,3 +130,13 @@ def test_an_averaging_time_that_is_not_the_one_in_force_is_caught() -> None:
             return 1.5 * super().set_averaging_s(averaging_s)
 
     assert "set again it became" in broken(PolarimeterContract().test_an_averaging_time_set_is_in_force, Vague())
+
+
+def test_a_polarimeter_that_tells_other_settings_is_caught() -> None:
+    class Vague(FakePolarimeter):
+        def settings(self) -> PolarimeterSettings:
+            return PolarimeterSettings(self.thz, 2.0 * self.averaging)
+
+    assert "is in force, settings() says" in broken(
+        PolarimeterContract().test_it_tells_its_settings_and_their_limits, Vague()
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import json
 import pkgutil
 import re
 import subprocess
@@ -99,6 +100,10 @@ def examples() -> Iterator[tuple[str, str]]:
             yield f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}", block[1]
     for path in (*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "tests/data/acme_lumion").glob("*.py"))):
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "examples").rglob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+        yield str(path.relative_to(ROOT)), code
 
 
 def private(code: str) -> list[str]:

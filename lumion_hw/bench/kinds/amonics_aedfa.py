@@ -15,6 +15,7 @@ from lumion_hw.links.base import Link
 if TYPE_CHECKING:
     from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.interfaces import OpticalAmplifier
 
 
@@ -61,6 +62,14 @@ def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     return f"Amonics {model}", {"model": model}
 
 
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import calls
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+
+    opened = "the interlock is open; the pump goes off, and stays off"
+    return (ScriptedFault("interlock", opened, begin=calls("set_interlock", True), end=calls("set_interlock", False)),)
+
+
 KIND = DeviceKind(
     title="Amonics AEDFA erbium-doped fibre amplifier",
     role=Role.AMPLIFIER,
@@ -68,5 +77,6 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
+    faults=_faults,
     questions=lambda: (Question("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _recognise),),
 )

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import re
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from lumion_hw.bench.devices import DeviceModel
 from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.kind import DeviceKind, Question, ScpiIdentity
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
     from lumion_hw.interfaces import TemperatureController
 
@@ -30,9 +32,6 @@ class TemperatureControllerModel(DeviceModel):
     serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
     tolerance_c: Number = Field(0.02, ge=0.01, le=10.0, description="Distance from the set point that counts as held.")
     window_s: Number = Field(10.0, ge=0.1, le=50.0, description="Time that it has to be held before it counts.")
-    lock_timeout_s: Number = Field(
-        600.0, gt=0.0, le=7200.0, description="Longest time that a calibration waits for the temperature."
-    )
 
 
 def _open(name: str, model: TemperatureControllerModel, link: Link, clock: Clock) -> TemperatureController:
@@ -58,6 +57,31 @@ def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel)
     return controller
 
 
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    found = re.match(r"Arroyo(?: Instruments)?[ ,]+(5[234]\d\d)[ ,]+([!-+\--~]+)", answer.decode("ascii", "replace"))
+    return (f"Arroyo {found[1]}", {"serial": found[2]}) if found else None
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import calls
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+
+    return (
+        ScriptedFault(
+            "no_sensor",
+            "the sensor is pulled out; the output ends, and stays off",
+            begin=calls("unplug_sensor", True),
+            end=calls("unplug_sensor", False),
+        ),
+        ScriptedFault(
+            "interlock",
+            "the lead to the cooler is open; the output ends, and stays off",
+            begin=calls("set_interlock", True),
+            end=calls("set_interlock", False),
+        ),
+    )
+
+
 KIND = DeviceKind(
     title="Arroyo TECSource temperature controller",
     role=Role.TEMPERATURE,
@@ -65,5 +89,7 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
+    faults=_faults,
+    questions=lambda: (Question("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _recognise),),
     scpi=ScpiIdentity("arroyo", "5[234]\\d\\d", names_model=False),
 )

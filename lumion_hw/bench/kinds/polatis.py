@@ -68,8 +68,8 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
         return
     for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
         for i, part in enumerate(map(mapping, items(fibre.get("through")))):
-            ports = {key: part.get(key) for key in ("enters", "leaves")}
-            if part.get("device") != name or not all(is_index(port) for port in ports.values()):
+            ports = {key: part[key] for key in ("enters", "leaves") if is_index(part.get(key))}
+            if part.get("device") != name or len(ports) < 2:
                 continue
             path = (*base, "through", i)
             outside = [key for key, port in ports.items() if not 1 <= port <= sum(sides)]

@@ -20,7 +20,7 @@ from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, StrictScpi
 from lumion_hw.errors import BusyError, ConfigError, FrameError, LumionError
-from lumion_hw.interfaces import PowerReading
+from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerReading
 
 _log = logging.getLogger(__name__)
 
@@ -216,6 +216,21 @@ class KeysightMeter(ScpiMeter):
             if range_dbm is not None:
                 found_dbm = self._scpi.setting(f"{header}?")
                 self._scpi.verify(f"range of {what} in dBm", range_dbm, found_dbm, _RANGE_TOLERANCE_DB)
+
+    def settings(self, channel: int) -> MeterSettings:
+        """Ask for the settings in force."""
+        with self._session.transaction():
+            return MeterSettings(self.wavelength_nm(channel), self.averaging_s(channel), self.range_dbm(channel))
+
+    def limits(self, channel: int) -> MeterLimits:
+        """Ask for the limits of the settings."""
+        head = self.head(channel)
+        with self._session.transaction():
+            return MeterLimits(
+                wavelength_nm=self._scpi.limits(f"{head.sense}:POW:WAV", 1e9),
+                averaging_s=self._scpi.limits(f"{head.master}:POW:ATIM", 1.0),
+                range_dbm=self._scpi.limits(f"{head.sense}:POW:RANG", 1.0),
+            )
 
     def zero(self) -> None:
         """Take the dark as zero on all channels; every channel has to be dark.

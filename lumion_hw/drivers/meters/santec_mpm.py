@@ -17,7 +17,7 @@ from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.drivers.scpi import is_value
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
-from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
+from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerLog, PowerReading, RangeState
 
 MODELS = ("MPM-210", "MPM-210H")
 PORTS_PER_MODULE = 4
@@ -151,6 +151,24 @@ class SantecMpm(ScpiMeter):
                 hint=f"There are {', '.join(f'{each:g}' for each in ranges)} dBm.",
             )
         self.set_gain_level(channel, levels[0])
+
+    def settings(self, channel: int) -> MeterSettings:
+        """Ask for the settings in force."""
+        module, port = self.module_and_port(channel)
+        with self._session.transaction():
+            range_dbm = None
+            if not self._scpi.setting(f"DAUTO? {module}"):
+                level = int(self._scpi.setting(f"DLEV? {module},{port}"))
+                if level not in RANGE_OF_LEVEL_DBM:
+                    raise self._scpi.wrong_shape("DLEV?", str(level), "a gain level from 1 to 5")
+                range_dbm = RANGE_OF_LEVEL_DBM[level]
+            return MeterSettings(self.wavelength_nm(channel), 1e-3 * self._scpi.setting("AVG?"), range_dbm)
+
+    def limits(self, channel: int) -> MeterLimits:
+        """Return the limits of the settings, which are those of the command list."""
+        self.module_and_port(channel)
+        ranges_dbm = RANGE_OF_LEVEL_DBM.values()
+        return MeterLimits(WAVELENGTHS_NM, AVERAGING_S, (min(ranges_dbm), max(ranges_dbm)))
 
     def set_gain_level(self, channel: int, level: int) -> None:
         """Set the gain of one channel, 1 (most light) to 5 (least), with automatic ranging of its module off.

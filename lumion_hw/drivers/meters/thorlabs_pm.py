@@ -16,7 +16,7 @@ from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi import DeviceNames
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
-from lumion_hw.interfaces import PowerReading
+from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerReading
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
@@ -188,6 +188,23 @@ class ThorlabsPm(ScpiMeter):
                 raise VerifyError(
                     "range in W", wrote=wanted_w, read=found_w, device=self._device, address=self._session.address
                 )
+
+    def settings(self, channel: int) -> MeterSettings:
+        """Ask for the settings in force."""
+        with self._session.transaction():
+            averaging_s = self._sample_s * self.averaging_count()
+            return MeterSettings(self.wavelength_nm(channel), averaging_s, self.range_dbm(channel))
+
+    def limits(self, channel: int) -> MeterLimits:
+        """Ask for the limits of the settings."""
+        self._check_channel(channel)
+        with self._session.transaction():
+            lowest_w, highest_w = self._range_limits_w()
+            return MeterLimits(
+                wavelength_nm=self._scpi.limits("SENS:CORR:WAV", 1.0),
+                averaging_s=self._scpi.limits("SENS:AVER", self._sample_s),
+                range_dbm=(dbm_from_w(lowest_w), dbm_from_w(highest_w)),
+            )
 
     def zero(self) -> None:
         """Take the dark as zero.

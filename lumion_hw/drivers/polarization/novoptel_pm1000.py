@@ -20,7 +20,7 @@ from lumion_hw.errors import (
     OutOfRangeError,
     VerifyError,
 )
-from lumion_hw.interfaces import PolarizationReading
+from lumion_hw.interfaces import PolarimeterLimits, PolarimeterSettings, PolarizationReading
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 from lumion_hw.sessions.novoptel import NovoptelSession
@@ -147,8 +147,7 @@ class NovoptelPm1000(Driver):
         """
         with self._session.transaction():
             self._check_open()
-            lowest, highest = (_THZ_PER_STEP * word for word in self._session.read(FREQUENCY_MIN, FREQUENCY_MAX))
-            check_range("optical frequency", frequency_thz, (lowest, highest), "THz", self._session)
+            check_range("optical frequency", frequency_thz, self.limits().frequency_thz, "THz", self._session)
             return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
 
     def set_averaging_s(self, averaging_s: float) -> float:
@@ -164,6 +163,22 @@ class NovoptelPm1000(Driver):
             exponent = min(max(round(math.log2(averaging_s / _SAMPLE_S)), 0), LARGEST_EXPONENT)
             self._averaging_s = _SAMPLE_S * 2 ** self._set(AVERAGING, exponent, "exponent of the averaging time")
             return self._averaging_s
+
+    def settings(self) -> PolarimeterSettings:
+        """Ask for the settings in force."""
+        with self._session.transaction():
+            self._check_open()
+            word, exponent = self._session.read(FREQUENCY, AVERAGING)
+            return PolarimeterSettings(_THZ_PER_STEP * word, _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))
+
+    def limits(self) -> PolarimeterLimits:
+        """Ask for the limits of the settings."""
+        with self._session.transaction():
+            self._check_open()
+            lowest_thz, highest_thz = (
+                _THZ_PER_STEP * word for word in self._session.read(FREQUENCY_MIN, FREQUENCY_MAX)
+            )
+            return PolarimeterLimits((lowest_thz, highest_thz), (_SAMPLE_S, LONGEST_AVERAGING_S))
 
     # -- the registers
 

@@ -59,6 +59,7 @@ class ArroyoTec(ScpiDriver):
         super().__init__(link, clock, **names)
         self._scpi = StrictScpi(self._session, self.ignorable_errors, "ERRSTR?")
         self._was_locked = False
+        self._losses = 0
 
     def open(self) -> None:
         """Open the link, check the identity and that a temperature is held. Output and set point stay as they are.
@@ -155,13 +156,14 @@ class ArroyoTec(ScpiDriver):
         return state
 
     def state(self) -> TemperatureState:
-        """Ask the controller what it does; asking takes note of losses of the lock."""
+        """Ask the controller what it does; asking takes note of a loss of the lock."""
         self._check_open()
         with self._session.transaction():
             events, condition = round(self._scpi.setting("TEC:EVENT?")), self._condition()
             enabled, locked = bool(condition & _OUTPUT_ON), _is_locked(condition)
             # An event register keeps what was set if only for a moment, and is cleared by reading.
-            lost = self._was_locked and bool(not locked or events & _OUT_OF_TOLERANCE)
+            if self._was_locked and (not locked or events & _OUT_OF_TOLERANCE):
+                self._losses += 1
             self._was_locked = locked
             return TemperatureState(
                 temperature_c=None if condition & _NO_SENSOR else self._scpi.setting("TEC:T?"),
@@ -169,7 +171,7 @@ class ArroyoTec(ScpiDriver):
                 current_a=self._scpi.setting("TEC:ITE?"),
                 enabled=enabled,
                 locked=locked,
-                lost=lost,
+                losses=self._losses,
                 faults=_faults(condition),
                 timestamp_s=self._clock.now(),
             )

@@ -175,6 +175,10 @@ class SfpTransponder(Driver):
         self._diagnostics()
         return dict(self._thresholds)
 
+    def can_switch(self) -> bool:
+        """Tell whether the transmitter can be switched by software, and whether it is on can be read."""
+        return self.abilities.soft_tx_disable and self.abilities.soft_tx_fault and self.abilities.soft_rx_los
+
     def enable(self) -> None:
         """Switch the transmitter on and wait until the module reports power in its window.
 

@@ -37,6 +37,7 @@ class CoherentTransponderContract(TransponderContract):
         "select_application": lambda driver: driver.select_application(1),
         "tune": lambda driver: driver.tune(193.1),
         "set_tx_power_dbm": lambda driver: driver.set_tx_power_dbm(-8.0),
+        "settings": lambda driver: driver.settings(),
         "performance": lambda driver: driver.performance(),
         "flags": lambda driver: driver.flags(),
     }
@@ -75,7 +76,8 @@ class CoherentTransponderContract(TransponderContract):
     def test_a_frequency_out_of_reach_is_refused(self, driver: CoherentTransponder) -> None:
         """Outside all ranges ``tune`` raises a ``LimitError``, and the laser can still be tuned afterwards."""
         ranges = driver.capabilities().tuning
-        for beyond in (min(span.min_thz for span in ranges) - 1.0, max(span.max_thz for span in ranges) + 1.0):
+        low_thz, high_thz = min(span.min_thz for span in ranges), max(span.max_thz for span in ranges)
+        for beyond in (low_thz - 1.0, high_thz + 1.0, math.nan, math.inf):
             refused(LimitError, f"{beyond:g} THz", lambda thz=beyond: driver.tune(thz))  # type: ignore[misc]
         driver.tune(ranges[0].min_thz)
 
@@ -84,7 +86,7 @@ class CoherentTransponderContract(TransponderContract):
         limits = driver.capabilities().tx_power_dbm
         if limits is None:
             pytest.skip("the output power of this module cannot be set")
-        for beyond in (limits[0] - 0.5, limits[1] + 0.5):
+        for beyond in (limits[0] - 0.5, limits[1] + 0.5, math.nan):
             refused(LimitError, f"{beyond:g} dBm", lambda dbm=beyond: driver.set_tx_power_dbm(dbm))  # type: ignore[misc]
         for power_dbm in limits:
             driver.set_tx_power_dbm(power_dbm)
@@ -109,6 +111,31 @@ class CoherentTransponderContract(TransponderContract):
         driver.select_application(min(offered))
         promised(driver.status().tx_disabled, "the transmitter is on after select_application()")
         driver.enable()
+
+    def test_it_tells_what_it_has_been_told(self, driver: CoherentTransponder) -> None:
+        """``settings`` follow every change: power mode, application, frequency, output power, light on and off."""
+        capabilities = driver.capabilities()
+        wanted = min(capabilities.applications, key=lambda item: (item.first_host_lanes[0], item.number))
+        driver.select_application(wanted.number, wanted.first_host_lanes[0])
+        found = driver.settings()
+        promised(
+            found.applications.get(wanted.first_host_lanes[0]) == wanted.number and not found.enabled,
+            f"application {wanted.number} was selected, settings() says {found}",
+        )
+        for span in capabilities.tuning:
+            for thz in (span.min_thz, span.max_thz):
+                driver.tune(thz, span.spacing_ghz)
+                found_thz = driver.settings().frequency_thz
+                promised(found_thz is not None and abs(found_thz - thz) <= 1.5 * _MHZ, f"{thz} THz: {found_thz}")
+        for power_dbm in capabilities.tx_power_dbm or ():
+            driver.set_tx_power_dbm(power_dbm)
+            found_dbm = driver.settings().tx_power_dbm
+            promised(found_dbm is not None and abs(found_dbm - power_dbm) < 0.011, f"{power_dbm} dBm: {found_dbm}")
+        driver.enable()
+        promised(driver.settings().enabled and driver.settings().powered, "it is on, settings() says otherwise")
+        driver.power_down()
+        found = driver.settings()
+        promised(not found.powered and not found.enabled, f"it is in low power, settings() says {found}")
 
     def test_power_goes_down_and_up(self, driver: CoherentTransponder) -> None:
         """In low power it is dark and says so; after ``power_up`` it can be switched on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -52,6 +53,7 @@ class PolarimeterContract(DeviceContract):
         "read": lambda driver: driver.read(),
         "set_frequency_thz": lambda driver: driver.set_frequency_thz(193.4),
         "set_averaging_s": lambda driver: driver.set_averaging_s(1e-3),
+        "settings": lambda driver: driver.settings(),
     }
 
     def observe(self, driver: Any) -> object:
@@ -127,6 +129,20 @@ class PolarimeterContract(DeviceContract):
         promised(found_s > 0.0, f"{self.averaging_s} s was set, {found_s} s is in force")
         again_s = driver.set_averaging_s(found_s)
         promised(abs(again_s - found_s) <= 1e-9 * found_s, f"{found_s} s was in force, set again it became {again_s} s")
+
+    def test_it_tells_its_settings_and_their_limits(self, driver: Polarimeter) -> None:
+        """``settings`` are those in force; the ends of ``limits`` are taken, and nothing beyond them."""
+        limits = driver.limits()
+        for thz, averaging_s in zip(limits.frequency_thz, limits.averaging_s, strict=True):
+            in_force = (driver.set_frequency_thz(thz), driver.set_averaging_s(averaging_s))
+            found = driver.settings()
+            promised(
+                math.isclose(found.frequency_thz, in_force[0]) and math.isclose(found.averaging_s, in_force[1]),
+                f"{in_force} is in force, settings() says {found}",
+            )
+        beyond_thz, beyond_s = limits.frequency_thz[1] + 0.1, 1.1 * limits.averaging_s[1]
+        refused(LimitError, f"{beyond_thz} THz", lambda: driver.set_frequency_thz(beyond_thz))
+        refused(LimitError, f"{beyond_s} s", lambda: driver.set_averaging_s(beyond_s))
 
     @pytest.mark.parametrize("value", [0.0, -1.0, 1e6, float("nan"), float("inf")])
     def test_settings_outside_their_range_are_refused_and_nothing_changes(

@@ -41,6 +41,7 @@ class PowerMeterContract(DeviceContract):
         "set_wavelength_nm": lambda driver: driver.set_wavelength_nm(1, 1550.0),
         "set_averaging_s": lambda driver: driver.set_averaging_s(1, 0.01),
         "set_range_dbm": lambda driver: driver.set_range_dbm(1, None),
+        "settings": lambda driver: driver.settings(1),
         "zero": lambda driver: driver.zero(),
         "read": lambda driver: driver.read(1),
         "read_all": lambda driver: driver.read_all(),
@@ -212,6 +213,34 @@ class PowerMeterContract(DeviceContract):
             refused(LimitError, f"{averaging_s:g} s", partial(driver.set_averaging_s, channel, averaging_s))
         promised(driver.errors() == (), "a refused averaging time was sent to the instrument")
 
+    def test_it_tells_its_settings_and_their_limits(
+        self,
+        driver: PowerMeter,
+        wavelength_limits_nm: tuple[float, float],
+        averaging_limits_s: tuple[float, float],
+    ) -> None:
+        """``settings`` are those in force, whoever set them, and ``limits`` those that sets are held to."""
+        channel = driver.channels[-1]
+        limits = driver.limits(channel)
+        for what, ends, known in (
+            ("wavelengths", limits.wavelength_nm, wavelength_limits_nm),
+            ("averaging times", limits.averaging_s, averaging_limits_s),
+        ):
+            fits = all(math.isclose(each, end, rel_tol=1e-6) for each, end in zip(ends, known, strict=True))
+            promised(fits, f"{what} go from {known[0]:g} to {known[1]:g}, limits() says {ends}")
+        low_dbm, high_dbm = limits.range_dbm
+        promised(low_dbm < high_dbm, f"ranges from {low_dbm} to {high_dbm} dBm")
+        for wavelength_nm, averaging_s in zip(limits.wavelength_nm, limits.averaging_s, strict=True):
+            driver.set_wavelength_nm(channel, wavelength_nm)
+            driver.set_averaging_s(channel, averaging_s)
+            driver.set_range_dbm(channel, high_dbm)
+            found = driver.settings(channel)
+            promised(math.isclose(found.wavelength_nm, wavelength_nm, rel_tol=1e-5), f"{wavelength_nm} nm: {found}")
+            promised(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
+            promised(found.range_dbm is not None and found.range_dbm >= high_dbm - 0.1, f"{high_dbm} dBm: {found}")
+            driver.set_range_dbm(channel, None)
+            promised(driver.settings(channel).range_dbm is None, "with automatic ranging there is no range to tell")
+
     def test_averaging_takes_its_time(
         self,
         driver: PowerMeter,
@@ -263,6 +292,8 @@ class PowerMeterContract(DeviceContract):
                 "set_wavelength_nm": partial(driver.set_wavelength_nm, channel, 1550.0),
                 "set_averaging_s": partial(driver.set_averaging_s, channel, 0.01),
                 "set_range_dbm": partial(driver.set_range_dbm, channel, None),
+                "settings": partial(driver.settings, channel),
+                "limits": partial(driver.limits, channel),
             }
             for name, call in calls.items():
                 refused(ConfigError, f"{name} of channel {channel}", call)

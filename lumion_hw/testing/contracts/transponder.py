@@ -72,6 +72,10 @@ class TransponderContract(DeviceContract):
 
     # -- identity
 
+    def test_it_says_that_its_transmitter_can_be_switched(self, driver: Transponder) -> None:
+        """As it can, in this suite: programs leave the light of other modules to their pins."""
+        promised(driver.can_switch(), "can_switch() is false")
+
     def test_it_says_who_it_is(self, driver: Transponder) -> None:
         """Vendor, part and serial number are those in the module's memory, and stay."""
         identity = driver.identify()

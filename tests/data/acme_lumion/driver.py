@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lumion_hw import NotSupportedError
 from lumion_hw.interfaces import PowerReading, RangeState
 from lumion_hw.sessions import ScpiSession
 
@@ -21,6 +22,12 @@ class AcmePm2:
     def set_averaging_s(self, channel, averaging_s): ...
 
     def set_range_dbm(self, channel, range_dbm): ...
+
+    def settings(self, channel):
+        raise NotSupportedError("the ACME PM2 has nothing to set", command="settings")
+
+    def limits(self, channel):
+        raise NotSupportedError("the ACME PM2 has nothing to set", command="limits")
 
     def read(self, channel):
         value_w = float(self._session.query(f"READ{channel}?"))

@@ -30,6 +30,7 @@ from lumion_hw.interfaces import (
     StickyFlag,
     TransponderCapabilities,
     TransponderIdentity,
+    TransponderSettings,
     TuningResult,
 )
 from lumion_hw.links.owner import fork_safe
@@ -152,6 +153,10 @@ class CmisTransponder(Driver):
         """Whether the module has only the lower memory and page 00h, as cables have."""
         return self._opened.advertised.flat
 
+    def can_switch(self) -> bool:
+        """Tell whether the transmitter can be switched: not with a flat memory, as cables have."""
+        return not self._opened.advertised.flat
+
     def capabilities(self) -> TransponderCapabilities:
         """Return what the module says of itself."""
         module = self._opened
@@ -199,6 +204,23 @@ class CmisTransponder(Driver):
             number = float(power_dbm) if isinstance(power_dbm, (int, float)) else None
             found["target_output_power"] = Reading(number, "dBm", Quality.OK, "12h:200")
         return found
+
+    def settings(self) -> TransponderSettings:
+        """Read what the module has been told. Raises ``NotSupportedError`` for a flat memory, which is told nothing."""
+        module = self._opened
+        module.needs(not module.advertised.flat, "settings")
+        with module.memory.pages.transaction():
+            configured = tuning.configured_mhz(module, self._lane) if module.advertised.tunable else None
+            power_dbm = None
+            if module.advertised.tx_power_limits_dbm is not None:
+                power_dbm = module.memory.value("target_output_power", self._lane)
+            return TransponderSettings(
+                powered=module.memory.number("module_state") == ModuleState.READY,
+                enabled=not monitors.status(module, self._lane).tx_disabled,
+                applications={path.host_lanes[0]: path.application for path in dp.data_paths(module)},
+                frequency_thz=None if configured is None else configured / 1e6,
+                tx_power_dbm=float(power_dbm) if isinstance(power_dbm, (int, float)) else None,
+            )
 
     def monitors(self) -> Monitors:
         """Read the module's monitors. Raises ``NotSupportedError`` for a module that has none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import DeviceError, LimitError, VerifyError
@@ -55,6 +57,9 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
 def plan_tuning(module: ModuleContext, frequency_thz: float, grid_ghz: float | None) -> Tuning:
     """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises as :func:`tune`."""
     module.needs(module.advertised.tunable, "tuning")
+    if not math.isfinite(frequency_thz):
+        highest_mhz = [reported_mhz(grid, high) for grid, (_, high) in module.advertised.grids.channels.items()]
+        raise module.error_limit("frequency", frequency_thz, max(highest_mhz, default=0) / 1e6, "THz")
     try:
         return module.advertised.grids.select(round(frequency_thz * 1e6), _grid(module, grid_ghz))
     except LimitError as error:

@@ -1,0 +1,166 @@
+"""A recording as documents of bluesky's event model, for the tools that read these.
+
+start, descriptor, event ..., stop, as https://blueskyproject.io/event-model describes them; in a file one JSON object
+``{"name": ..., "doc": ...}`` per line, as bluesky's own ``JSONLinesWriter`` writes them. Names of data keys may hold no
+dot there: ``meter0.power.1`` is ``meter0-power-1``. Identifiers follow from what was recorded, so that a recording
+exported twice gives the same documents.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import numpy as np
+
+from lumion_hw.acquisition.columns import State
+from lumion_hw.acquisition.recording import RecordedLog
+from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.writing import Over, write_file
+
+Document = tuple[str, dict[str, Any]]
+_STREAM = "primary"
+_STATE = "-state"
+
+
+def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
+    """Yield name and content of every document of a recording.
+
+    A value that is no number is ``None``; its state, beside it, says why.
+
+    Raises:
+        ConfigError: The recording does not say when it was begun, or two channels have one name without dots.
+    """
+    header = recording.header
+    try:
+        started_s = datetime.fromisoformat(header.started).timestamp()
+    except ValueError as error:
+        raise ConfigError(f"the recording was begun {header.started!r}, which is no time") from error
+    run = uuid5(NAMESPACE_URL, f"lumion-log:{header.line().decode()}")
+    times_s = [started_s + float(time_s) for time_s in recording.time_s]
+    yield "start", _start(recording, run, started_s)
+    descriptor = uuid5(run, "descriptor")
+    yield "descriptor", _descriptor(recording, run, descriptor, started_s)
+    yield from _events(recording, descriptor, times_s)
+    # Of a bench that is slower than the plan the last rows may be missed: the next one would have come after the plan.
+    steps = np.diff(recording.index.astype(np.int64), prepend=-1)
+    complete = len(steps) > 0 and int(recording.index[-1]) + int(steps.max()) >= header.n_rows
+    yield (
+        "stop",
+        {
+            "uid": str(uuid5(run, "stop")),
+            "run_start": str(run),
+            "time": times_s[-1] if times_s else started_s,
+            "exit_status": "success" if complete else "abort",
+            "reason": "" if complete else f"{len(times_s)} of {header.n_rows} rows",
+            "num_events": {_STREAM: len(times_s)},
+        },
+    )
+
+
+def write_documents(recording: RecordedLog, target: AnyPath, over: Over = "own") -> int:
+    """Write the documents of a recording as JSON lines, all or nothing, and return their number.
+
+    Raises:
+        ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
+    """
+    lines = [
+        json.dumps({"name": name, "doc": content}, allow_nan=False) + "\n"
+        for name, content in bluesky_documents(recording)
+    ]
+    write_file(Path(target), "the documents", "".join(lines), over)
+    return len(lines)
+
+
+def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any]:
+    header = recording.header
+    about: dict[str, Any] = {
+        "software": header.software or "lumion-hw",  # first: files of ours are known by it
+        "uid": str(run),
+        "time": started_s,
+        "plan_name": "lumion log",
+        "plan_type": "generator",
+        "detectors": sorted({column.device for column in header.columns}),
+        "num_points": header.n_rows,
+        "period_s": header.period_s,
+        "bench": header.bench,
+        "emulated": header.emulated,
+    }
+    if header.bench_file is not None:
+        about["bench_file"] = {"name": header.bench_file.name, "sha256": header.bench_file.sha256}
+    if header.record is not None:
+        record = header.record
+        about["calibration_record"] = {"record_id": record.record_id, "content_sha256": record.content_sha256}
+    return about
+
+
+def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: float) -> dict[str, Any]:
+    header = recording.header
+    device_of = {column.name: column.device for column in header.columns}
+    keys: dict[str, dict[str, Any]] = {}
+    of_device: dict[str, list[str]] = {}
+    for column in recording.columns:
+        key, device = _key(column.name), device_of[column.name]
+        if key in keys:
+            raise ConfigError(f"two channels are {key!r} without dots", hint="Export them apart.")
+        source = f"lumion://{header.bench}/{column.name}"
+        common = {"source": source, "shape": [], "object_name": _key(device)}
+        keys[key] = {**common, "dtype": "number", "dtype_numpy": "<f8", "units": column.unit}
+        keys[key + _STATE] = {**common, "dtype": "string", "choices": [state.name for state in State]}
+        of_device.setdefault(device, []).extend((key, key + _STATE))
+    return {
+        "uid": str(descriptor),
+        "run_start": str(run),
+        "time": started_s,
+        "name": _STREAM,
+        "data_keys": keys,
+        "object_keys": {_key(device): names for device, names in of_device.items()},
+        "configuration": {_key(device): _configuration(recording, device, started_s) for device in of_device},
+        "hints": {_key(d): {"fields": [each for each in of_device[d] if not each.endswith(_STATE)]} for d in of_device},
+    }
+
+
+def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
+    """Who a device said it is, in the form of what was set on it."""
+    who = recording.header.devices.get(device)
+    said = {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
+    data = {f"{_key(device)}-{what}": text for what, text in said.items() if text}
+    source = f"lumion://{recording.header.bench}/{device}"
+    return {
+        "data": data,
+        "timestamps": dict.fromkeys(data, started_s),
+        "data_keys": {key: {"source": source, "dtype": "string", "shape": []} for key in data},
+    }
+
+
+def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> Iterator[Document]:
+    keys = [_key(column.name) for column in recording.columns]
+    names = list(chain.from_iterable((key, key + _STATE) for key in keys))
+    words = {int(state): state.name for state in State}
+    for number, time_s in enumerate(times_s):
+        data: dict[str, Any] = {}
+        for key, column in zip(keys, recording.columns, strict=True):
+            value = column.value[number]
+            data[key] = float(value) if np.isfinite(value) else None
+            data[key + _STATE] = words[int(column.state[number])]
+        event = {
+            "uid": str(uuid5(descriptor, str(number))),
+            "descriptor": str(descriptor),
+            "seq_num": number + 1,
+            "time": time_s,
+            "data": data,
+            "timestamps": dict.fromkeys(names, time_s),
+            "filled": {},
+        }
+        yield "event", event
+
+
+def _key(name: str) -> str:
+    """Return a name without dots, which data keys may not have."""
+    return name.replace(".", "-")

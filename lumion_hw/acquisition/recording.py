@@ -1,0 +1,140 @@
+"""A recording that ``lumion log`` has written, read back: as arrays, as a table, as a labelled data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.hdf5 import DATA, HEADER, STATE, TIME, dataset_names
+from lumion_hw.acquisition.journal import LogHeader
+from lumion_hw.files import AnyPath
+from lumion_hw.files.frames import require_pandas, require_xarray
+from lumion_hw.files.hdf5 import open_hdf5
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedColumn:
+    """One column of a file.
+
+    Attributes:
+        name: ``device.quantity``.
+        unit: Its unit.
+        value: Shape ``(rows,)``, NaN where there is no number.
+        state: Shape ``(rows,)``, numbers of :class:`State`.
+    """
+
+    name: str
+    unit: str
+    value: NDArray[np.float64]
+    state: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedLog:
+    """A recording.
+
+    Attributes:
+        header: What it is about: bench, devices, calibration record, software, when it was begun.
+        index: Numbers of the rows, shape ``(rows,)``; those that were missed are missing.
+        time_s: Seconds since it was begun, shape ``(rows,)``.
+        columns: The chosen columns.
+    """
+
+    header: LogHeader
+    index: NDArray[np.uint32]
+    time_s: NDArray[np.float64]
+    columns: tuple[RecordedColumn, ...]
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<RecordedLog of {self.header.bench}: {len(self.time_s)} rows of {len(self.columns)} channels>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a table: one row per time in s, one column per channel, NaN where there is no number.
+
+        Units are in ``attrs["units"]``, by channel.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        pandas = require_pandas()
+        table: pd.DataFrame = pandas.DataFrame(
+            {column.name: column.value for column in self.columns}, index=pandas.Index(self.time_s, name=TIME)
+        )
+        table.attrs.update(self._about(), units={column.name: column.unit for column in self.columns})
+        return table
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return a labelled data set along ``time_s``: channels with their units, and their states beside them.
+
+        Raises:
+            ConfigError: xarray is not installed.
+        """
+        xarray = require_xarray()
+        meanings = " ".join(state.name for state in State)
+        variables: dict[str, Any] = {"index": (TIME, self.index, {"long_name": "number of the row"})}
+        for column in self.columns:
+            attributes = {"units": column.unit, "ancillary_variables": column.name + STATE}
+            variables[column.name] = (TIME, column.value, attributes)
+            flags = {"flag_values": np.array(list(State), dtype=np.uint8), "flag_meanings": meanings}
+            variables[column.name + STATE] = (TIME, column.state, flags)
+        time = (TIME, self.time_s, {"units": "s", "start": self.header.started})
+        data: xr.Dataset = xarray.Dataset(variables, coords={TIME: time}, attrs=self._about())
+        return data
+
+    def _about(self) -> dict[str, str]:
+        """What it is about, in text."""
+        header = self.header
+        about = {"bench": header.bench, "started": header.started, "software": header.software}
+        about |= {f"device.{name}": str(who) for name, who in header.devices.items()}
+        if header.record is not None:
+            about["calibration_record"] = header.record.record_id
+        return {key: text for key, text in about.items() if text}
+
+
+def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> RecordedLog:
+    """Read an HDF5 file that ``lumion log`` has written.
+
+    Args:
+        source: The file.
+        patterns: Which columns: names, shell wildcards allowed; a device name alone means all of its columns.
+
+    Raises:
+        ConfigError: The file is none of these, or a pattern fits none of its columns.
+    """
+    source = Path(source)
+    hint = "Name an HDF5 file that this version of `lumion log` has written."
+    with open_hdf5(source, "recording", hint=hint) as file:
+        header = LogHeader.parse(file.array(HEADER, 1).astype(np.uint8).tobytes(), source)
+        units = {column.name: column.unit for column in header.columns}
+        chosen = choose(patterns, {column.name: column.device for column in header.columns})
+        time_s = file.array(f"{DATA}/{TIME}", 1).astype(np.float64)
+        index = file.array(f"{DATA}/index", 1).astype(np.uint32)
+        plain = dataset_names(column.name for column in header.columns)
+        columns = tuple(
+            RecordedColumn(
+                name,
+                units[name],
+                file.array(f"{DATA}/{plain[name]}", 1).astype(np.float64),
+                file.array(f"{DATA}/{plain[name]}{STATE}", 1).astype(np.uint8),
+            )
+            for name in chosen
+        )
+        lengths = {"index": len(index)} | {column.name: len(column.value) for column in columns}
+        if longer := [name for name, length in lengths.items() if length != len(time_s)]:
+            raise ValueError(f"{longer[0]!r} has another number of rows than {TIME!r}")
+        if odd := [
+            each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
+        ]:
+            raise ValueError(f"the states of {odd[0]} are none")
+        return RecordedLog(header, index, time_s, columns)

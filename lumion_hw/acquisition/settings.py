@@ -1,0 +1,731 @@
+"""What can be set on a bench and read back: one row per setting, named ``device.setting`` or with a channel.
+
+Which settings a kind of device has is one function here, as for readings. A value goes to the device's driver, which
+knows the limits, refuses what is beyond them and reads back what it has set; nothing is clipped here. What cannot be
+read back is no setting: states of a mesh that keeps its currents to itself, and what a polarization optimizer does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.columns import choose, concerns
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.mesh_access import MeshAccess
+from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
+from lumion_hw.interfaces import (
+    CoherentTransponder,
+    OpticalAmplifier,
+    OpticalSwitch,
+    Polarimeter,
+    PolarizationController,
+    PowerMeter,
+    SpectrumAnalyzer,
+    SpectrumSettings,
+    TemperatureController,
+    Transponder,
+    TransponderSettings,
+    TunableLaser,
+    VariableAttenuator,
+)
+from lumion_hw.links.owner import fork_safe
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
+
+_SLACK = 1e-9  # a limit in THz converted to nm and back
+_READY_S = 120.0
+"""Longest time for the light of a laser to follow a setting: the slowest here, an ITLA, may take most of a minute."""
+
+
+class SettingKind(enum.Enum):
+    """What the value of a setting is."""
+
+    NUMBER = "number"
+    FLAG = "flag"
+    CHOICE = "choice"
+    ARRAY = "array"
+
+
+SettingValue = float | bool | str | NDArray[np.float64] | None
+"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` where the setting gives it a meaning."""
+_Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def _no_limits() -> None:
+    """Limits of a setting that has none but its choices."""
+
+
+def _settled() -> None:
+    """Nothing follows later."""
+
+
+def _exact() -> float:
+    """Step of a setting that keeps what it is told."""
+    return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One setting of one device.
+
+    Attributes:
+        name: ``device.setting``, with ``.channel`` where a device has several.
+        device: Device name of the bench file.
+        unit: Unit of the value; empty for flags and choices.
+        kind: What the value is.
+        shape: Shape of an array; empty otherwise.
+        choices: Values of a choice.
+        none_means: What the value ``None`` means, such as ``automatic``; empty where ``None`` is no value.
+        part_of: Name of the setting that this one is a part or another form of; empty if it stands for itself.
+        switches: ``light`` if it switches a source on and off, ``supply`` if the device takes other settings only
+            while this one is on.
+    """
+
+    name: str
+    device: str
+    unit: str
+    kind: SettingKind
+    _ask: Callable[[], Any] = field(repr=False)
+    _pick: Callable[[Any], SettingValue] = field(repr=False)
+    _write: Callable[[Any], object] = field(repr=False)
+    _limits: Callable[[], _Limits | None] = field(default=_no_limits, repr=False)
+    _settle: Callable[[], object] = field(default=_settled, repr=False)
+    _step: Callable[[], float | NDArray[np.float64]] = field(default=_exact, repr=False)
+    shape: tuple[int, ...] = ()
+    choices: tuple[str, ...] = ()
+    none_means: str = ""
+    part_of: str = ""
+    switches: Literal["", "light", "supply"] = ""
+
+    def read(self) -> SettingValue:
+        """Ask the device for the value in force, ``None`` also where it has not been told any yet.
+
+        Raises what the device raises.
+        """
+        return self._pick(self._ask())
+
+    def limits(self) -> _Limits | None:
+        """Ask the device for the lowest and highest value, both included; ``None`` if it states none.
+
+        Those of an array have its shape, where not all of its values have the same.
+        """
+        return self._limits()
+
+    def write(self, value: SettingValue) -> None:
+        """Set a value; the device verifies it.
+
+        Raises:
+            ConfigError: The value is not of this setting's kind, shape or choices; nothing was sent.
+            LimitError: It is outside the limits; nothing was changed.
+            LumionError: What else the device raises.
+        """
+        self._write(self._checked(value))
+
+    def check(self, value: SettingValue) -> None:
+        """Refuse what :meth:`write` would refuse, as far as that can be told without setting it.
+
+        Raises:
+            ConfigError: The value is not of this setting's kind, shape or choices.
+            LimitError: It is outside the limits, or no number.
+        """
+        wanted: Any = self._checked(value)
+        if wanted is None or self.kind in (SettingKind.FLAG, SettingKind.CHOICE):
+            return
+        low, high = self.limits() or (-np.inf, np.inf)
+        slack = _SLACK * np.abs(wanted)
+        fits = np.isfinite(wanted) & (wanted >= low - slack) & (wanted <= high + slack)
+        if not np.all(fits):
+            first = np.unravel_index(np.argmin(fits), np.shape(wanted))
+            asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
+            where = f"{self.name}, value {first[0]} from 0" if first else self.name
+            raise LimitError(
+                where, asked=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+            )
+
+    def same(self, one: SettingValue, other: SettingValue) -> bool:
+        """Tell whether two values are the same to the device: within half of its step, and of rounding."""
+        if one is None or other is None or isinstance(one, str | bool) or isinstance(other, str | bool):
+            return type(one) is type(other) and one == other
+        if np.shape(one) != np.shape(other):
+            return False
+        nearest = np.maximum(0.51 * np.asarray(self._step()), _SLACK * np.maximum(np.abs(one), np.abs(other)))
+        return bool(np.all(np.abs(np.subtract(one, other)) <= nearest))
+
+    def wait_settled(self) -> None:
+        """Wait until the light follows what was written last, as long as the device says it takes."""
+        self._settle()
+
+    def _checked(self, value: SettingValue) -> SettingValue:
+        """Return a value of the kind expected, not converted from another; limits are the device's affair."""
+        if value is None:
+            return None if self.none_means else self._refuse(value, f"a {self.kind.value}")
+        if self.kind is SettingKind.FLAG:
+            return bool(value) if isinstance(value, bool | np.bool_) else self._refuse(value, "true or false")
+        if self.kind is SettingKind.CHOICE:
+            known = isinstance(value, str) and value in self.choices
+            return value if known else self._refuse(value, f"one of {', '.join(self.choices)}")
+        if self.kind is SettingKind.ARRAY:
+            return self._checked_array(value)
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+            self._refuse(value, "a number")
+        return float(value)
+
+    def _checked_array(self, value: Any) -> NDArray[np.float64]:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # ragged
+            self._refuse(value, f"numbers of shape {self.shape}")
+        if array.dtype.kind not in "iuf" or array.shape != self.shape:
+            self._refuse(f"{array.dtype.name} of shape {array.shape}", f"numbers of shape {self.shape}")
+        return array.astype(np.float64)
+
+    def _refuse(self, value: object, expected: str) -> NoReturn:
+        also = f", or None for {self.none_means}" if self.none_means else ""
+        text = str(value)
+        raise ConfigError(
+            f"{self.name}: expected {expected}{also}, found {text if len(text) <= 80 else text[:77] + '...'}",
+            device=self.device,
+            hint="Nothing was changed.",
+        )
+
+
+class Settings(Mapping[str, Setting]):
+    """The settings of a bench by name, in the order of the bench.
+
+    Args:
+        bench: The open bench.
+        patterns: Names of settings, shell wildcards allowed; a device name alone means all of its settings.
+
+    Raises:
+        ConfigError: A pattern fits nothing (the message names what is near it).
+        LumionError: A device does not answer when it is asked what it has.
+
+    Attributes:
+        failures: Why devices could not be read by the last :meth:`read`, by name.
+    """
+
+    def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
+        devices = _devices(bench)
+        # Devices that no pattern means are not asked what they have: one of them may be gone.
+        asked = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
+        known = {setting.name: setting for name in asked for setting in devices[name]()}
+        nothing = not known and tuple(patterns) == ("*",)
+        names = {name: each.device for name, each in known.items()}
+        self._settings = {} if nothing else {name: known[name] for name in choose(patterns, names, "setting")}
+        self.failures: dict[str, LumionError] = {}
+
+    def __getitem__(self, name: str) -> Setting:
+        """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that says what is near."""
+        if name not in self._settings:
+            near = get_close_matches(name, self._settings, n=3, cutoff=0.4)
+            words = (
+                f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(self._settings) or 'none'}."
+            )
+            raise UnknownNameError(f"there is no setting {name!r}", hint=words)
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def read(self) -> dict[str, SettingValue]:
+        """Return the values in force of all settings that stand for themselves, each question asked once.
+
+        A device that fails has none here and is found in :attr:`failures`.
+        """
+        own = [setting for setting in self._settings.values() if not setting.part_of]
+        answers: dict[Callable[[], Any], Any] = {}
+        self.failures = {}
+        for setting in own:
+            if setting._ask in answers or setting.device in self.failures:
+                continue
+            try:
+                answers[setting._ask] = setting._ask()
+            except LumionError as error:
+                self.failures[setting.device] = error
+        return {
+            setting.name: setting._pick(answers[setting._ask]) for setting in own if setting.device not in self.failures
+        }
+
+
+def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
+    """Return what yields the settings of each device, in the order in which a bench is set anew."""
+    found: dict[str, Callable[[], Iterator[Setting]]] = {}
+    found |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
+    found |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
+    found |= {name: partial(_switch, name, switch) for name, switch in bench.switches.items()}
+    found |= {name: partial(_analyzer, name, analyzer) for name, analyzer in bench.spectrum_analyzers.items()}
+    found |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
+    found |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
+    found |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
+    section = bench.model.mesh
+    if section is not None:
+        with contextlib.suppress(ConfigError):  # not open, or a mesh that takes states
+            found[section.controller] = partial(_mesh, section.controller, bench.mesh)
+    found |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
+    found |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
+    # After the sources: an amplifier may not hold a power or a gain without light.
+    found |= {name: partial(_amplifier, name, amplifier) for name, amplifier in bench.amplifiers.items()}
+    return found
+
+
+def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
+    try:
+        meter.settings(meter.channels[0])
+    except NotSupportedError:  # a meter with nothing to set
+        return
+    rows = (
+        ("wavelength_nm", "nm", meter.set_wavelength_nm, ""),
+        ("averaging_s", "s", meter.set_averaging_s, ""),
+        ("range_dbm", "dBm", meter.set_range_dbm, "automatic"),
+    )
+    for channel in meter.channels:
+        ask, ask_limits = partial(meter.settings, channel), partial(meter.limits, channel)
+        for quantity, unit, write, none_means in rows:
+            yield Setting(
+                name=f"{name}.{quantity}.{channel}",
+                device=name,
+                unit=unit,
+                kind=SettingKind.NUMBER,
+                _ask=ask,
+                _pick=attrgetter(quantity),
+                _write=partial(write, channel),
+                _limits=partial(_asked, ask_limits, quantity),
+                none_means=none_means,
+            )
+
+
+def _asked(question: Callable[[], object], attribute: str) -> Any:
+    """Return one attribute of an answer."""
+    return getattr(question(), attribute)
+
+
+def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[Setting]:
+    rows = (
+        ("frequency_thz", "THz", polarimeter.set_frequency_thz),
+        ("averaging_s", "s", polarimeter.set_averaging_s),
+    )
+    for quantity, unit, write in rows:
+        yield Setting(
+            name=f"{name}.{quantity}",
+            device=name,
+            unit=unit,
+            kind=SettingKind.NUMBER,
+            _ask=polarimeter.settings,
+            _pick=attrgetter(quantity),
+            _write=write,
+            _limits=partial(_asked, polarimeter.limits, quantity),
+        )
+
+
+def _polarization(bench: Bench, name: str, controller: PolarizationController) -> Iterator[Setting]:
+    actuators = controller.actuators
+    units = {actuator.unit for actuator in actuators}
+    low = np.array([-np.inf if actuator.endless else actuator.minimum for actuator in actuators])
+    high = np.array([np.inf if actuator.endless else actuator.maximum for actuator in actuators])
+    whole = Setting(
+        name=f"{name}.settings",
+        device=name,
+        unit=units.pop() if len(units) == 1 else "",
+        kind=SettingKind.ARRAY,
+        _ask=controller.read,
+        _pick=_itself,
+        _write=controller.set,
+        _limits=lambda: (low, high),
+        _settle=lambda: bench.clock.sleep(controller.settle_s),
+        _step=lambda: np.array([actuator.step for actuator in actuators]),
+        shape=(len(actuators),),
+    )
+    yield whole
+    # From 1, and named as the readings of the same actuators are.
+    yield from _each_of(whole, 1, f"{name}.setting")
+
+
+def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
+    def number(quantity: str, unit: str, write: Callable[[float], None]) -> Setting:
+        return Setting(
+            name=f"{name}.{quantity}",
+            device=name,
+            unit=unit,
+            kind=SettingKind.NUMBER,
+            _ask=controller.settings,
+            _pick=attrgetter(quantity),
+            _write=write,
+            _limits=partial(_asked, controller.limits, quantity),
+        )
+
+    yield number("setpoint_c", "°C", controller.set_temperature_c)
+    yield number("tolerance_c", "K", lambda value: controller.set_tolerance(value, controller.settings().window_s))
+    yield number("window_s", "s", lambda value: controller.set_tolerance(controller.settings().tolerance_c, value))
+    yield Setting(
+        name=f"{name}.enabled",
+        device=name,
+        unit="",
+        kind=SettingKind.FLAG,
+        _ask=controller.settings,
+        _pick=attrgetter("enabled"),
+        _write=lambda on: controller.enable() if on else controller.disable(),
+    )
+
+
+def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
+    for channel in attenuator.channels:
+        limits = attenuator.limits(channel)
+        part = partial(Setting, device=name, _ask=partial(attenuator.settings, channel))
+        ask_limits = partial(attenuator.limits, channel)
+        # First: what an attenuation comes to depends on it.
+        if limits.wavelength_nm is not None:
+            yield part(
+                name=f"{name}.wavelength_nm.{channel}",
+                unit="nm",
+                kind=SettingKind.NUMBER,
+                _pick=attrgetter("wavelength_nm"),
+                _write=partial(attenuator.set_wavelength_nm, channel),
+                _limits=partial(_asked, ask_limits, "wavelength_nm"),
+            )
+        yield part(
+            name=f"{name}.attenuation_db.{channel}",
+            unit="dB",
+            kind=SettingKind.NUMBER,
+            _pick=attrgetter("attenuation_db"),
+            _write=partial(attenuator.set_attenuation_db, channel),
+            _limits=partial(_asked, ask_limits, "attenuation_db"),
+            _step=partial(_asked, ask_limits, "attenuation_step_db"),
+        )
+        if limits.shutter:
+            yield part(
+                name=f"{name}.passing.{channel}",
+                unit="",
+                kind=SettingKind.FLAG,
+                _pick=attrgetter("passing"),
+                _write=partial(_open_or_shut, attenuator, channel),
+            )
+
+
+def _open_or_shut(attenuator: VariableAttenuator, channel: int, passing: bool) -> None:
+    if passing:
+        attenuator.enable(channel)
+    else:
+        attenuator.disable(channel)
+
+
+def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
+    """One setting for all: of connections made one by one, each would be in the way of another."""
+    inputs = switch.ports.inputs
+
+    def write(outputs: NDArray[np.float64]) -> None:
+        if not np.all(outputs == np.round(outputs)):
+            raise ConfigError(f"{name}.outputs: expected whole numbers", device=name, hint="Nothing was changed.")
+        switch.set_connections({port: int(out) for port, out in zip(inputs, outputs, strict=True) if out != 0.0})
+
+    yield Setting(
+        name=f"{name}.outputs",
+        device=name,
+        unit="",
+        kind=SettingKind.ARRAY,
+        _ask=switch.connections,
+        _pick=lambda made: np.array([float(made.get(port, 0)) for port in inputs]),
+        _write=write,
+        _limits=lambda: (0.0, float(max(switch.ports.outputs))),
+        shape=(len(inputs),),
+    )
+
+
+def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
+    limits = analyzer.limits()
+    part = partial(Setting, device=name, _ask=analyzer.settings)
+    resolutions_nm = {f"{each_nm:g}": each_nm for each_nm in limits.resolutions_nm}
+
+    def resolution(settings: SpectrumSettings) -> str:
+        # What is in force may be the bandwidth measured, near the nominal one.
+        return min(resolutions_nm, key=lambda each: abs(np.log(resolutions_nm[each] / settings.resolution_nm)))
+
+    yield part(
+        name=f"{name}.span_nm",
+        unit="nm",
+        kind=SettingKind.ARRAY,
+        _pick=lambda settings: np.array([settings.start_nm, settings.stop_nm]),
+        _write=lambda span_nm: analyzer.set_span_nm(float(span_nm[0]), float(span_nm[1])),
+        _limits=lambda: limits.wavelength_nm,
+        shape=(2,),
+    )
+    yield part(
+        name=f"{name}.resolution_nm",
+        unit="nm",
+        kind=SettingKind.CHOICE,
+        _pick=resolution,
+        _write=lambda chosen: analyzer.set_resolution_nm(resolutions_nm[chosen]),
+        choices=tuple(resolutions_nm),
+    )
+    yield part(
+        name=f"{name}.sensitivity",
+        unit="",
+        kind=SettingKind.CHOICE,
+        _pick=attrgetter("sensitivity"),
+        _write=analyzer.set_sensitivity,
+        choices=limits.sensitivities,
+    )
+    yield part(
+        name=f"{name}.n_points",
+        unit="",
+        kind=SettingKind.NUMBER,
+        _pick=lambda settings: None if settings.n_points is None else float(settings.n_points),
+        _write=lambda value: analyzer.set_n_points(round(value) if value is not None and np.isfinite(value) else value),
+        _limits=lambda: (float(limits.n_points[0]), float(limits.n_points[1])),
+        _step=lambda: 1.0,
+        none_means="automatic",
+    )
+
+
+def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
+    """What it can hold, each ``None`` while another is held, and whether it is switched on."""
+    limits = amplifier.limits()
+    rows = (
+        ("current_ma", "mA", amplifier.hold_current_ma),
+        ("power_dbm", "dBm", amplifier.hold_power_dbm),
+        ("gain_db", "dB", amplifier.hold_gain_db),
+    )
+    for quantity, unit, hold in rows:
+        if getattr(limits, quantity) is not None:
+            yield Setting(
+                name=f"{name}.{quantity}",
+                device=name,
+                unit=unit,
+                kind=SettingKind.NUMBER,
+                _ask=amplifier.settings,
+                _pick=attrgetter(quantity),
+                _write=partial(_hold, hold),
+                _limits=partial(_asked, amplifier.limits, quantity),
+                none_means="another quantity is held",
+            )
+    yield _light_switch(name, amplifier, amplifier.settings, attrgetter("enabled"))
+
+
+def _hold(hold: Callable[[float], None], value: float | None) -> None:
+    """Hold a quantity; where another one is to be held, that one's setting says so."""
+    if value is not None:
+        hold(value)
+
+
+def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
+    """Heater currents by 2·PUC + arm, as everywhere on a mesh; channels without a heater stay off."""
+    if not mesh.controller.info.readback:
+        return
+    whole = Setting(
+        name=f"{name}.heaters_ma",
+        device=name,
+        unit="mA",
+        kind=SettingKind.ARRAY,
+        _ask=mesh.driven_ma,
+        _pick=_itself,
+        _write=partial(mesh.program, settle_s=0.0),
+        _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
+        _settle=lambda: mesh.clock.sleep(mesh.settle_s),
+        _step=lambda: max(2.0 * mesh.controller.info.readback_tolerance_ma, mesh.controller.info.current_step_ma),
+        shape=(len(mesh.heater_channels),),
+    )
+    yield whole
+    yield from _each_of(whole, 0, f"{name}.heater_ma")
+
+
+def _itself(answer: SettingValue) -> SettingValue:
+    """The answer is the value."""
+    return answer
+
+
+def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
+    """Yield every value of an array as a setting of its own."""
+    turn = fork_safe(threading.Lock())  # two writers of one value each do not undo each other
+
+    def write(index: int, value: float) -> None:
+        with turn:
+            values: Any = np.array(whole.read())
+            values[index] = value
+            whole.write(values)
+
+    def limits(index: int) -> _Limits | None:
+        found = whole.limits()
+        if found is None:
+            return None
+        low, high = (np.broadcast_to(each, whole.shape)[index] for each in found)
+        return float(low), float(high)
+
+    def step(index: int) -> float:
+        return float(np.broadcast_to(whole._step(), whole.shape)[index])
+
+    for index in range(whole.shape[0]):
+        yield Setting(
+            name=f"{stem}.{index + number_from}",
+            device=whole.device,
+            unit=whole.unit,
+            kind=SettingKind.NUMBER,
+            _ask=whole._ask,
+            _pick=partial(_value_of, index),
+            _write=partial(write, index),
+            _limits=partial(limits, index),
+            _settle=whole.wait_settled,
+            _step=partial(step, index),
+            part_of=whole.name,
+        )
+
+
+def _value_of(index: int, values: NDArray[np.float64]) -> float:
+    """Return one value of an array."""
+    return float(values[index])
+
+
+def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
+    def settle() -> None:
+        if laser.state().emitting:
+            laser.wait_ready(_READY_S)
+
+    def wavelengths_nm() -> tuple[float, float]:
+        lowest_thz, highest_thz = laser.ranges.frequency_thz
+        return _other(highest_thz), _other(lowest_thz)
+
+    def write_wavelength(wavelength_nm: float) -> None:
+        low, high = wavelengths_nm()
+        if not low * (1.0 - _SLACK) <= wavelength_nm <= high * (1.0 + _SLACK):
+            limit = low if wavelength_nm < low else high
+            hint = f"It goes from {low:.9g} to {high:.9g} nm. Nothing was changed."
+            raise LimitError(
+                f"{name}.wavelength_nm", asked=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
+            )
+        laser.set_frequency_thz(_other(wavelength_nm))
+
+    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=laser.state, _settle=settle)
+    yield number(
+        name=f"{name}.frequency_thz",
+        unit="THz",
+        _pick=attrgetter("frequency_thz"),
+        _write=laser.set_frequency_thz,
+        _limits=lambda: laser.ranges.frequency_thz,
+        _step=lambda: laser.ranges.frequency_step_thz,
+    )
+    yield number(
+        name=f"{name}.wavelength_nm",
+        unit="nm",
+        _pick=lambda state: _other(state.frequency_thz),
+        _write=write_wavelength,
+        _limits=wavelengths_nm,
+        _step=lambda: (
+            _other(laser.ranges.frequency_thz[0])
+            - _other(laser.ranges.frequency_thz[0] + laser.ranges.frequency_step_thz)
+        ),
+        part_of=f"{name}.frequency_thz",
+    )
+    yield number(
+        name=f"{name}.power_dbm",
+        unit="dBm",
+        _pick=attrgetter("power_dbm"),
+        _write=laser.set_power_dbm,
+        _limits=lambda: laser.ranges.power_dbm,
+        _step=lambda: laser.ranges.power_step_db,
+    )
+    yield _light_switch(name, laser, laser.state, attrgetter("emitting"), settle)
+
+
+def _other(value: float) -> float:
+    """Return the frequency in THz of a wavelength in nm in vacuum, or the other way round."""
+    return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * value)
+
+
+def _light_switch(
+    name: str,
+    source: TunableLaser | Transponder | OpticalAmplifier,
+    ask: Callable[[], Any],
+    is_on: Callable[[Any], bool],
+    settle: Callable[[], object] = _settled,
+) -> Setting:
+    return Setting(
+        name=f"{name}.enabled",
+        device=name,
+        unit="",
+        kind=SettingKind.FLAG,
+        _ask=ask,
+        _pick=is_on,
+        _write=lambda on: source.enable() if on else source.disable(),
+        _settle=settle,
+        switches="light",
+    )
+
+
+def _module(name: str, module: Transponder) -> Iterator[Setting]:
+    if not module.can_switch():
+        return
+    if isinstance(module, CoherentTransponder):
+        yield from _coherent(name, module)
+        yield _light_switch(name, module, module.settings, attrgetter("enabled"))
+    else:
+        yield _light_switch(name, module, module.status, lambda status: not status.tx_disabled)
+
+
+def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
+    """What a coherent module is told besides light on and off, in the order in which it takes it."""
+    capabilities = module.capabilities()
+    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=module.settings)
+    yield Setting(
+        name=f"{name}.powered",
+        device=name,
+        unit="",
+        kind=SettingKind.FLAG,
+        _ask=module.settings,
+        _pick=attrgetter("powered"),
+        _write=lambda on: module.power_up() if on else module.power_down(),
+        switches="supply",
+    )
+    offered: dict[int, list[str]] = {}
+    for application in capabilities.applications:
+        for lane in application.first_host_lanes:
+            offered.setdefault(lane, []).append(str(application.number))
+    for lane, numbers in sorted(offered.items()):
+        yield Setting(
+            name=f"{name}.application.{lane}",
+            device=name,
+            unit="",
+            kind=SettingKind.CHOICE,
+            _ask=module.settings,
+            _pick=partial(_application_on, lane),
+            _write=partial(_select, module, lane),
+            choices=tuple(numbers),
+        )
+    if capabilities.tuning:
+        low_thz = min(span.min_thz for span in capabilities.tuning)
+        high_thz = max(span.max_thz for span in capabilities.tuning)
+        yield number(
+            name=f"{name}.frequency_thz",
+            unit="THz",
+            _pick=attrgetter("frequency_thz"),
+            _write=module.tune,
+            _limits=lambda: (low_thz, high_thz),
+        )
+    if capabilities.tx_power_dbm is not None:
+        yield number(
+            name=f"{name}.tx_power_dbm",
+            unit="dBm",
+            _pick=attrgetter("tx_power_dbm"),
+            _write=module.set_tx_power_dbm,
+            _limits=lambda: capabilities.tx_power_dbm,
+        )
+
+
+def _application_on(lane: int, settings: TransponderSettings) -> str | None:
+    """Return the application that begins on a host lane; ``None`` if none does."""
+    number = settings.applications.get(lane)
+    return None if number is None else str(number)
+
+
+def _select(module: CoherentTransponder, lane: int, number: str) -> None:
+    module.select_application(int(number), lane)

@@ -1,0 +1,33 @@
+"""``lumion export``: a recording as documents of bluesky's event model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lumion_hw.cli.opening import channels_option
+from lumion_hw.cli.output import echo_json, json_option, say
+from lumion_hw.cli.outputs import force_option, out_option
+
+
+@click.command()
+@click.argument("recording", type=click.Path(dir_okay=False))
+@channels_option("export")
+@out_option("File of JSON lines.  [default: .jsonl beside it]", "-o", "--out")
+@force_option
+@json_option
+def export(recording: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
+    """Write an HDF5 file of `lumion log` as documents of bluesky's event model: start, descriptor, events, stop.
+
+    One JSON object per line, as bluesky's JSONLinesWriter writes them, so that tools for bluesky read it.
+    """
+    from lumion_hw.acquisition import read_recording, write_documents
+    from lumion_hw.files.writing import over
+
+    target = out or Path(recording).with_suffix(".jsonl")
+    written = write_documents(read_recording(recording, channels or ("*",)), target, over(force))
+    if as_json:
+        echo_json({"file": str(target), "documents": written})
+    else:
+        say(f"{target}: {written} documents")

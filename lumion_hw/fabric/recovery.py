@@ -1,0 +1,39 @@
+"""What became of a recovery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumion_hw.circuits import CircuitProof, CircuitRequest
+from lumion_hw.fabric.evidence import FailureVerdict
+from lumion_hw.fabric.spans import Span
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery did.
+
+    Attributes:
+        verdict: What it was begun for.
+        failed: The server or accelerator that was replaced; empty if a path was.
+        spare: What stands in its place; empty if a path was replaced.
+        spans: In order; the detection first.
+        proofs: Proofs of the new circuits, by photodiodes and then by modules and meters.
+        kept: Circuits of others that were not touched: every PUC on their way kept its state and its current.
+    """
+
+    verdict: FailureVerdict
+    failed: str
+    spare: str
+    spans: tuple[Span, ...]
+    proofs: tuple[CircuitProof, ...]
+    kept: tuple[CircuitRequest, ...]
+
+    def _repr_html_(self) -> str:
+        """Return its spans as a table for a notebook."""
+        from lumion_hw.files.html import html_table
+
+        what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
+        rows = [(span.name, span.bench_ms, span.at_ms, span.cpu_ms, span.source) for span in self.spans]
+        headers = ("span", "bench ms", "since the fault ms", "CPU ms", "where the number is from")
+        return html_table(f"Recovery: {what} ({self.verdict.words})", headers, rows)
