@@ -14,7 +14,7 @@ from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
 
 ATTENUATOR = [b":INP1:ATT 12.5;ATT?;:INP3:OFFS -3DB;OFFS:DISP", b":OUTP1 ON;:OUTP7?;:OUTP:APOW 1", b":INP5:WAV 1310NM"]
-ATTENUATOR += [b":OUTP:POW -12DBM;POW?;:OUTP:POW:UN 1;CONT 1;OFFS 2", b":READ3:POW?;:FETC1:POW?", b":INP:ATT:SPE 0.5"]
+ATTENUATOR += [b":OUTP:POW -12DBM;POW?;:OUTP:POW:UN 1;CONTR 1;OFFS 2", b":READ3:POW?;:FETC1:POW?", b":INP:ATT:SPE 0.5"]
 ATTENUATOR += [b":OUTP:CORR:COLL:ZERO:ALL;*OPC?", b":SLOT1:IDN?;:OUTP:ATIM 0.1"]
 SWITCH = [b":oxc:swit:conn:add (@1,2,3),(@17,18,19)", b":oxc:swit:conn:only (@1:4),(@20:23);stat?", b":oxc:swit:size?"]
 SWITCH += [

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from lumion_hw.bench.checks import BenchData, Check, is_index, items, mapping
 from lumion_hw.bench.devices import DeviceModel
 from lumion_hw.bench.fields import Number, Whole
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
@@ -59,11 +61,33 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
     return switch
 
 
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check the ports that the wiring names: one of each side."""
+    sides = [bench.devices[name].get(key, 16) for key in ("n_inputs", "n_outputs")]
+    if not all(is_index(side) for side in sides):
+        return
+    for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
+        for i, part in enumerate(map(mapping, items(fibre.get("through")))):
+            ports = {key: part[key] for key in ("enters", "leaves") if is_index(part.get(key))}
+            if part.get("device") != name or len(ports) < 2:
+                continue
+            path = (*base, "through", i)
+            outside = [key for key, port in ports.items() if not 1 <= port <= sum(sides)]
+            told = f"({name!r} has {sides[0]} inputs and {sides[1]} outputs)"
+            for key in outside:
+                yield Check((*path, key), f"expected a port from 1 to {sum(sides)} {told}, found {ports[key]}")
+            ends = [port <= sides[0] for port in ports.values()]
+            if not outside and ends[0] == ends[1] and ports["enters"] != ports["leaves"]:
+                found = f"the {'inputs' if ends[0] else 'outputs'} {ports['enters']} and {ports['leaves']}"
+                yield Check((*path, "leaves"), f"expected an input and an output of {name!r}, found {found}")
+
+
 KIND = DeviceKind(
     title="Polatis (HUBER+SUHNER) matrix switch",
     role=Role.SWITCH,
     model=MatrixSwitchModel,
     open=_open,
     emulate=_emulate,
+    check=_check,
     scpi=ScpiIdentity("polatis|huber", "", names_model=False),
 )

@@ -79,7 +79,7 @@ _LOGIN_LIMIT = 1024
 
 
 @dataclass
-class _Settings:
+class _AnalyzerSettings:
     """What ``*RST`` sets back."""
 
     center_m: float = 1.55e-6
@@ -211,7 +211,7 @@ class EmulatedAq6370(ScpiDevice):
         self._spectrum = spectrum
         self.rng = rng or np.random.default_rng(0)
         self.user, self.password = user, None if user == "anonymous" else password
-        self.settings = _Settings()
+        self.settings = _AnalyzerSettings()
         self._traces = {trace: _Trace() for trace in TRACES}
         self._sweep: Operation | None = None
         self._marker: tuple[float, float] | None = None
@@ -229,7 +229,7 @@ class EmulatedAq6370(ScpiDevice):
 
     def _reset(self) -> None:
         self._abort()
-        self.settings = _Settings()
+        self.settings = _AnalyzerSettings()
 
     # -- commands
 
@@ -279,7 +279,7 @@ class EmulatedAq6370(ScpiDevice):
         return ScpiCommand(pattern, Form(write, (words,)), Form(read))
 
     def _sweep_commands(self) -> Iterable[ScpiCommand]:
-        def settings() -> _Settings:
+        def settings() -> _AnalyzerSettings:
             return self.settings
 
         whole = lambda value: str(round(value))  # noqa: E731

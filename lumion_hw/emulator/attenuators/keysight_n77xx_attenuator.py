@@ -5,9 +5,9 @@ Language: signal conditioning of the 8163A/B, 8164A/B, 8166A/B Programming Guide
 class KeysightN776XX of a public test library has them. Attenuation that is set is that of the filter plus an offset;
 insertion loss comes on top of it. The filter moves at a speed in dB/s, and ``*OPC?`` says 0 meanwhile.
 
-Model choices: insertion loss 2.2 dB and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check);
-power control moves the filter whenever somebody looks; the N7751A and N7752A are their attenuators alone, and have no
-power monitor at their outputs (check).
+Model choices: ``INP:ATT?`` tells where the filter is going, as queries of settings do (check); insertion loss 2.2 dB
+and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter whenever
+somebody looks; the N7751A and N7752A are their attenuators alone, and have no power monitor at their outputs (check).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _STATE = ":OUTPut[n][:CHANnel[m]]"
 
 
 @dataclass
-class _Settings:
+class _AttenuatorSettings:
     """What ``*RST`` sets back for one channel."""
 
     offset_db: float = 0.0
@@ -86,12 +86,12 @@ class _PowerLevel:
         return w_from_dbm(min(value, 100.0))
 
 
-class _Channel:
+class _AttenuatorChannel:
     """One filter and its shutter."""
 
     def __init__(self, clock: Clock, largest_db: float) -> None:
         self._clock, self.largest_db = clock, largest_db
-        self.settings = _Settings()
+        self.settings = _AttenuatorSettings()
         self._from_db = self._to_db = 0.0
         self._begun_s = self._arrives_s = clock.now()
 
@@ -153,7 +153,7 @@ class EmulatedN776xA(ScpiDevice):
         super().__init__(name, clock)
         self._passing_w, self._changed = passing_w, changed
         largest_db = LARGEST_DB.get(model, 45.0)
-        self._channels = {2 * k + 1: _Channel(clock, largest_db) for k in range(n_channels)}
+        self._channels = {2 * k + 1: _AttenuatorChannel(clock, largest_db) for k in range(n_channels)}
         self._monitored = model not in WITHOUT_MONITOR
         profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", tells_busy=True)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._follow)
@@ -178,11 +178,11 @@ class EmulatedN776xA(ScpiDevice):
 
     def _reset(self) -> None:
         for channel in self._channels.values():
-            channel.settings = _Settings(open_at_power_on=channel.settings.open_at_power_on)
+            channel.settings = _AttenuatorSettings(open_at_power_on=channel.settings.open_at_power_on)
             channel.move(0.0)
         self._changed()
 
-    def _of(self, call: Call) -> _Channel:
+    def _of(self, call: Call) -> _AttenuatorChannel:
         channel = self._channels.get(call.suffix["n"])
         if channel is None:
             raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
@@ -219,7 +219,7 @@ class EmulatedN776xA(ScpiDevice):
         yield number_setting(
             f"{root}:ATTenuation",
             Numeric(least, most, least, RATIO_DB),
-            lambda call: self._of(call).filter_db + self._of(call).settings.offset_db,
+            lambda call: self._of(call).target_db + self._of(call).settings.offset_db,
             self._attenuate,
             keysight_float32,
         )
@@ -254,13 +254,13 @@ class EmulatedN776xA(ScpiDevice):
         channel.settings.control = False  # the filter obeys one of the two
         self._move(channel, value_db - channel.settings.offset_db)
 
-    def _move(self, channel: _Channel, filter_db: float) -> None:
+    def _move(self, channel: _AttenuatorChannel, filter_db: float) -> None:
         self._changed()
         self._scpi.state.begin(channel.move(filter_db), lambda: None)
 
     def _offset_from_display(self, call: Call) -> Reply:
         channel = self._of(call)
-        channel.settings.offset_db = -channel.filter_db
+        channel.settings.offset_db = -channel.target_db
         return None
 
     # -- power
@@ -271,7 +271,7 @@ class EmulatedN776xA(ScpiDevice):
     def _set_unit(self, call: Call, word: str) -> None:
         self._of(call).settings.in_watts = word == "W"
 
-    def _shown(self, channel: _Channel, power_w: float) -> float:
+    def _shown(self, channel: _AttenuatorChannel, power_w: float) -> float:
         shown_w = power_w * float(10.0 ** (channel.settings.power_offset_db / 10.0))
         if channel.settings.in_watts:
             return shown_w

@@ -54,7 +54,7 @@ _ERRORS = {
 
 
 @dataclass
-class _Settings:
+class _TecSettings:
     """What is set."""
 
     setpoint_c: float = REFERENCE_C
@@ -99,11 +99,11 @@ class EmulatedArroyoTec(TextDevice):
         super().__init__(name, clock, _BAUD, _ANSWER_S)
         self._identity = f"Arroyo Instruments,{model},{serial},v3.34"
         self._rng = rng
-        self.settings = _Settings()
+        self.settings = _TecSettings()
         self._on = holding
         self._plate_c = REFERENCE_C if holding else _AMBIENT_C
         self._integral_a = (REFERENCE_C - _AMBIENT_C) / _KELVIN_PER_A if holding else 0.0
-        self._at_s = self._started_s = clock.now()
+        self._plate_s = self._started_s = clock.now()
         self._within_s: float | None = clock.now() - 3600.0 if holding else None
         self._faults = 0
         self._events = 0
@@ -152,14 +152,13 @@ class EmulatedArroyoTec(TextDevice):
         gain = 1.0 if self.settings.gain == "PID" else float(self.settings.gain) / 30.0
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
-    def _warm(self) -> None:
-        """Bring the plate to the present time."""
-        now = self._clock.now()
-        elapsed_s = now - self._at_s
-        # Longer than that nothing moves any more: what is left out is rest.
-        self._at_s = max(self._at_s, now - _LONGEST_S) if elapsed_s > 0.0 else self._at_s
-        while now - self._at_s > 1e-9:
-            self._step(min(_STEP_S, now - self._at_s))
+    def _warm(self, to_s: float | None = None) -> None:
+        """Bring the plate to a time, the present one if not given."""
+        now = self._clock.now() if to_s is None else to_s
+        # What is longer ago than that is rest: nothing moves any more.
+        self._plate_s = max(self._plate_s, now - _LONGEST_S)
+        while now - self._plate_s > 1e-9:
+            self._step(min(_STEP_S, now - self._plate_s))
 
     def _step(self, step_s: float) -> None:
         settings = self.settings
@@ -169,11 +168,11 @@ class EmulatedArroyoTec(TextDevice):
             self._integral_a += _KI_A_PER_K_S * error_k * step_s  # none at the limit, where it would wind up
         rest_c = _AMBIENT_C + _KELVIN_PER_A * current_a
         self._plate_c = rest_c + (self._plate_c - rest_c) * math.exp(-step_s / _TIME_S)
-        self._at_s += step_s
+        self._plate_s += step_s
         if not self._on or abs(settings.setpoint_c - self._plate_c) > settings.tolerance_k:
             self._within_s = None
         elif self._within_s is None:
-            self._within_s = self._at_s
+            self._within_s = self._plate_s
         if self._on and not settings.low_c <= self._plate_c <= settings.high_c:
             self._trip(407)
         self._events |= self.condition()
@@ -184,14 +183,15 @@ class EmulatedArroyoTec(TextDevice):
         self._on, self._integral_a, self._within_s = False, 0.0, None
 
     def _follow(self, now: float) -> None:
-        self._warm()
         super()._follow(now)
+        self._warm()
 
     # -- the language
 
     def _carry_out(self, command: str) -> tuple[str, float]:
         answers: list[str] = []
         self._path = ()
+        self._warm(self.at_s)
         for unit in command.split(";"):
             try:
                 answer = self._unit(unit.strip())
@@ -221,7 +221,7 @@ class EmulatedArroyoTec(TextDevice):
     def condition(self) -> int:
         """Return ``TEC:COND?``."""
         settings = self.settings
-        in_tolerance = self._within_s is not None and self._at_s - self._within_s >= settings.window_s - 1e-6
+        in_tolerance = self._within_s is not None and self._plate_s - self._within_s >= settings.window_s - 1e-6
         limited = self._on and abs(self._current_a(settings.setpoint_c - self._plate_c)) >= settings.limit_a
         return (
             self._faults
@@ -273,7 +273,7 @@ class EmulatedArroyoTec(TextDevice):
 
     def _reset(self) -> None:
         self._switch(False)
-        self.settings = _Settings()
+        self.settings = _TecSettings()
 
     def _elapsed(self) -> str:
         seconds = self._clock.now() - self._started_s

@@ -38,11 +38,15 @@ class TextDevice(SerialDevice[TextPeer]):
         clock: The injected clock.
         baud: Line rate.
         answer_s: Time from the end of a command to the first character of its answer.
+
+    Attributes:
+        at_s: When the command that is carried out had arrived; later it may be looked at.
     """
 
     def __init__(self, name: str, clock: Clock, baud: int, answer_s: float) -> None:
         super().__init__(name, clock)
         self._baud, self._answer_s = baud, answer_s
+        self.at_s = clock.now()
 
     def _new_peer(self) -> TextPeer:
         return TextPeer(self, SerialLine(self._baud))
@@ -52,6 +56,7 @@ class TextDevice(SerialDevice[TextPeer]):
             while (piece := peer.line.arrived(now, b"\r\n")) is not None:
                 command = peer.take(piece[1])
                 if command is not None:
+                    self.at_s = piece[0]
                     text, later_s = self._carry_out(command)
                     peer.line.send(text.encode("latin-1"), piece[0] + self._answer_s + later_s)
 
