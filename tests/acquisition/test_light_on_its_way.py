@@ -1,4 +1,4 @@
-"""Readings of attenuators, switches, amplifiers and temperature controllers: numbers, or why there are none."""
+"""Readings and settings of attenuators, switches, amplifiers, spectrum analysers and temperature controllers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.acquisition import Settings, differences, restore, take_snapshot
 from lumion_hw.acquisition.columns import Reader, State, Value
+from lumion_hw.errors import ConfigError
 
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
 
@@ -66,3 +68,33 @@ def test_a_temperature_controller_tells_whether_it_is_locked(bench: Bench) -> No
 
 def test_an_analyser_is_swept_and_not_read_row_by_row(bench: Bench) -> None:
     assert not [column for column in Reader(bench).columns if column.device == "osa0"]
+
+
+def test_what_was_set_comes_back() -> None:
+    with Bench.emulate(FILE, only=["att0", "att1", "oxc0", "edfa0", "osa0", "tec0"]) as bench:
+        settings = Settings(bench)
+        settings["oxc0.outputs"].write([6, 5, 0, 8])
+        before = take_snapshot(bench)
+        changes = {
+            "oxc0.outputs": [5, 6, 8, 0],
+            "att0.attenuation_db.2": 12.0,
+            "att0.passing.1": True,
+            "att1.attenuation_db.1": 3.0,
+            "edfa0.power_dbm": 5.0,
+            "edfa0.enabled": True,
+            "osa0.span_nm": [1540.0, 1545.0],
+            "osa0.resolution_nm": "0.1",
+            "osa0.n_points": 501,
+            "tec0.setpoint_c": 30.0,
+        }
+        for name, value in changes.items():
+            settings[name].write(value)
+        # A current that was held is another setting than the power that is held now.
+        assert {change.setting.name for change in differences(bench, before)} == {*changes, "edfa0.current_ma"}
+        assert restore(bench, before).complete
+        assert not list(differences(bench, before))
+
+
+def test_half_a_port_is_refused(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match=r"oxc0.outputs: expected whole numbers"):
+        Settings(bench)["oxc0.outputs"].write([5.5, 0, 0, 0])
