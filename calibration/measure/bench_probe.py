@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
+from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
@@ -229,6 +230,7 @@ class BenchProbe:
 
     def __init__(self, bench: Bench, aligner: Aligner | None = None) -> None:
         self._bench = bench
+        self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
         self._seconds = lit_together(bench.wiring.inputs)
@@ -365,7 +367,8 @@ class BenchProbe:
     ) -> dict[int, str]:
         """Align the polarization at every source; return the ports that stay dark, with reasons.
 
-        How long the heaters take is measured afterwards, where it is not known from a record.
+        The temperature of the chip is waited for first, where something holds it. How long the heaters take is measured
+        afterwards, where it is not known from a record.
 
         Args:
             dead: Ports that are dark already, and why: they are not tried.
@@ -373,7 +376,10 @@ class BenchProbe:
 
         Raises:
             ConfigError: The bench file asks for a wait that is too short for these heaters.
+            DeviceError: The temperature is not held, and will not be.
+            DeviceTimeoutError: It is not held in time.
         """
+        self._temperature.wait()
         self._dead |= dead or {}
         # Cold heaters: nothing drifts thermally while the polarization is searched.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
@@ -491,15 +497,23 @@ class BenchProbe:
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, wait for them, read all monitors."""
+        """Drive the heaters, wait for them, read all monitors; again where the temperature was lost meanwhile."""
         self.time_heaters()
-        self._bench.mesh.program(currents_ma)
-        return self._bench.mesh.monitors_ma()
+
+        def read() -> NDArray[np.float64]:
+            self._bench.mesh.program(currents_ma)
+            return self._bench.mesh.monitors_ma()
+
+        return self._temperature.held(read)
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other: as one sweep on controllers that can."""
+        """Measure settings one after the other, as one sweep on controllers that can; else as :meth:`measure`."""
         self.time_heaters()
-        return self._bench.mesh.sweep(currents_ma)
+        return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
+
+    def doubts(self) -> tuple[str, ...]:
+        """Return what happened while it was measured that a record has to tell, a sentence each."""
+        return self._temperature.doubts()
 
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power leaving each tapped port into its fibre, by the external meters."""

@@ -248,7 +248,7 @@ def calibrate(
             _head(bench, run, book, header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s), resume)
             # From here on there is something to keep: an error leaves a record of what was found.
             begun = run
-            record = _finished(run.run(), run, book, path, command, judge)
+            record = _finished(run.run(), run, book, path, command, lambda record: (*judge(record), *probe.doubts()))
             save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:

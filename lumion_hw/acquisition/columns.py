@@ -18,13 +18,17 @@ from lumion_hw.interfaces import (
     CoherentTransponder,
     LinkQuantity,
     MeshController,
+    OpticalAmplifier,
+    OpticalSwitch,
     Polarimeter,
     PolarizationController,
     PowerMeter,
     Quality,
     RangeState,
+    TemperatureController,
     Transponder,
     TunableLaser,
+    VariableAttenuator,
 )
 
 
@@ -160,6 +164,10 @@ def _sources(bench: Bench) -> list[_ColumnSource]:
         *(_laser(name, laser) for name, laser in bench.lasers.items()),
         *(_polarization(name, controller) for name, controller in bench.polarization.items()),
         *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
+        *(_attenuator(name, attenuator) for name, attenuator in bench.attenuators.items()),
+        *(_switch(name, switch) for name, switch in bench.switches.items()),
+        *(_amplifier(name, amplifier) for name, amplifier in bench.amplifiers.items()),
+        *(_temperature(name, controller) for name, controller in bench.temperature_controllers.items()),
         *(_controller(name, controller) for name, controller in _mesh_controllers(bench).items()),
     ]
 
@@ -321,6 +329,75 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> _ColumnSource:
     return _ColumnSource(
         name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read
     )
+
+
+def _attenuator(name: str, attenuator: VariableAttenuator) -> _ColumnSource:
+    """The attenuations in force; a closed shutter lets no light pass."""
+
+    def read() -> Values:
+        found = {channel: attenuator.settings(channel) for channel in attenuator.channels}
+        return {
+            f"{name}.attenuation_db.{channel}": Value(State.OK, settings.attenuation_db)
+            if settings.passing
+            else Value(State.DARK)
+            for channel, settings in found.items()
+        }
+
+    columns = tuple(Column(f"{name}.attenuation_db.{channel}", name, "dB") for channel in attenuator.channels)
+    return _ColumnSource(name, columns, read)
+
+
+def _switch(name: str, switch: OpticalSwitch) -> _ColumnSource:
+    """The port at which the light of each input leaves; none where it is joined with nothing."""
+    inputs = switch.ports.inputs
+
+    def read() -> Values:
+        made = switch.connections()
+        return {
+            f"{name}.output.{port}": Value(State.OK, made[port]) if port in made else Value(State.NO_SIGNAL)
+            for port in inputs
+        }
+
+    return _ColumnSource(name, tuple(Column(f"{name}.output.{port}", name, "1") for port in inputs), read)
+
+
+_AMPLIFIER_QUANTITIES = {
+    "input_power_dbm": "dBm",
+    "output_power_dbm": "dBm",
+    "pump_current_ma": "mA",
+    "temperature_c": "°C",
+}
+
+
+def _amplifier(name: str, amplifier: OpticalAmplifier) -> _ColumnSource:
+    def read() -> Values:
+        state = amplifier.state()
+        numbers = {quantity: getattr(state, quantity) for quantity in _AMPLIFIER_QUANTITIES}
+        return {
+            f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, number)
+            for quantity, number in numbers.items()
+        }
+
+    columns = tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in _AMPLIFIER_QUANTITIES.items())
+    return _ColumnSource(name, columns, read)
+
+
+_TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current_a": "A", "locked": "1"}
+
+
+def _temperature(name: str, controller: TemperatureController) -> _ColumnSource:
+    """Temperature, set point, current, and 1 while the temperature is held, else 0."""
+
+    def read() -> Values:
+        state = controller.state()
+        numbers = {quantity: getattr(state, quantity) for quantity in _TEMPERATURE_QUANTITIES}
+        return {
+            f"{name}.{quantity}": FAILED if number is None else Value(State.OK, float(number))
+            for quantity, number in numbers.items()
+        }
+
+    columns = tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in _TEMPERATURE_QUANTITIES.items())
+    return _ColumnSource(name, columns, read)
 
 
 def _controller(name: str, controller: MeshController) -> _ColumnSource:

@@ -26,12 +26,18 @@ from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
 from lumion_hw.interfaces import (
     CoherentTransponder,
+    OpticalAmplifier,
+    OpticalSwitch,
     Polarimeter,
     PolarizationController,
     PowerMeter,
+    SpectrumAnalyzer,
+    SpectrumSettings,
+    TemperatureController,
     Transponder,
     TransponderSettings,
     TunableLaser,
+    VariableAttenuator,
 )
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
@@ -260,6 +266,10 @@ class Settings(Mapping[str, Setting]):
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
     """Return what yields the settings of each device, in the order in which a bench is set anew."""
     found: dict[str, Callable[[], Iterator[Setting]]] = {}
+    found |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
+    found |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
+    found |= {name: partial(_switch, name, switch) for name, switch in bench.switches.items()}
+    found |= {name: partial(_analyzer, name, analyzer) for name, analyzer in bench.spectrum_analyzers.items()}
     found |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
     found |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
     found |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
@@ -269,6 +279,8 @@ def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
             found[section.controller] = partial(_mesh, section.controller, bench.mesh)
     found |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
     found |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
+    # After the sources: an amplifier may not hold a power or a gain without light.
+    found |= {name: partial(_amplifier, name, amplifier) for name, amplifier in bench.amplifiers.items()}
     return found
 
 
@@ -342,6 +354,172 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
     yield whole
     # From 1, and named as the readings of the same actuators are.
     yield from _each_of(whole, 1, f"{name}.setting")
+
+
+def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
+    def number(quantity: str, unit: str, write: Callable[[float], None]) -> Setting:
+        return Setting(
+            name=f"{name}.{quantity}",
+            device=name,
+            unit=unit,
+            kind=SettingKind.NUMBER,
+            _ask=controller.settings,
+            _pick=attrgetter(quantity),
+            _write=write,
+            _limits=partial(_asked, controller.limits, quantity),
+        )
+
+    yield number("setpoint_c", "°C", controller.set_temperature_c)
+    yield number("tolerance_c", "K", lambda value: controller.set_tolerance(value, controller.settings().window_s))
+    yield number("window_s", "s", lambda value: controller.set_tolerance(controller.settings().tolerance_c, value))
+    yield Setting(
+        name=f"{name}.enabled",
+        device=name,
+        unit="",
+        kind=SettingKind.FLAG,
+        _ask=controller.settings,
+        _pick=attrgetter("enabled"),
+        _write=lambda on: controller.enable() if on else controller.disable(),
+    )
+
+
+def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
+    for channel in attenuator.channels:
+        limits = attenuator.limits(channel)
+        part = partial(Setting, device=name, _ask=partial(attenuator.settings, channel))
+        ask_limits = partial(attenuator.limits, channel)
+        # First: what an attenuation comes to depends on it.
+        if limits.wavelength_nm is not None:
+            yield part(
+                name=f"{name}.wavelength_nm.{channel}",
+                unit="nm",
+                kind=SettingKind.NUMBER,
+                _pick=attrgetter("wavelength_nm"),
+                _write=partial(attenuator.set_wavelength_nm, channel),
+                _limits=partial(_asked, ask_limits, "wavelength_nm"),
+            )
+        yield part(
+            name=f"{name}.attenuation_db.{channel}",
+            unit="dB",
+            kind=SettingKind.NUMBER,
+            _pick=attrgetter("attenuation_db"),
+            _write=partial(attenuator.set_attenuation_db, channel),
+            _limits=partial(_asked, ask_limits, "attenuation_db"),
+            _step=partial(_asked, ask_limits, "attenuation_step_db"),
+        )
+        if limits.shutter:
+            yield part(
+                name=f"{name}.passing.{channel}",
+                unit="",
+                kind=SettingKind.FLAG,
+                _pick=attrgetter("passing"),
+                _write=partial(_open_or_shut, attenuator, channel),
+            )
+
+
+def _open_or_shut(attenuator: VariableAttenuator, channel: int, passing: bool) -> None:
+    if passing:
+        attenuator.enable(channel)
+    else:
+        attenuator.disable(channel)
+
+
+def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
+    """One setting for all: of connections made one by one, each would be in the way of another."""
+    inputs = switch.ports.inputs
+
+    def write(outputs: NDArray[np.float64]) -> None:
+        if not np.all(outputs == np.round(outputs)):
+            raise ConfigError(f"{name}.outputs: expected whole numbers", device=name, hint="Nothing was changed.")
+        switch.set_connections({port: int(out) for port, out in zip(inputs, outputs, strict=True) if out != 0.0})
+
+    yield Setting(
+        name=f"{name}.outputs",
+        device=name,
+        unit="",
+        kind=SettingKind.ARRAY,
+        _ask=switch.connections,
+        _pick=lambda made: np.array([float(made.get(port, 0)) for port in inputs]),
+        _write=write,
+        _limits=lambda: (0.0, float(max(switch.ports.outputs))),
+        shape=(len(inputs),),
+    )
+
+
+def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
+    limits = analyzer.limits()
+    part = partial(Setting, device=name, _ask=analyzer.settings)
+    resolutions_nm = {f"{each_nm:g}": each_nm for each_nm in limits.resolutions_nm}
+
+    def resolution(settings: SpectrumSettings) -> str:
+        # What is in force may be the bandwidth measured, near the nominal one.
+        return min(resolutions_nm, key=lambda each: abs(np.log(resolutions_nm[each] / settings.resolution_nm)))
+
+    yield part(
+        name=f"{name}.span_nm",
+        unit="nm",
+        kind=SettingKind.ARRAY,
+        _pick=lambda settings: np.array([settings.start_nm, settings.stop_nm]),
+        _write=lambda span_nm: analyzer.set_span_nm(float(span_nm[0]), float(span_nm[1])),
+        _limits=lambda: limits.wavelength_nm,
+        shape=(2,),
+    )
+    yield part(
+        name=f"{name}.resolution_nm",
+        unit="nm",
+        kind=SettingKind.CHOICE,
+        _pick=resolution,
+        _write=lambda chosen: analyzer.set_resolution_nm(resolutions_nm[chosen]),
+        choices=tuple(resolutions_nm),
+    )
+    yield part(
+        name=f"{name}.sensitivity",
+        unit="",
+        kind=SettingKind.CHOICE,
+        _pick=attrgetter("sensitivity"),
+        _write=analyzer.set_sensitivity,
+        choices=limits.sensitivities,
+    )
+    yield part(
+        name=f"{name}.n_points",
+        unit="",
+        kind=SettingKind.NUMBER,
+        _pick=lambda settings: None if settings.n_points is None else float(settings.n_points),
+        _write=lambda value: analyzer.set_n_points(round(value) if value is not None and np.isfinite(value) else value),
+        _limits=lambda: (float(limits.n_points[0]), float(limits.n_points[1])),
+        _step=lambda: 1.0,
+        none_means="automatic",
+    )
+
+
+def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
+    """What it can hold, each ``None`` while another is held, and whether it is switched on."""
+    limits = amplifier.limits()
+    rows = (
+        ("current_ma", "mA", amplifier.hold_current_ma),
+        ("power_dbm", "dBm", amplifier.hold_power_dbm),
+        ("gain_db", "dB", amplifier.hold_gain_db),
+    )
+    for quantity, unit, hold in rows:
+        if getattr(limits, quantity) is not None:
+            yield Setting(
+                name=f"{name}.{quantity}",
+                device=name,
+                unit=unit,
+                kind=SettingKind.NUMBER,
+                _ask=amplifier.settings,
+                _pick=attrgetter(quantity),
+                _write=partial(_hold, hold),
+                _limits=partial(_asked, amplifier.limits, quantity),
+                none_means="another quantity is held",
+            )
+    yield _light_switch(name, amplifier, amplifier.settings, attrgetter("enabled"))
+
+
+def _hold(hold: Callable[[float], None], value: float | None) -> None:
+    """Hold a quantity; where another one is to be held, that one's setting says so."""
+    if value is not None:
+        hold(value)
 
 
 def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
@@ -469,7 +647,7 @@ def _other(value: float) -> float:
 
 def _light_switch(
     name: str,
-    source: TunableLaser | Transponder,
+    source: TunableLaser | Transponder | OpticalAmplifier,
     ask: Callable[[], Any],
     is_on: Callable[[Any], bool],
     settle: Callable[[], object] = _settled,

@@ -26,12 +26,17 @@ from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
     MeshController,
     MeshStates,
+    OpticalAmplifier,
+    OpticalSwitch,
     Polarimeter,
     PolarizationController,
     PolarizationOptimizer,
     PowerMeter,
+    SpectrumAnalyzer,
+    TemperatureController,
     Transponder,
     TunableLaser,
+    VariableAttenuator,
 )
 from lumion_hw.links.base import Link
 
@@ -72,6 +77,11 @@ class Bench:
         polarization: Polarization controllers by device name.
         polarization_optimizers: Boxes that improve the polarization by themselves, by device name.
         polarimeters: Polarimeters by device name.
+        attenuators: Variable attenuators by device name; opening and closing leave them as they are.
+        switches: Optical switches by device name; opening and closing leave their connections as they are.
+        amplifiers: Optical amplifiers by device name; opening and closing leave their outputs as they are.
+        spectrum_analyzers: Optical spectrum analysers by device name.
+        temperature_controllers: Temperature controllers by device name; opening and closing leave them as they are.
         events: Log of what happens.
     """
 
@@ -102,6 +112,11 @@ class Bench:
         self.polarization: Named[PolarizationController] = self._with_role(Role.POLARIZATION)
         self.polarization_optimizers: Named[PolarizationOptimizer] = self._with_role(Role.POLARIZATION_OPTIMIZER)
         self.polarimeters: Named[Polarimeter] = self._with_role(Role.POLARIMETER)
+        self.attenuators: Named[VariableAttenuator] = self._with_role(Role.ATTENUATOR)
+        self.switches: Named[OpticalSwitch] = self._with_role(Role.SWITCH)
+        self.amplifiers: Named[OpticalAmplifier] = self._with_role(Role.AMPLIFIER)
+        self.spectrum_analyzers: Named[SpectrumAnalyzer] = self._with_role(Role.SPECTRUM_ANALYZER)
+        self.temperature_controllers: Named[TemperatureController] = self._with_role(Role.TEMPERATURE)
         self.mesh_states: Named[MeshStates] = self._with_role(Role.MESH_STATES)
         try:
             self._mesh = self._mesh_access()

@@ -64,7 +64,7 @@ class CheckedKind(Protocol):
 
     @property
     def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
-        """Tells the channels of a power meter."""
+        """Tells the channels of a power meter or an attenuator."""
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
@@ -121,6 +121,40 @@ class Uses:
             yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
 
 
+@dataclass
+class PartedUses:
+    """Who uses what; two may use one thing if a switch leads to one of them at a time.
+
+    Attributes:
+        users: Users of every thing so far: where, and the fibre with the switches on its way.
+    """
+
+    users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
+
+    def claim(self, what: object, path: Path, fibre: Mapping[Any, Any], thing: str) -> Iterator[Check]:
+        """Yield a problem if ``what`` is used already by a fibre that no switch keeps apart from this one."""
+        users = self.users.setdefault(what, [])
+        for earlier, other in users:
+            if not _kept_apart(fibre, other):
+                told = f"expected {thing} to be used once, found it used by {path_text(earlier)} too"
+                yield Check(path, told, earlier)
+                break
+        users.append((path, fibre))
+
+
+def _kept_apart(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    """Return whether both fibres pass a switch by one common port and another one on the other side."""
+    ways = [
+        [(part.get("device"), part.get("enters"), part.get("leaves")) for part in _parts(each) if "leaves" in part]
+        for each in (one, other)
+    ]
+    return any(a[0] == b[0] and (a[1] == b[1]) != (a[2] == b[2]) for a in ways[0] for b in ways[1])
+
+
+def _parts(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
+    return [mapping(part) for part in items(fibre.get("through"))]
+
+
 class BenchData:
     """A lenient view of a bench file, which may have mistakes."""
 
@@ -132,6 +166,11 @@ class BenchData:
         wiring = mapping(data.get("wiring"))
         self.inputs = [(("wiring", "inputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("inputs")))]
         self.outputs = [(("wiring", "outputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("outputs")))]
+        self.fibres = [(("wiring", "fibres", i), mapping(p)) for i, p in enumerate(items(wiring.get("fibres")))]
+        self.loops = [(("wiring", "loops", i), mapping(p)) for i, p in enumerate(items(wiring.get("loops")))]
+        self.reflectors = [
+            (("wiring", "reflectors", i), mapping(p)) for i, p in enumerate(items(wiring.get("reflectors")))
+        ]
         self.servers = [(("servers", i), mapping(s)) for i, s in enumerate(items(data.get("servers")))]
         self.fabric = mapping(data.get("fabric"))
 
@@ -215,9 +254,10 @@ def _kinds(bench: BenchData) -> Iterator[Check]:
 
 def _mesh(bench: BenchData) -> Iterator[Check]:
     yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
+    yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
     if not bench.has_mesh:
-        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
-        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
+        wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)
+        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in wired)
     for problem in layout_problems(bench.mesh):
         there = problem.other_key is not None and problem.other_key in bench.mesh
         other: Path | None = ("mesh", str(problem.other_key)) if there else None
@@ -267,16 +307,22 @@ def _port_exists(mesh: MeshTopology, path: Path, port: int) -> Iterator[Check]:
 
 
 def _ports(bench: BenchData) -> Iterator[Check]:
-    mesh, uses = bench.topology(), Uses()
-    for base, fibre in (*bench.inputs, *bench.outputs):
-        port, path = fibre.get("port"), (*base, "port")
+    mesh, uses = bench.topology(), PartedUses()
+    ends: list[tuple[Path, object, Mapping[Any, Any]]] = [
+        ((*base, "port"), fibre.get("port"), fibre) for base, fibre in (*bench.inputs, *bench.outputs)
+    ]
+    ends += [((*base, "port"), fibre.get("port"), {}) for base, fibre in bench.reflectors]
+    ends += [
+        ((*base, "ports", i), port, {}) for base, loop in bench.loops for i, port in enumerate(items(loop.get("ports")))
+    ]
+    for path, port, fibre in ends:
         if mesh is None or not isinstance(port, int) or isinstance(port, bool):
             continue
         yield from _port_exists(mesh, path, port)
         if 0 <= port < mesh.n_ports and port not in mesh.fibre_ports:
             ports = _ranges(mesh.fibre_ports)
             yield Check(path, f"expected a port with a fibre ({ports}), found port {port}, which has none")
-        yield from uses.claim(port, path, f"port {port}")
+        yield from uses.claim(port, path, fibre, f"port {port}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -287,7 +333,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _fibres(bench: BenchData) -> Iterator[Check]:
-    controllers, polarimeters, lasers = Uses(), Uses(), Uses()
+    controllers, polarimeters, lasers = Uses(), Uses(), PartedUses()
     for fibres in (bench.inputs, bench.outputs):
         modules = Uses()
         for base, fibre in fibres:
@@ -306,7 +352,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
         laser, path = fibre.get("laser"), (*base, "laser")
         yield from bench.reference(path, laser, Role.LASER)
         if isinstance(laser, str):
-            yield from lasers.claim(laser, path, f"laser {laser!r}")
+            yield from lasers.claim(laser, path, fibre, f"laser {laser!r}")
         controller, path = fibre.get("polarization"), (*base, "polarization")
         yield from bench.reference(path, controller, Role.POLARIZATION, Role.POLARIZATION_OPTIMIZER)
         if isinstance(controller, str):
@@ -317,6 +363,76 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
         yield from bench.reference(path, polarimeter, Role.POLARIMETER)
         if isinstance(polarimeter, str):
             yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
+    yield from _beside(bench, lasers)
+
+
+def _beside(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
+    """Check the fibres beside the mesh: a source that is not wired elsewhere, and somebody who sees its light."""
+    senders, receivers = Uses(), Uses()
+    for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
+        for base, fibre in fibres:
+            module = fibre.get("transponder")
+            if isinstance(module, str):
+                uses.first.setdefault(module, (*base, "transponder"))
+    for base, fibre in bench.fibres:
+        yield from _one_source(base, fibre)
+        laser = fibre.get("laser")
+        yield from bench.reference((*base, "laser"), laser, Role.LASER)
+        if isinstance(laser, str):
+            yield from lasers.claim(laser, (*base, "laser"), fibre, f"laser {laser!r}")
+        for key, uses, side in (("transponder", senders, "input"), ("receiver", receivers, "output")):
+            module = fibre.get(key)
+            yield from bench.reference((*base, key), module, Role.TRANSPONDER)
+            if isinstance(module, str):
+                yield from uses.claim(module, (*base, key), f"the {side} of {module!r}")
+        if "receiver" not in fibre and not items(fibre.get("taps")):
+            yield Check(base, "expected one of the keys receiver, taps; found neither")
+
+
+def _light_parts(bench: BenchData) -> Iterator[Check]:
+    """Check the devices that light passes on its way."""
+    uses = PartedUses()
+    for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
+        for i, part in enumerate(_parts(fibre)):
+            path, device = (*base, "through", i), part.get("device")
+            yield from bench.reference((*path, "device"), device, *_IN_THE_LIGHT)
+            kind = bench.kind_of(device)
+            if not isinstance(device, str) or kind is None or kind.role not in _IN_THE_LIGHT:
+                continue
+            wanted = _IN_THE_LIGHT[kind.role]
+            for key in ("channel", "enters", "leaves"):
+                if key in part and key not in wanted:
+                    yield Check((*path, key), f"expected no {key} of the {kind.role.words} {device!r}", on_key=True)
+            missing = [key for key in wanted if key not in part and key != "channel"]
+            if missing:
+                yield Check(
+                    path, f"expected the keys enters and leaves of the switch {device!r}, found no {missing[0]}"
+                )
+            elif not all(is_index(part.get(key, 1)) for key in wanted):
+                continue
+            elif kind.role is Role.SWITCH:
+                if part["enters"] == part["leaves"]:
+                    yield Check(
+                        (*path, "leaves"), f"expected another port than {part['enters']}, at which light enters"
+                    )
+                for key in wanted:
+                    yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
+            else:
+                channel = part.get("channel", 1)
+                told = kind.channels(bench.devices.get(device, {}))
+                if told is not None and channel > told[0]:
+                    message = f"expected a channel from 1 to {told[0]} ({device!r} is a {told[1]}), found {channel}"
+                    yield Check((*path, "channel"), message, ("devices", device))
+                thing = f"channel {channel} of {device!r}" if wanted else f"amplifier {device!r}"
+                yield from uses.claim((device, channel), path, fibre, thing)
+
+
+_IN_THE_LIGHT: Mapping[Role, tuple[str, ...]] = {
+    Role.ATTENUATOR: ("channel",),
+    Role.SWITCH: ("enters", "leaves"),
+    Role.AMPLIFIER: (),
+}
+"""Roles of devices that light passes, and the keys by which the wiring says where."""
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
@@ -334,27 +450,50 @@ def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
 
 
 def _taps(bench: BenchData) -> Iterator[Check]:
-    uses = Uses()
-    for base, fibre in bench.outputs:
-        tap = mapping(fibre.get("tap"))
-        if "transponder" not in fibre and "tap" not in fibre:
-            yield Check(base, "expected one of the keys transponder, tap; found neither")
-        if "transponder" in fibre and tap and tap.get("fraction", 1.0) == 1.0:
+    uses = PartedUses()
+    for base, fibre in (*bench.outputs, *bench.fibres):
+        tap, further = mapping(fibre.get("tap")), [mapping(each) for each in items(fibre.get("taps"))]
+        receives = "transponder" if base[1] == "outputs" else "receiver"
+        if base[1] == "outputs" and not {"transponder", "tap", "taps"} & set(fibre):
+            yield Check(base, "expected one of the keys transponder, tap, taps; found none")
+        if receives in fibre and tap and tap.get("fraction", 1.0) == 1.0:
             found = "found the number 1" if "fraction" in tap else "found none, which stands for 1"
             message = f"expected less than 1, {found}: no light would be left for the transponder"
             yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
-        path: Path = (*base, "tap", "channel")
-        meter, channel = tap.get("meter"), tap.get("channel")
-        yield from bench.reference((*base, "tap", "meter"), meter, Role.METER)
-        if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
-            continue
-        kind = bench.kind_of(meter)
-        told = None if kind is None else kind.channels(bench.devices[meter])
-        # Only what the file itself says; a real meter says the rest when it is opened.
-        if told is not None and channel > told[0]:
-            message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
-            yield Check(path, message, ("devices", meter))
-        yield from uses.claim((meter, channel), path, f"channel {channel} of {meter!r}")
+        elif further:
+            yield from _shares(base, [tap, *further] if tap else further, receives in fibre)
+        ends: list[tuple[Path, Mapping[Any, Any], tuple[Role, ...]]] = []
+        if tap:
+            ends.append(((*base, "tap"), tap, (Role.METER,)))
+        ends += [((*base, "taps", i), each, (Role.METER, Role.SPECTRUM_ANALYZER)) for i, each in enumerate(further)]
+        for path, end, roles in ends:
+            yield from bench.reference((*path, "meter"), end.get("meter"), *roles)
+            yield from _meter_channel(bench, uses, (*path, "channel"), end, fibre)
+
+
+def _shares(base: Path, ends: Sequence[Mapping[Any, Any]], received: bool) -> Iterator[Check]:
+    """Yield a problem if the ends of a splitter take more light than there is."""
+    shares = [share for each in ends if isinstance(share := each.get("fraction", 1.0), int | float)]
+    total = sum(shares)
+    if total > 1.0 + 1e-9 or (received and total > 1.0 - 1e-9):
+        left = "less than 1 together, so that light is left for the transponder" if received else "at most 1 together"
+        yield Check((*base, "taps"), f"expected fractions of {left}, found {total:g}")
+
+
+def _meter_channel(
+    bench: BenchData, uses: PartedUses, path: Path, end: Mapping[Any, Any], fibre: Mapping[Any, Any]
+) -> Iterator[Check]:
+    """Check the channel of one meter: that it is there, and that no other fibre leads to it."""
+    meter, channel = end.get("meter"), end.get("channel", 1 if path[-3] == "taps" else None)
+    if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
+        return
+    kind = bench.kind_of(meter)
+    told = None if kind is None else kind.channels(bench.devices[meter])
+    # Only what the file itself says; a real meter says the rest when it is opened.
+    if told is not None and channel > told[0]:
+        message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
+        yield Check(path, message, ("devices", meter))
+    yield from uses.claim((meter, channel), path, fibre, f"channel {channel} of {meter!r}")
 
 
 def _servers(bench: BenchData) -> Iterator[Check]:
@@ -457,6 +596,7 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _monitors,
     _ports,
     _fibres,
+    _light_parts,
     _taps,
     _servers,
     _fabric,

@@ -40,6 +40,7 @@ def emulated_bench(
         responsivity_a_per_w=(isinstance(controller, HeaterDriverModel) and controller.photodiodes_a_per_w) or 1.0,
         nominal_nm=next((nm for nm in nominal_nm if nm is not None), 1550.0),
         physics=_physics(model, section, controller),
+        temperature=section.temperature,
     )
     return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
 

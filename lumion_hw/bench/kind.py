@@ -82,8 +82,8 @@ class DeviceKind:
         scpi: How it answers ``*IDN?``, if it does.
         questions: Returns how else it is found.
         faults: Returns what can go wrong with one device of this kind; supply and cable of every device are known.
-        channels: Of a power meter, how many channels an entry of a bench file means and what they belong to; ``None``
-            where the file does not tell. The entry may have mistakes.
+        channels: Of a power meter or an attenuator, how many channels an entry of a bench file means and what they
+            belong to; ``None`` where the file does not tell. The entry may have mistakes.
         check: Yields what does not fit between a device of this name and the rest of the file.
     """
 

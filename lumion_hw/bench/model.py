@@ -19,7 +19,7 @@ from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
 from lumion_hw.bench.known_kinds import KnownKinds, UnusableKindError, kind_named, known_names
 from lumion_hw.bench.layout import layout_fields, topology_of
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, LoopPath, MeterTap, OutputPath, Wiring
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.topology import MeshTopology
@@ -95,6 +95,12 @@ class MeshSection(MeshLayoutKeys):
         description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
         "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
     )
+    temperature: Name | None = Field(
+        None, description="Temperature controller that holds the chip; a calibration waits until it is locked."
+    )
+    temperature_wait_s: Number = Field(
+        600.0, gt=0.0, le=7200.0, description="Longest time that a calibration waits for the temperature."
+    )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
     def laid_out(self) -> MeshTopology:
@@ -106,6 +112,22 @@ class MeshSection(MeshLayoutKeys):
         return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.laid_out().n_pucs))
 
 
+class LightPartModel(StrictModel):
+    """A device that light passes on its way: an attenuator, a switch or an amplifier."""
+
+    device: Name = Field(description="Attenuator, optical switch or amplifier.")
+    channel: Whole | None = Field(None, ge=1, description="Channel of an attenuator, from 1; the first if not given.")
+    enters: Whole | None = Field(None, ge=1, description="Port of a switch at which the light enters.")
+    leaves: Whole | None = Field(None, ge=1, description="Port of a switch at which it leaves to go on this way.")
+
+    def to_part(self) -> LightPart:
+        """Return it in the form of the wiring."""
+        return LightPart(self.device, self.enters or self.channel or 1, self.leaves)
+
+
+_THROUGH = "Attenuators, switches and amplifiers that the light passes, in its order; their losses are not in loss_db."
+
+
 class InputModel(StrictModel):
     """From a transponder's transmitter, or from a tunable laser, into a mesh port: exactly one of the two."""
 
@@ -114,7 +136,12 @@ class InputModel(StrictModel):
     port: Whole = Field(description="Mesh port the light enters at.")
     polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
-    gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    gain_db: Number = Field(
+        0.0,
+        ge=0.0,
+        le=40.0,
+        description="Booster amplifier on the way; where through names one, what circuits are planned with.",
+    )
     noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(
@@ -124,6 +151,7 @@ class InputModel(StrictModel):
         None,
         description="Output of a polarization splitter-rotator: one input for each tributary.",
     )
+    through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
 
 
 class TapModel(StrictModel):
@@ -139,6 +167,18 @@ class TapModel(StrictModel):
     )
 
 
+class FurtherTapModel(StrictModel):
+    """One more end of a splitter, with a power meter or a spectrum analyser."""
+
+    meter: Name = Field(description="Power meter or spectrum analyser.")
+    channel: Whole = Field(1, ge=1, description="Its channel, from 1.")
+    fraction: Number = Field(gt=0.0, le=1.0, description="Share of the light that goes to it.")
+
+    def to_tap(self) -> MeterTap:
+        """Return it in the form of the wiring."""
+        return MeterTap(self.meter, self.channel, self.fraction)
+
+
 class OutputModel(StrictModel):
     """From a mesh port into a transponder's receiver, or without one straight into a power meter."""
 
@@ -147,6 +187,37 @@ class OutputModel(StrictModel):
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
     tap: TapModel | None = Field(None, description="Power meter that sees a share of this light.")
     tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")
+    through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
+    taps: tuple[FurtherTapModel, ...] = Field(
+        (), description="Further ends of the splitter, with meters by which the mesh is not read, or with analysers."
+    )
+
+
+class FibreModel(StrictModel):
+    """A fibre beside the mesh: from a module or laser to a module, back to the same one, or to meters."""
+
+    transponder: Name | None = Field(None, description="Module whose transmitter it is.")
+    laser: Name | None = Field(None, description="Tunable laser in place of a module.")
+    receiver: Name | None = Field(None, description="Module whose receiver it leads to; the sender itself: loop-back.")
+    loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Fibre and connectors.")
+    through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
+    taps: tuple[FurtherTapModel, ...] = Field((), description="Meters and analysers at a splitter in the fibre.")
+
+
+class LoopModel(StrictModel):
+    """A fibre from one port of the mesh back into another; it carries light both ways."""
+
+    ports: tuple[Whole, Whole] = Field(description="The two ports that it joins.")
+    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; not the facets.")
+    length_m: Number = Field(2.0, gt=0.0, le=1e5, description="Length of the fibre.")
+
+
+class ReflectorModel(StrictModel):
+    """A mirror at the end of a fibre from a port of the mesh."""
+
+    port: Whole = Field(description="Port that the fibre is at.")
+    return_loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="From the facet to the mirror and back to it.")
+    length_m: Number = Field(1.0, gt=0.0, le=1e5, description="Length of the fibre, one way.")
 
 
 class WiringModel(StrictModel):
@@ -154,6 +225,9 @@ class WiringModel(StrictModel):
 
     inputs: tuple[InputModel, ...] = Field((), description="Ways of light into the mesh.")
     outputs: tuple[OutputModel, ...] = Field((), description="Ways of light out of the mesh.")
+    fibres: tuple[FibreModel, ...] = Field((), description="Fibres beside the mesh.")
+    loops: tuple[LoopModel, ...] = Field((), description="Fibres from one port of the mesh back into another.")
+    reflectors: tuple[ReflectorModel, ...] = Field((), description="Mirrors at ports of the mesh.")
 
 
 class AcceleratorModel(StrictModel):
@@ -290,6 +364,7 @@ class BenchModel(StrictModel):
                     tributary=path.tributary,
                     polarimeter_tap=path.polarimeter_tap,
                     laser=path.laser,
+                    through=tuple(part.to_part() for part in path.through),
                 )
                 for path in self.wiring.inputs
             ),
@@ -302,8 +377,27 @@ class BenchModel(StrictModel):
                     meter_channel=path.tap.channel if path.tap else None,
                     tap_fraction=path.tap.fraction if path.tap else 0.0,
                     tributary=path.tributary,
+                    through=tuple(part.to_part() for part in path.through),
+                    taps=tuple(tap.to_tap() for tap in path.taps),
                 )
                 for path in self.wiring.outputs
+            ),
+            fibres=tuple(
+                FibrePath(
+                    source=path.transponder or path.laser or "",
+                    transponder=path.receiver,
+                    loss_db=path.loss_db,
+                    through=tuple(part.to_part() for part in path.through),
+                    taps=tuple(tap.to_tap() for tap in path.taps),
+                )
+                for path in self.wiring.fibres
+            ),
+            loops=(
+                *(LoopPath(path.ports, path.loss_db, path.length_m) for path in self.wiring.loops),
+                *(
+                    LoopPath((path.port, path.port), path.return_loss_db, 2.0 * path.length_m)
+                    for path in self.wiring.reflectors
+                ),
             ),
         )
 

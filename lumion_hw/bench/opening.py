@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import (
         MeshController,
         MeshStates,
+        OpticalAmplifier,
+        OpticalSwitch,
         Polarimeter,
         PolarizationController,
         PolarizationOptimizer,
         PowerMeter,
+        SpectrumAnalyzer,
+        TemperatureController,
         Transponder,
         TunableLaser,
+        VariableAttenuator,
     )
     from lumion_hw.links.base import Link
 
@@ -33,6 +38,11 @@ if TYPE_CHECKING:
         | PolarizationOptimizer
         | Polarimeter
         | TunableLaser
+        | VariableAttenuator
+        | OpticalSwitch
+        | OpticalAmplifier
+        | SpectrumAnalyzer
+        | TemperatureController
     )
 
 

@@ -21,6 +21,11 @@ class Role(enum.Enum):
     POLARIZATION = "polarization", "polarization controller"
     POLARIZATION_OPTIMIZER = "polarization_optimizers", "optimizer"
     POLARIMETER = "polarimeters", "polarimeter"
+    ATTENUATOR = "attenuators", "attenuator"
+    SWITCH = "switches", "optical switch"
+    AMPLIFIER = "amplifiers", "optical amplifier"
+    SPECTRUM_ANALYZER = "spectrum_analyzers", "spectrum analyser"
+    TEMPERATURE = "temperature_controllers", "temperature controller"
 
     def __init__(self, attribute: str, words: str) -> None:
         self.attribute = attribute

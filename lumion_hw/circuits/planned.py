@@ -63,7 +63,7 @@ class CircuitArm:
     @property
     def fixed_loss_db(self) -> float:
         """What it loses outside the mesh: fibres, connectors, and what the tap takes from the receiver."""
-        return self.entry.loss_db + self.exit.loss_db - 10.0 * math.log10(1.0 - self.exit.tap_fraction)
+        return self.entry.loss_db + self.exit.loss_db - 10.0 * math.log10(self.exit.receiver_fraction)
 
     @property
     def total_loss_db(self) -> float:

@@ -123,7 +123,7 @@ class CircuitLight:
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
         """Power at the receiver, of all arms together."""
         arrived = [
-            w_from_dbm(seen_dbm - arm.exit.loss_db) * (1.0 - arm.exit.tap_fraction)
+            w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
             for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
             if seen_dbm is not None
         ]

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
+    from lumion_hw.drivers.amplifiers.amonics_aedfa import AmonicsAedfa
+    from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
+    from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
+    from lumion_hw.drivers.attenuators.oz_da100 import OzDa100
     from lumion_hw.drivers.lasers.itla import ItlaLaser
     from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
     from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
     from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
     from lumion_hw.drivers.scpi import Expected, Identity, ScpiDriver
+    from lumion_hw.drivers.switches.polatis import Polatis
+    from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
     from lumion_hw.drivers.transponders.cmis.context import Quirks
     from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
     from lumion_hw.drivers.transponders.cmis.driver import CmisTransponder
@@ -39,6 +45,8 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
 
 __all__ = [
+    "AmonicsAedfa",
+    "ArroyoTec",
     "CmisTransponder",
     "DataPath",
     "DecodedField",
@@ -52,6 +60,7 @@ __all__ = [
     "Keysight816x",
     "KeysightLaser",
     "KeysightN77xx",
+    "KeysightN776x",
     "KeysightN7785C",
     "LineServerMesh",
     "LinkEvent",
@@ -59,7 +68,9 @@ __all__ = [
     "LinkState",
     "LumionMeshController",
     "NovoptelPm1000",
+    "OzDa100",
     "OzEpc04",
+    "Polatis",
     "PowerRun",
     "QontrolController",
     "Quirks",
@@ -74,6 +85,7 @@ __all__ = [
     "TriggerInput",
     "TriggerOutput",
     "TriggerWiring",
+    "YokogawaAq6370",
     "closed_if_failed",
     "decode_file",
     "differences",
@@ -83,6 +95,12 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = public_names(
         __name__,
         {
+            "amplifiers.amonics_aedfa": ("AmonicsAedfa",),
+            "analyzers.yokogawa_aq6370": ("YokogawaAq6370",),
+            "attenuators.keysight_n776x": ("KeysightN776x",),
+            "attenuators.oz_da100": ("OzDa100",),
+            "switches.polatis": ("Polatis",),
+            "temperature.arroyo_tec": ("ArroyoTec",),
             "lasers.itla": ("ItlaLaser",),
             "lasers.keysight_laser": ("KeysightLaser",),
             "lasers.santec_tsl": ("SantecTsl",),

@@ -37,7 +37,7 @@ class Expected:
 
     Attributes:
         makers: Beginnings of the maker's name, in capitals.
-        models: Models of the family, in capitals.
+        models: Models of the family, in capitals; any of these makers if there is none.
         model: The one model that must be found; any of the family if ``None``.
         serial: The serial number that must be found; any if ``None``.
     """
@@ -52,7 +52,7 @@ class Expected:
         model = identity.model.upper()
         return (
             identity.maker.upper().startswith(self.makers)
-            and model in self.models
+            and (not self.models or model in self.models)
             and (self.model is None or model == self.model.upper())
             and (self.serial is None or identity.serial == self.serial)
         )
@@ -69,7 +69,7 @@ def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Id
     if len(fields) == 4 and expected.matches(identity := Identity(*fields)):
         return identity
     session.forget_identity()
-    wanted = expected.model or " or ".join(expected.models)
+    wanted = expected.model or " or ".join(expected.models) or f"an instrument of {' or '.join(expected.makers)}"
     raise IdentityError(
         f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
         device=session.device,
@@ -323,12 +323,16 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         expected_model: str | None = None,
         expected_serial: str | None = None,
     ) -> None:
-        self._session = ScpiSession(link, clock, device=device, terminator=self.terminator)
+        self._session = self._session_on(link, clock, device)
         self._scpi = StrictScpi(self._session, self.ignorable_errors)
         self._clock = clock
         self._device = device
         self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
         self._closing = fork_safe(threading.Lock())
+
+    def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
+        """Return the session it talks through; for instruments that want more than a link before they answer."""
+        return ScpiSession(link, clock, device=device, terminator=self.terminator)
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. What the instrument does stays as it is."""

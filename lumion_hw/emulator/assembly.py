@@ -66,6 +66,7 @@ class EmulationSpec:
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
         physics: Spreads from which the hidden truth is drawn.
+        temperature: Name of the device that holds the chip's temperature; ``None`` for a chip that is held anyway.
     """
 
     mesh: MeshTopology
@@ -77,6 +78,7 @@ class EmulationSpec:
     responsivity_a_per_w: float
     nominal_nm: float
     physics: PhysicsParameters
+    temperature: str | None = None
 
 
 class EmulatedBench:

@@ -5,6 +5,14 @@ reading is a number or an error, never a sentinel. The modules inside are privat
 a suite in :mod:`lumion_hw.testing.contracts` that a lab's own driver is held to.
 """
 
+from lumion_hw.interfaces.amplifier import (
+    AmplifierLimits,
+    AmplifierMode,
+    AmplifierSettings,
+    AmplifierState,
+    OpticalAmplifier,
+)
+from lumion_hw.interfaces.attenuator import AttenuatorLimits, AttenuatorSettings, VariableAttenuator
 from lumion_hw.interfaces.mesh_controller import (
     ControllerInfo,
     ControllerLimits,
@@ -20,6 +28,7 @@ from lumion_hw.interfaces.mesh_controller import (
     TelemetrySample,
 )
 from lumion_hw.interfaces.mesh_states import MeshStates, MeshStatesInfo, PucState, Submission
+from lumion_hw.interfaces.optical_switch import OpticalSwitch, SwitchPorts
 from lumion_hw.interfaces.polarization import (
     ActuatorInfo,
     Polarimeter,
@@ -38,6 +47,13 @@ from lumion_hw.interfaces.power_meter import (
     RangeState,
 )
 from lumion_hw.interfaces.quality import Quality
+from lumion_hw.interfaces.spectrum_analyzer import Spectrum, SpectrumAnalyzer, SpectrumLimits, SpectrumSettings
+from lumion_hw.interfaces.temperature import (
+    TemperatureController,
+    TemperatureLimits,
+    TemperatureSettings,
+    TemperatureState,
+)
 from lumion_hw.interfaces.transponder import (
     Application,
     CoherentTransponder,
@@ -67,7 +83,13 @@ from lumion_hw.interfaces.tunable_laser import (
 
 __all__ = [
     "ActuatorInfo",
+    "AmplifierLimits",
+    "AmplifierMode",
+    "AmplifierSettings",
+    "AmplifierState",
     "Application",
+    "AttenuatorLimits",
+    "AttenuatorSettings",
     "CoherentTransponder",
     "ControllerInfo",
     "ControllerLimits",
@@ -90,6 +112,8 @@ __all__ = [
     "MeterSettings",
     "MonitorReading",
     "Monitors",
+    "OpticalAmplifier",
+    "OpticalSwitch",
     "Performance",
     "Polarimeter",
     "PolarimeterLimits",
@@ -105,12 +129,21 @@ __all__ = [
     "RangeState",
     "Reading",
     "SignalStatus",
+    "Spectrum",
+    "SpectrumAnalyzer",
+    "SpectrumLimits",
+    "SpectrumSettings",
     "StickyFlag",
     "Submission",
     "SweepLog",
     "SweepPlan",
     "SweepResult",
+    "SwitchPorts",
     "TelemetrySample",
+    "TemperatureController",
+    "TemperatureLimits",
+    "TemperatureSettings",
+    "TemperatureState",
     "Transponder",
     "TransponderCapabilities",
     "TransponderIdentity",
@@ -118,4 +151,5 @@ __all__ = [
     "TunableLaser",
     "TuningRange",
     "TuningResult",
+    "VariableAttenuator",
 ]

@@ -5,6 +5,7 @@ A refusal may stand behind words on the same line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from lumion_hw.clock import Clock
@@ -24,7 +25,7 @@ class LineSession(Conversation):
         clock: The link's clock.
         device: Device name, for messages.
         done: The end word of a command that was carried out.
-        failed: The end of the last line of a command that was refused.
+        failed: The end of the last line of a command that was refused, as a regular expression.
         marker: A harmless query by which the session finds out that it is in step again.
         is_marker_reply: Tells whether the lines of a reply answer ``marker`` and nothing else.
         timeout_s: Default time for a reply.
@@ -46,7 +47,7 @@ class LineSession(Conversation):
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=quiet_s)
         self._done = done
-        self._failed = failed
+        self._failed = re.compile(f"(?:{failed})$")
         self._marker = marker
         self._is_marker_reply = is_marker_reply
 
@@ -73,10 +74,10 @@ class LineSession(Conversation):
         if not (text and text.isascii() and text.isprintable()):
             raise ConfigError(f"{text!r} is not a command", hint="One line of printable ASCII is needed.")
         with self.exchange(text, timeout_s) as deadline:
-            succeeded, lines = self._ask(text, deadline)
-        if not succeeded:
+            refusal, lines = self._ask(text, deadline)
+        if refusal is not None:
             raise DeviceError(
-                f"{text}: refused with {self._failed!r}" + (f" after {' / '.join(lines)}" if lines else ""),
+                f"{text}: refused with {refusal!r}" + (f" after {' / '.join(lines)}" if lines else ""),
                 command=text,
                 device=self.device,
                 address=self.address,
@@ -87,24 +88,25 @@ class LineSession(Conversation):
     def probe(self, deadline: float) -> bool:
         """Ask the marker query."""
         try:
-            succeeded, lines = self._ask(self._marker, deadline)
+            refusal, lines = self._ask(self._marker, deadline)
         except (LinkTimeout, FrameError):
             return False
-        return succeeded and self._is_marker_reply(lines)
+        return refusal is None and self._is_marker_reply(lines)
 
-    def _ask(self, text: str, deadline: float) -> tuple[bool, tuple[str, ...]]:
+    def _ask(self, text: str, deadline: float) -> tuple[str | None, tuple[str, ...]]:
+        """Return the word for failure, if there is one, and the lines before it."""
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []
         while len(lines) < _MOST_LINES:
             line = self._as_text(text, self.receive_line(text, deadline))
-            failed = line.endswith(self._failed)
-            reason = line.removesuffix(self._failed).strip() if failed else line
+            failed = self._failed.search(line)
+            reason = line[: failed.start()].strip() if failed else line
             if reason and line != self._done:
                 lines.append(reason)
             if failed or line == self._done:
                 # Some firmware echoes the command, some does not: the first
                 # line is dropped only if it is the command itself.
-                return not failed, tuple(lines[1:] if lines[:1] == [text] else lines)
+                return failed and failed[0], tuple(lines[1:] if lines[:1] == [text] else lines)
         raise self._frame_error(text, f"{_MOST_LINES} lines without an end word")
 
     def _as_text(self, command: str, line: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from lumion_hw.clock import Clock
@@ -28,6 +29,9 @@ class ScpiSession(Conversation):
         block_limit_bytes: Longest block accepted.
         terminator: What ends a message to the instrument. Replies end with LF or CR LF, and may end with CR alone
             where messages do.
+        identity_query: The question whose answer cannot be mistaken for another: by it the session finds out who is
+            there, and that it is in step again.
+        gap_s: Least time between two messages, for instruments that lose what comes faster.
     """
 
     def __init__(
@@ -40,11 +44,16 @@ class ScpiSession(Conversation):
         identity: str | None = None,
         block_limit_bytes: int = BLOCK_LIMIT_BYTES,
         terminator: bytes = b"\n",
+        identity_query: str = IDENTITY_QUERY,
+        gap_s: float = 0.0,
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s)
         self._identity = identity
         self._block_limit_bytes = block_limit_bytes
         self._terminator = terminator
+        self._identity_query = identity_query
+        self._gap_s = gap_s
+        self._sent_s = -math.inf
         self._by_cr = terminator == b"\r"
         if self._by_cr:
             self.line_end = _CR_OR_LF
@@ -59,12 +68,12 @@ class ScpiSession(Conversation):
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: Nothing answers to ``*IDN?``.
+            LinkTimeout: Nothing answers to the question for it.
             IdentityError: Another instrument than before answers at this address.
         """
         with self.transaction():
             self.open_link(timeout_s)
-            found = self.query(IDENTITY_QUERY)
+            found = self.query(self._identity_query)
             if self._identity is not None and found != self._identity:
                 self.close()
                 raise IdentityError(
@@ -98,7 +107,7 @@ class ScpiSession(Conversation):
             line = self._reply_line(command, deadline)
             reply = self._as_text(command, line)
             # The late answer to a probe of an earlier resynchronisation: the one reply that is certain to be wrong.
-            if reply == self._identity and IDENTITY_QUERY not in command.upper():
+            if reply == self._identity and self._identity_query not in command.upper():
                 raise self._frame_error(command, "the answer to an earlier identity query")
             return reply
 
@@ -124,12 +133,19 @@ class ScpiSession(Conversation):
             self._end_of_block(command, deadline)
             return payload
 
+    def send(self, data: bytes, deadline: float) -> None:
+        """Write all of ``data``, not sooner after the last message than the instrument bears. Raises ``LinkLost``."""
+        if self._gap_s > 0.0:
+            self._clock.sleep(max(0.0, self._sent_s + self._gap_s - self._clock.now()))
+            self._sent_s = self._clock.now()
+        super().send(data, deadline)
+
     def probe(self, deadline: float) -> bool:
         """Ask for the identity, and pass over the late replies in front of it."""
-        self.send(IDENTITY_QUERY.encode() + self._terminator, deadline)
+        self.send(self._identity_query.encode() + self._terminator, deadline)
         try:
             while True:
-                line = self._reply_line(IDENTITY_QUERY, deadline)
+                line = self._reply_line(self._identity_query, deadline)
                 if self._identity is not None and line == self._identity.encode():
                     return True
                 self._count(foreign_bytes=len(line) + 1)

@@ -28,9 +28,27 @@ EXPECTED = {
     "tls-b": {"frequency_thz", "wavelength_nm", "power_dbm", "enabled"},
     "sfp-a": {"enabled"},
     "zr-a": {"powered", "application", "frequency_thz", "tx_power_dbm", "enabled"},
+    "tec0": {"setpoint_c", "tolerance_c", "window_s", "enabled"},
+    "att0": {"wavelength_nm", "attenuation_db", "passing"},
+    "att1": {"attenuation_db"},
+    "oxc0": {"outputs"},
+    "osa0": {"span_nm", "resolution_nm", "sensitivity", "n_points"},
+    "edfa0": {"current_ma", "power_dbm", "enabled"},
 }
 """By the interfaces; chain0 drives no mesh here, unit0 and pol-c have nothing that could be read back."""
-STEP = {"THz": 0.01, "nm": 0.08, "dBm": 1.0, "s": 0.5, "mA": 0.002, "mV": 1.0, "°": 0.2}
+STEP = {
+    "THz": 0.01,
+    "nm": 0.08,
+    "dBm": 1.0,
+    "s": 0.5,
+    "mA": 0.002,
+    "mV": 1.0,
+    "°": 0.2,
+    "dB": 0.1,
+    "°C": 0.01,
+    "K": 0.01,
+    "": 1.0,
+}
 """Coarsest step of any device here; that of an averaging time is a factor of two, of a range a decade."""
 
 

@@ -127,7 +127,7 @@ def test_its_keys_are_in_the_schema_and_in_messages(site: Path) -> None:
     assert "Did you mean 'averaging_s'?" in said
     assert "devices.acme0.averaging_s: expected at most 1, found the number 5" in mistakes("0.1", "5")
     said = mistakes("acme-pm2", "acme-pm3")
-    assert "f.yaml:6:17: devices.acme0.kind: expected one of acme-pm2, cmis, itla-laser" in said
+    assert "f.yaml:6:17: devices.acme0.kind: expected one of acme-pm2, amonics-aedfa, arroyo-tec, cmis" in said
     assert "found 'acme-pm3'. Did you mean 'acme-pm2'?" in said
     assert "expected a channel from 1 to 2 ('acme0' is a acme-pm2), found 3" in mistakes("channel: 2", "channel: 3")
     assert "a device of kind acme-pm2, keysight-816x" in mistakes("meter: acme0", "meter: mesh0")

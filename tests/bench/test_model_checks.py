@@ -171,6 +171,28 @@ CONTRADICTIONS = [
         "expected less than 1, found none, which stands for 1",
         "",
     ),
+    # parts in the light, splitters, fibres beside the mesh
+    (
+        "{transponder: sfp-c, port: 2}",
+        "{transponder: sfp-c, port: 2, through: [{device: meter0}]}",
+        "wiring.inputs[2].through[0].device",
+        "of kind keysight-n776x, oz-da100, polatis or amonics-aedfa, found 'meter0'",
+        "line 5",
+    ),
+    (
+        "{port: 5, transponder: sfp-c}",
+        "{port: 5, transponder: sfp-c, taps: [{meter: meter0, channel: 2, fraction: 1}]}",
+        "wiring.outputs[2].taps",
+        "less than 1 together, so that light is left for the transponder, found 1",
+        "",
+    ),
+    (
+        "{port: 5, transponder: sfp-c}",
+        "{port: 5, transponder: sfp-c, taps: [{meter: meter0, channel: 1, fraction: 0.5}]}",
+        "wiring.outputs[2].taps[0].channel",
+        "expected channel 1 of 'meter0' to be used once, found it used by wiring.outputs[0].tap.channel too",
+        "",
+    ),
     # servers and fabric
     (
         "{name: b, nics: [sfp-b]}",
@@ -263,17 +285,65 @@ def test_paths_are_written_as_people_write_them() -> None:
     assert path_text(()) == "(whole file)"
 
 
+PARTS = """
+version: 1
+name: parts
+devices:
+  las: {kind: keysight-laser}
+  pm: {kind: keysight-n77xx}
+  att: {kind: keysight-n776x, model: N7762A}
+  sw: {kind: polatis}
+  amp: {kind: amonics-aedfa}
+wiring:
+  fibres:
+    - {laser: las, through: [{device: sw, enters: 1, leaves: 17}], taps: [{meter: pm, channel: 1, fraction: 1}]}
+    - {laser: las, through: [{device: sw, enters: 1, leaves: 18}], taps: [{meter: pm, channel: 2, fraction: 1}]}
+"""
+
+
+def test_a_laser_may_be_wired_twice_where_a_switch_leads_to_one_of_them() -> None:
+    assert check_bench("bench.yaml", text=PARTS) == ()
+    (problem,) = check_bench("bench.yaml", text=PARTS.replace("enters: 1, leaves: 18", "enters: 2, leaves: 18"))
+    assert problem.path == "wiring.fibres[1].laser"
+    assert "expected laser 'las' to be used once" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("part", "path", "message"),
+    [
+        ("{device: sw, enters: 1}", "", "the keys enters and leaves of the switch 'sw', found no leaves"),
+        ("{device: sw, enters: 1, leaves: 1}", ".leaves", "another port than 1, at which light enters"),
+        ("{device: sw, enters: 1, leaves: 33}", ".leaves", "a port from 1 to 32 ('sw' has 16 inputs and 16 outputs)"),
+        ("{device: sw, enters: 1, leaves: 2}", ".leaves", "an input and an output of 'sw', found the inputs 1 and 2"),
+        ("{device: att, channel: 3}", ".channel", "from 1 to 2 ('att' is a N7762A), found 3"),
+        ("{device: att, enters: 3}", ".enters", "expected no enters of the attenuator 'att'"),
+        ("{device: amp, channel: 1}", ".channel", "expected no channel of the optical amplifier 'amp'"),
+        ("{device: amp}, {device: amp}", "", "expected amplifier 'amp' to be used once"),
+        ("{device: las}", ".device", "found 'las', which is of kind keysight-laser"),
+    ],
+)
+def test_a_part_has_the_keys_of_its_role_and_is_there_once(part: str, path: str, message: str) -> None:
+    text = PARTS[: PARTS.rindex("    - {laser")].replace("{device: sw, enters: 1, leaves: 17}", part)
+    (problem, *more) = check_bench("bench.yaml", text=text)
+    place = 1 if part.count("device") == 2 else 0
+    assert problem.path == f"wiring.fibres[0].through[{place}]{path}"
+    assert message in problem.message
+    assert len(more) <= 1
+
+
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 80) | st.floats() | st.sampled_from(["a", "sfp-8472", "oz-epc04", "b"]),
     lambda children: (
         st.lists(children, max_size=3)
-        | st.dictionaries(st.sampled_from(["a", "b", "kind", "port"]), children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["a", "b", "kind", "port", "through", "device", "taps", "ports"]), children, max_size=3
+        )
     ),
     max_leaves=8,
 )
 sections = {
     "mesh": ["controller", "columns", "heater_channels", "monitor_ports", "layout", "topology", "rings", "ports"],
-    "wiring": ["inputs", "outputs"],
+    "wiring": ["inputs", "outputs", "fibres", "loops", "reflectors"],
     "fabric": ["pairs", "spares"],
 }
 parts = st.fixed_dictionaries(

@@ -34,7 +34,7 @@ SPICE = [
     b"e99999",
     b"MIN",
 ]
-SCPI_ERROR = re.compile(rb'([+-]?\d+),"[^"]+"[\r\n]')
+SCPI_ERROR = re.compile(rb'([+-]?\d+),"[^"]+"[\r\n]+')
 LONGEST = 65536
 MOST_MORE_BLOCKS = 3000
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lumion_hw.emulator.scpi import Call, Numeric
 from lumion_hw.emulator.scpi.errors import ScpiError
-from lumion_hw.emulator.scpi.lexer import TokenKind, parse_token, parse_unit
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind, parse_token, parse_unit
 
 
 def code_of(function, *arguments) -> int:
@@ -99,7 +100,6 @@ def test_suffix_with_or_without_white_space(text, suffix):
         (b"#15ab", -102),
         (b"#12abc", -102),
         (b"#0abc", -102),
-        (b"(@1)", -104),
         (b"$", -102),
         (b"", -102),
     ],
@@ -120,3 +120,13 @@ def test_doubled_quotes_stand_for_one():
 def test_block_content_is_taken_as_it_is():
     assert parse_token(b"#14\n;\x00\xff ").data == b"\n;\x00\xff"
     assert parse_token(b"#10").data == b""
+
+
+def test_a_list_of_channels_is_one_parameter_that_only_some_commands_take():
+    unit = parse_unit(b":ROUT:ADD (@1,2), (@17,18)", 100)
+    assert unit.parameters == (b"(@1,2)", b"(@17,18)")
+    assert parse_token(unit.parameters[0]) == Token(TokenKind.EXPRESSION, "@1,2")
+    assert code_of(parse_token, b"(@1,2") == -102
+    with pytest.raises(ScpiError) as refusal:
+        Numeric().parse(parse_token(b"(@1)"), Call({}))
+    assert refusal.value.code == -104

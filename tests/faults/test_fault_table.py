@@ -44,6 +44,12 @@ ASK: dict[str, Callable] = {
     "thorlabs-mpc": lambda driver: driver.read(),
     "keysight-n7785c": lambda driver: driver.stop(),
     "novoptel-pm1000": lambda driver: driver.set_frequency_thz(193.4),
+    "keysight-n776x": lambda driver: driver.settings(1),
+    "oz-da100": lambda driver: driver.settings(1),
+    "polatis": lambda driver: driver.connections(),
+    "amonics-aedfa": lambda driver: driver.state(),
+    "yokogawa-aq6370": lambda driver: driver.settings(),
+    "arroyo-tec": lambda driver: driver.state(),
 }
 """A question to each kind of device that needs an answer over the wire."""
 LASERS = {"itla-laser", "keysight-laser", "santec-tsl"}
@@ -188,6 +194,9 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
     ("cmis", "module_reset"): ({}, lambda driver: outcome(driver.module_state)),
     ("itla-laser", "disable_pin"): ({}, lambda driver: driver.state().emitting),
     ("thorlabs-pm", "no_sensor"): ({}, lambda driver: outcome(lambda: driver.read(1))),
+    ("amonics-aedfa", "interlock"): ({}, lambda driver: outcome(driver.enable)),
+    ("arroyo-tec", "no_sensor"): ({}, lambda driver: driver.state().faults),
+    ("arroyo-tec", "interlock"): ({}, lambda driver: driver.state().faults),
 }
 """What each fault takes here, and where its effect is seen."""
 

@@ -25,9 +25,9 @@ class Target:
     module: Any = None
 
 
-def calls(hook: str) -> Callable[..., None]:
-    """Return what calls a hook of the device without arguments."""
-    return lambda target, **_: getattr(target.device, hook)()
+def calls(hook: str, *values: Any) -> Callable[..., None]:
+    """Return what calls a hook of the device with fixed values, or none."""
+    return lambda target, **_: getattr(target.device, hook)(*values)
 
 
 def passes(hook: str) -> Callable[..., None]:

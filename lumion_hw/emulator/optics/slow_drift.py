@@ -19,6 +19,8 @@ from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters
 DAY_S = 86_400.0
 _STEP_S = 1.0
 """Nothing moves noticeably in less."""
+_NOTICED_K = 1e-3
+"""A temperature controller has moved the chip when it has moved it by more: 2e-3 rad of phase or so."""
 _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the temperature that the control leaves: it follows the room (assumption)."""
 _AGEING_TIME_S = 30.0 * DAY_S
@@ -62,6 +64,8 @@ class SlowDrift:
     Attributes:
         temperature_k: Temperature of the chip over that at which the truth was drawn.
         on_change: Told the temperature whenever it has changed.
+        held_k: Returns what a temperature controller holds the chip at, over the temperature at which the truth was
+            drawn; the chip wanders about that. Without one it is held there.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class SlowDrift:
             (physics.temperature_sigma_k, physics.resistance_drift_per_root_day, physics.phase_drift_rad_per_root_day)
         )
         self.temperature_k = 0.0
+        self.held_k: Callable[[], float] | None = None
+        self._held_at_k = 0.0
         self.on_change: list[Callable[[float], None]] = []
         # The first look lets all days pass that lie before the opening of the bench.
         self._at_s = self._drawn_s = now_s() - aged_s
@@ -98,10 +104,12 @@ class SlowDrift:
     def follow(self) -> bool:
         """Bring the truth up to the present time; return whether it has moved."""
         elapsed_s = self._now_s() - self._at_s
-        if self._still or elapsed_s < _STEP_S:
+        held_k = self._held_at_k if self.held_k is None else self.held_k()
+        steered = abs(held_k - self._held_at_k) > _NOTICED_K
+        if not steered and (self._still or elapsed_s < _STEP_S):
             return False
-        self._at_s = self._now_s()
-        self.temperature_k = float(self._temperature.advance(elapsed_s)[0])
+        self._at_s, self._held_at_k = self._now_s(), held_k
+        self.temperature_k = held_k + float(self._temperature.advance(elapsed_s)[0])
         truth = self._truth
         truth.common_phase_rad = COMMON_PHASE_RAD_PER_K * self.temperature_k
         truth.heater_ohm = self._fresh_ohm * (1.0 + self._resistance.advance(elapsed_s))

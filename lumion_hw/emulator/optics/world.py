@@ -6,7 +6,9 @@ Devices read the world when asked, at the clock's time. Light of different modul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +18,16 @@ from lumion_hw.emulator.chip.cell import ChipCells
 from lumion_hw.emulator.chip.chip import Chip, ChipSlopes
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.emulator.optics.bench_time import BenchTime
-from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, PathPair, path_pair
+from lumion_hw.emulator.optics.coherent_paths import NO_PATH, CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
 from lumion_hw.emulator.optics.heat import Heat
 from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, LightParts
+from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
-from lumion_hw.interfaces.wiring import OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, OutputPath, Wiring
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
@@ -37,7 +41,34 @@ from lumion_hw.quantities import (
 _LARGEST_DRIFT_RAD2 = 0.25
 _MOST_DRIFT_STEPS = 16  # enough to forget everything, however long the pause
 _MOST_COLUMNS = 256  # solutions kept while the heat has settled; a laser that sweeps asks for a new one at every step
+COHERENT_WIDTH_HZ = 60e9
+"""Band that a coherent module's signal fills: that of some 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
+
+
+@dataclass
+class _FibreSource:
+    """What a module or laser sends into a fibre beside the mesh."""
+
+    power_w: float
+    frequency_hz: float
+
+
+@dataclass(frozen=True)
+class SpectralLine:
+    """Light of one source at an analyser.
+
+    Attributes:
+        power_w: Its power.
+        frequency_hz: Its middle.
+        width_hz: Band that it fills evenly; 0 for a laser.
+        osnr_db: Signal to noise with which it was sent; infinite for a laser.
+    """
+
+    power_w: float
+    frequency_hz: float
+    width_hz: float
+    osnr_db: float
 
 
 class OpticalWorld:
@@ -90,9 +121,17 @@ class OpticalWorld:
         self._inputs_of: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
             self._inputs_of.setdefault(path.source, []).append(index)
-        self._taps_of: dict[tuple[str | None, int | None], list[OutputPath]] = {}
-        for tap in wiring.outputs:
-            self._taps_of.setdefault((tap.meter, tap.meter_channel), []).append(tap)
+        self._taps_of: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
+        for out in wiring.outputs:
+            for tap in out.ends:
+                self._taps_of.setdefault((tap.meter, tap.channel), []).append((out, tap.fraction))
+        for fibre in wiring.fibres:
+            for tap in fibre.taps:
+                self._taps_of.setdefault((tap.meter, tap.channel), []).append((fibre, tap.fraction))
+        self.parts = LightParts()
+        self._loops = Loops(wiring.loops)
+        nominal_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
+        self._beside = {fibre.source: _FibreSource(0.0, nominal_hz) for fibre in wiring.fibres}
         self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
@@ -123,20 +162,32 @@ class OpticalWorld:
         self._leaving.clear()
         for index in self._inputs_of.get(source, ()):
             self._launched_w[index] = power_w
+        if source in self._beside:
+            self._beside[source].power_w = power_w
 
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
         """A tunable laser launches this power at this wavelength from now on."""
         self.set_transmitter(laser, power_w)
-        for index in self._inputs_of.get(laser, ()):
-            self.chains[index].frequency_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
+        self._tune(laser, frequency_hz_from_wavelength_m(wavelength_nm * 1e-9))
+
+    def _tune(self, source: str, frequency_hz: float) -> None:
+        for index in self._inputs_of.get(source, ()):
+            self.chains[index].frequency_hz = frequency_hz
+        if source in self._beside:
+            self._beside[source].frequency_hz = frequency_hz
 
     def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
         """A module of two tributaries, of equal power and without relation, launches this from now on."""
         self._coherent[transponder] = launch
         self.set_transmitter(transponder, launch.power_w)
+        self._tune(transponder, launch.frequency_hz)
         for index in self._inputs_of.get(transponder, ()):
-            self.chains[index].frequency_hz = launch.frequency_hz
             self._coupled.pop(index, None)
+
+    def parts_changed(self) -> None:
+        """An attenuator, switch or amplifier was set: what was reckoned with its last setting is forgotten."""
+        self._about_to_change()
+        self._leaving.clear()
 
     def set_polarization(self, controller: str, jones: Jones) -> None:
         """A polarization controller turns its light by this matrix from now on."""
@@ -179,18 +230,41 @@ class OpticalWorld:
 
     # What devices read -----------------------------------------------------------------------------------------------
 
-    def leaving_w(self, counts: Callable[[float], bool] = lambda _: True) -> NDArray[np.float64]:
+    def leaving_w(self, counts: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
         """Return the power leaving the mesh at every port on the chip, shape ``(n_ports,)``, at the present time.
 
         Args:
-            counts: Says of a frequency in Hz whether its light counts.
+            counts: Says of a frequency in Hz whether its light counts; all light and noise if not given.
         """
         self._bring_up_to_date()
         total = np.zeros(self.mesh.n_ports)
         for index, chain in enumerate(self.chains):
-            if counts(chain.frequency_hz):
+            if counts is None or counts(chain.frequency_hz):
                 total += self._leaving_of(index)
+        if counts is None and self._noisy:
+            total += AMPLIFIED_BAND_HZ * self._noise_leaving_w_per_hz()
         return total
+
+    @property
+    def _noisy(self) -> bool:
+        """Whether anything in front of the mesh may add noise."""
+        return any(path.through for path in self.wiring.inputs)
+
+    def _arrived(self, index: int) -> Beam:
+        """Return the light of one input behind the devices on its way."""
+        launched = Beam(self._launched_w[index : index + 1])
+        return self.parts.passed(launched, self.wiring.inputs[index].through)
+
+    def _noise_leaving_w_per_hz(self) -> NDArray[np.float64]:
+        """Return the noise of the amplifiers in front of the mesh at every port; it goes the way of their light."""
+        noise = np.zeros(self.mesh.n_ports)
+        for index, path in enumerate(self.wiring.inputs):
+            density = self._arrived(index).noise_w_per_hz if path.through else 0.0
+            if density > 0.0:
+                # Noise has no polarization: half of it is TE.
+                fields = self._fields(index, self.chains[index].frequency_hz)
+                noise += 0.5 * density * self._input_gain(index) * np.abs(fields) ** 2
+        return noise
 
     def _leaving_of(self, index: int) -> NDArray[np.float64]:
         """Return the power leaving the mesh at every port that came in by one input; the same array in an exchange."""
@@ -201,7 +275,7 @@ class OpticalWorld:
         return self._leaving[index]
 
     def _leaving_now(self, index: int) -> NDArray[np.float64]:
-        launched_w = float(self._launched_w[index])
+        launched_w = float(self._arrived(index).powers_w[0])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
         if index not in self._coupled:
@@ -241,29 +315,70 @@ class OpticalWorld:
 
     def received_w(self, transponder: str) -> float:
         """Return the power at a module's receiver."""
-        return self._received_w(transponder, lambda _: True)
+        return sum(beam.total_w for beam in self._received(transponder))
 
     def received_from_w(self, transponder: str) -> dict[str, float]:
         """Return the power at a module's receiver by the module or laser that sent it; the dark ones are left out."""
-        self._bring_up_to_date()
         found: dict[str, float] = {}
-        for index, path in enumerate(self.wiring.inputs):
-            leaving = self._leaving_of(index)
-            power_w = sum(
-                float(leaving[out.port]) * self._output_gain(out) * (1.0 - out.tap_fraction)
-                for out in self.wiring.outputs_of(transponder)
-            )
-            if power_w > 0.0:
-                found[path.source] = found.get(path.source, 0.0) + power_w
+        for beam in self._received(transponder):
+            for source, power_w in zip(self._sources, beam.powers_w.tolist(), strict=True):
+                if power_w > 0.0:
+                    found[source] = found.get(source, 0.0) + power_w
         return found
 
-    def _received_w(self, transponder: str, counts: Callable[[float], bool]) -> float:
-        """Return the power at a module's receiver of the light whose frequency counts."""
-        leaving = self.leaving_w(counts)
-        return sum(
-            float(leaving[path.port]) * self._output_gain(path) * (1.0 - path.tap_fraction)
-            for path in self.wiring.outputs_of(transponder)
-        )
+    @property
+    def _sources(self) -> list[str]:
+        """Name of the source of each light, those of the inputs first."""
+        return [path.source for path in self.wiring.inputs] + list(self._beside)
+
+    @property
+    def _frequencies_hz(self) -> list[float]:
+        """Frequency of each light."""
+        return [chain.frequency_hz for chain in self.chains] + [each.frequency_hz for each in self._beside.values()]
+
+    def _received(self, transponder: str) -> list[Beam]:
+        """Return the light at a module's receiver, of each fibre that leads to it."""
+        self._bring_up_to_date()
+        paths: list[OutputPath | FibrePath] = [*self.wiring.outputs_of(transponder)]
+        paths += [fibre for fibre in self.wiring.fibres if fibre.transponder == transponder]
+        return [self._behind(path).times(path.receiver_fraction) for path in paths]
+
+    def _behind(self, path: OutputPath | FibrePath) -> Beam:
+        """Return the light in front of the splitter of an output, or of a fibre beside the mesh."""
+        powers_w = np.zeros(len(self.chains) + len(self._beside))
+        if isinstance(path, FibrePath):
+            place = len(self.chains) + list(self._beside).index(path.source)
+            powers_w[place] = self._beside[path.source].power_w
+            return self.parts.passed(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
+        gain = self._output_gain(path)
+        powers_w[: len(self.chains)] = [gain * self._leaving_of(i)[path.port] for i in range(len(self.chains))]
+        noise = gain * float(self._noise_leaving_w_per_hz()[path.port]) if self._noisy else 0.0
+        return self.parts.passed(Beam(powers_w, noise), path.through)
+
+    def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
+        """Return the power before and behind a device on the way of light, in watts; 0 where nothing leads through it.
+
+        Args:
+            device: Device name.
+            channel: Channel of an attenuator, entry port of a switch, 1 of an amplifier.
+        """
+        self._bring_up_to_date()
+        before_w = behind_w = 0.0
+
+        def leads(through: Sequence[LightPart]) -> bool:
+            return any((part.device, part.channel) == (device, channel) for part in through)
+
+        looks: list[Callable[[], Beam]] = [
+            partial(self._arrived, index) for index, path in enumerate(self.wiring.inputs) if leads(path.through)
+        ]
+        beside: list[OutputPath | FibrePath] = [*self.wiring.outputs, *self.wiring.fibres]
+        looks += [partial(self._behind, path) for path in beside if leads(path.through)]
+        for look in looks:
+            with self.parts.noting() as seen:
+                look()
+            one, other = seen[device, channel]
+            before_w, behind_w = before_w + one, behind_w + other
+        return before_w, behind_w
 
     def received_coherent(self, transponder: str, band_hz: float) -> CoherentReception | None:
         """Return the brightest signal of two tributaries at a module's receiver, ``None`` if there is none.
@@ -272,26 +387,41 @@ class OpticalWorld:
             transponder: The receiving module.
             band_hz: Light that is farther than this from the signal's carrier does not disturb it.
         """
-        total_w = self.received_w(transponder)
+        beams = self._received(transponder)
+        total_w = sum(beam.total_w for beam in beams)
         candidates = [
             (sender, launch, pair)
             for sender, launch in self._coherent.items()
-            if launch.power_w > 0.0 and (pair := self._path_pair(sender, transponder, launch)).rank > 0
+            if launch.power_w > 0.0
+            for pair in (self._path_pair(sender, transponder, launch), self._straight_pair(sender, transponder))
+            if pair.rank > 0
         ]
         if not candidates:
             return None
         sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
         signal_w = launch.power_w * pair.transmission
         # Other light counts as noise where it beats within the receiver's band; beyond, its filter takes it out.
-        other_w = self._received_w(transponder, lambda hz: abs(hz - launch.frequency_hz) <= band_hz) - signal_w
+        near = np.abs(np.array(self._frequencies_hz) - launch.frequency_hz) <= band_hz
+        other_w = sum(float(beam.powers_w[near].sum()) for beam in beams) - signal_w
         # Below a part in 1e12 the difference of the two sums is rounding.
         crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
-        osnr_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(sender, launch.power_w), crosstalk_db)
+        noise_w = OSNR_BAND_HZ * sum(beam.noise_w_per_hz for beam in beams)
+        amplified_db = 10.0 * math.log10(signal_w / noise_w) if noise_w > 0.0 else math.inf
+        booster_db = self._booster_osnr_db(sender, launch.power_w)
+        osnr_db = joined_osnr_db(launch.osnr_db, booster_db, crosstalk_db, amplified_db)
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
+
+    def _straight_pair(self, sender: str, receiver: str) -> PathPair:
+        """Return what a fibre beside the mesh does to the tributaries of one module on their way to another."""
+        for fibre in self.wiring.fibres:
+            if (fibre.source, fibre.transponder) == (sender, receiver):
+                transmission = self._behind(fibre).gain * fibre.receiver_fraction
+                return PathPair(transmission, 0.0, 0.0, 2) if transmission > 0.0 else NO_PATH
+        return NO_PATH
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
         """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
-        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if path.gain_db > 0.0]
+        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
         # One amplifier: 58 dB + input power in dBm - noise figure.
@@ -299,14 +429,15 @@ class OpticalWorld:
 
     def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
         """Return what the mesh does to the tributaries of one module on their way to another."""
-        inputs, outputs = self._inputs_of.get(sender, []), self.wiring.outputs_of(receiver)
+        inputs = [(index, self._arrived(index).gain) for index in self._inputs_of.get(sender, [])]
+        outputs = [(out, self._behind(out).gain * out.receiver_fraction) for out in self.wiring.outputs_of(receiver)]
 
         def jones_at(frequency_hz: float) -> NDArray[np.complex128]:
             jones = np.zeros((2, 2), dtype=np.complex128)
-            for index in inputs:
-                fields = self._fields(index, frequency_hz) * math.sqrt(self._input_gain(index))
-                for out in outputs:
-                    gain = self._output_gain(out) * (1.0 - out.tap_fraction)
+            for index, passed in inputs:
+                fields = self._fields(index, frequency_hz) * math.sqrt(self._input_gain(index) * passed)
+                for out, share in outputs:
+                    gain = self._output_gain(out) * share
                     row = _TRIBUTARY[out.tributary or "x"]
                     jones += math.sqrt(gain) * fields[out.port] * np.outer(row, self._taken(index))
             return jones
@@ -328,17 +459,34 @@ class OpticalWorld:
 
     def tapped(self, meter: str, channel: int) -> Light:
         """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
-        taps = self._taps_of.get((meter, channel))
-        if not taps:
-            return Light(0.0, self._nominal_nm)
         self._bring_up_to_date()
         power_w = power_nm = 0.0
-        for index, chain in enumerate(self.chains):
-            leaving = self._leaving_of(index)
-            part_w = sum(float(leaving[path.port]) * self._output_gain(path) * path.tap_fraction for path in taps)
-            power_w += part_w
-            power_nm += part_w * wavelength_m_from_frequency_hz(chain.frequency_hz) * 1e9
+        for beam in self._tapped(meter, channel):
+            nm = [wavelength_m_from_frequency_hz(hertz) * 1e9 for hertz in self._frequencies_hz]
+            power_w += beam.total_w
+            power_nm += float(beam.powers_w @ nm) + beam.noise_w * self._nominal_nm
         return Light(power_w, power_nm / power_w if power_w > 0.0 else self._nominal_nm)
+
+    def _tapped(self, meter: str, channel: int) -> list[Beam]:
+        taps = self._taps_of.get((meter, channel), ())
+        return [self._behind(path).times(fraction) for path, fraction in taps]
+
+    def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
+        """Return the light at a spectrum analyser: a line for every source, and the noise of amplifiers in W/Hz."""
+        self._bring_up_to_date()
+        lines, noise = [], 0.0
+        for beam in self._tapped(analyzer, channel):
+            noise += beam.noise_w_per_hz
+            for source, hertz, power_w in zip(self._sources, self._frequencies_hz, beam.powers_w.tolist(), strict=True):
+                if power_w <= 0.0:
+                    continue
+                launch = self._coherent.get(source)
+                if launch is None:
+                    lines.append(SpectralLine(power_w, hertz, 0.0, math.inf))
+                else:
+                    sent_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(source, launch.power_w))
+                    lines.append(SpectralLine(power_w, hertz, COHERENT_WIDTH_HZ, sent_db))
+        return lines, noise
 
     def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
         """Return S0, S1, S2, S3 in watts at a polarimeter, on the sphere of the chip: S1 is TE; shape ``(4,)``."""
@@ -346,7 +494,11 @@ class OpticalWorld:
         stokes_w = np.zeros(4)
         for index, path in enumerate(self.wiring.inputs):
             if path.polarimeter == polarimeter:
-                share = self._launched_w[index] * path.polarimeter_tap * 10.0 ** ((path.gain_db - path.loss_db) / 10.0)
+                share = (
+                    self._arrived(index).powers_w[0]
+                    * path.polarimeter_tap
+                    * 10.0 ** ((self._booster_db(path) - path.loss_db) / 10.0)
+                )
                 field = self._arriving(index)
                 stokes_w += share * np.append(float(np.vdot(field, field).real), stokes_of(field))
         return stokes_w
@@ -386,8 +538,12 @@ class OpticalWorld:
     def _input_gain(self, index: int) -> float:
         """Return TE power in the mesh over TE power launched, for one input."""
         path = self.wiring.inputs[index]
-        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
+        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
         return float(10.0 ** (-loss_db / 10.0))
+
+    def _booster_db(self, path: InputPath) -> float:
+        """Return the gain of an amplifier that the file tells; one that is a device gives what it gives."""
+        return 0.0 if self.parts.amplified(path.through) else path.gain_db
 
     def _fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
         """Return the fields at all ports for unit light into the mesh by one input; kept while nothing moves."""
@@ -420,9 +576,22 @@ class OpticalWorld:
             kinds = self._chip.leaving_with_tm(cells, ports)
         else:
             kinds = (self._chip.leaving(cells, ports),)
+        if self._loops.ports:
+            kinds = (self._closed(kinds[0], [hertz for _, hertz in wanted]), *kinds[1:])
         for tm, columns in enumerate(kinds):
             for (each, hertz), column in zip(wanted, columns, strict=True):
                 self._columns[each, bool(tm), hertz] = column
+
+    def _closed(self, columns: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
+        """Return the fields of some light when fibres lead it back into the mesh."""
+        ports = np.array(self._loops.ports)
+        of_ports = {each: self._chip.leaving(self._cells(np.full(len(ports), each)), ports) for each in set(hertz)}
+        access_db = self.truth.access_loss_db
+        closed = [
+            self._loops.closed(column, of_ports[each], each, access_db)
+            for column, each in zip(columns, hertz, strict=True)
+        ]
+        return np.array(closed)
 
     @property
     def slopes(self) -> ChipSlopes:

@@ -48,6 +48,7 @@ class TokenKind(enum.Enum):
     WORD = "word"
     STRING = "string"
     BLOCK = "block"
+    EXPRESSION = "expression"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Token:
 
     Attributes:
         kind: What it looks like.
-        text: Mantissa of a number, the word, or the content of a string.
+        text: Mantissa of a number, the word, or the content of a string or of an expression in parentheses.
         exponent: Decimal exponent of a number.
         suffix: Upper-case unit of a number, ``""`` if none was sent.
         data: Content of a block.
@@ -112,11 +113,11 @@ def _parse_header(text: str) -> CommandHeader:
 
 
 def _split_parameters(text: bytes, limit: int) -> list[bytes]:
-    """Split at commas outside strings and blocks; white space around each parameter is dropped."""
+    """Split at commas outside strings, blocks and parentheses; white space around each parameter is dropped."""
     if not text.strip(b" \t"):
         return []
     fields: list[bytes] = []
-    start = at = quote = 0
+    start = at = quote = depth = 0
     while at < len(text):
         byte = text[at : at + 1]
         following = at + 1
@@ -127,7 +128,9 @@ def _split_parameters(text: bytes, limit: int) -> list[bytes]:
             following = max(following, block_end(text, at, limit) or following)
         elif byte in (b'"', b"'"):
             quote = text[at]
-        elif byte == b",":
+        elif byte in (b"(", b")"):
+            depth = max(depth + (1 if byte == b"(" else -1), 0)
+        elif byte == b"," and not depth:
             fields.append(text[start:at])
             start = following
         at = following
@@ -159,7 +162,12 @@ def parse_token(raw: bytes) -> Token:
         if not _WORD.fullmatch(text):
             raise ScpiError(errors.INVALID_CHARACTER_DATA)
         return Token(TokenKind.WORD, text)
-    raise ScpiError(errors.DATA_TYPE_ERROR if first == b"(" else errors.SYNTAX_ERROR)
+    if first == b"(":
+        # Expression data (IEEE 488.2 section 7.7.7.2): a list of channels, say; whoever takes one reads on.
+        if not text.endswith(")"):
+            raise ScpiError(errors.SYNTAX_ERROR)
+        return Token(TokenKind.EXPRESSION, text[1:-1])
+    raise ScpiError(errors.SYNTAX_ERROR)
 
 
 def _parse_string(text: str) -> Token:

@@ -20,6 +20,7 @@ _WRONG_KIND = {
     TokenKind.WORD: errors.CHARACTER_NOT_ALLOWED,
     TokenKind.STRING: errors.STRING_NOT_ALLOWED,
     TokenKind.BLOCK: errors.BLOCK_NOT_ALLOWED,
+    TokenKind.EXPRESSION: errors.DATA_TYPE_ERROR,
 }
 _LIMIT_WORDS = {word: name for name in ("MINimum", "MAXimum", "DEFault") for word in forms(name)}
 

@@ -6,15 +6,20 @@ the interface: neither a driver nor an emulator. :class:`OverItsWire` runs it on
 what wires do on the device's own wire. Users import them from :mod:`lumion_hw.testing`.
 """
 
+from lumion_hw.testing.contracts.amplifier import OpticalAmplifierContract
+from lumion_hw.testing.contracts.attenuator import VariableAttenuatorContract
 from lumion_hw.testing.contracts.coherent import CoherentTransponderContract
 from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
 from lumion_hw.testing.contracts.mesh_states import MeshStatesContract
+from lumion_hw.testing.contracts.optical_switch import OpticalSwitchContract
 from lumion_hw.testing.contracts.over_its_wire import OverItsWire
 from lumion_hw.testing.contracts.polarimeter import PolarimeterContract
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
 from lumion_hw.testing.contracts.polarization_optimizer import PolarizationOptimizerContract
 from lumion_hw.testing.contracts.power_meter import PowerMeterContract
+from lumion_hw.testing.contracts.spectrum_analyzer import SpectrumAnalyzerContract
+from lumion_hw.testing.contracts.temperature import TemperatureControllerContract
 from lumion_hw.testing.contracts.transponder import TransponderContract
 from lumion_hw.testing.contracts.tunable_laser import TunableLaserContract
 
@@ -23,11 +28,16 @@ __all__ = [
     "DeviceContract",
     "MeshControllerContract",
     "MeshStatesContract",
+    "OpticalAmplifierContract",
+    "OpticalSwitchContract",
     "OverItsWire",
     "PolarimeterContract",
     "PolarizationControllerContract",
     "PolarizationOptimizerContract",
     "PowerMeterContract",
+    "SpectrumAnalyzerContract",
+    "TemperatureControllerContract",
     "TransponderContract",
     "TunableLaserContract",
+    "VariableAttenuatorContract",
 ]

@@ -1,0 +1,91 @@
+"""``keysight-n776x``: Keysight N776xA and N775xA variable attenuators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
+    from lumion_hw.interfaces import VariableAttenuator
+
+_CHANNELS = {"N7761A": 1, "N7762A": 2, "N7764A": 4, "N7766A": 2, "N7768A": 4, "N7751A": 1, "N7752A": 2}
+_DEFAULT: Literal["N7764A"] = "N7764A"
+
+
+class AttenuatorModel(DeviceModel):
+    """Keysight N7761A, N7762A, N7764A, N7766A, N7768A, or the attenuators of a N7751A or N7752A (SCPI).
+
+    Opening sets neither attenuation nor shutter.
+    """
+
+    kind: Literal["keysight-n776x"]
+    model: Literal["N7761A", "N7762A", "N7764A", "N7766A", "N7768A", "N7751A", "N7752A"] = Field(
+        _DEFAULT, description="Expected model."
+    )
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    wavelength_nm: Number = Field(1550.0, ge=1260.0, le=1640.0, description="Wavelength of every channel.")
+
+    @property
+    def n_channels(self) -> int:
+        """Number of attenuators of this model, numbered from 1."""
+        return _CHANNELS[self.model]
+
+
+def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
+    model = device.get("model", _DEFAULT)
+    return (_CHANNELS[model], model) if isinstance(model, str) and model in _CHANNELS else None
+
+
+def _open(name: str, model: AttenuatorModel, link: Link, clock: Clock) -> VariableAttenuator:
+    from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
+    from lumion_hw.drivers.life_cycle import closed_if_failed
+
+    attenuator = KeysightN776x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    attenuator.open()
+    with closed_if_failed(attenuator.close):
+        for channel in attenuator.channels:
+            attenuator.set_wavelength_nm(channel, model.wavelength_nm)
+    return attenuator
+
+
+def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> EmulatedN776xA:
+    from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
+
+    world = bench.world
+    attenuator = EmulatedN776xA(
+        name,
+        bench.clock,
+        model=model.model,
+        serial=model.emulated_serial(name),
+        n_channels=model.n_channels,
+        passing_w=lambda channel: world.part_w(name, channel),
+        changed=world.parts_changed,
+    )
+    for channel in range(1, model.n_channels + 1):
+        world.parts.attenuates(name, channel, partial(attenuator.transmission, channel))
+    world.before_reading.append(attenuator.advance)  # power control follows the light
+    return attenuator
+
+
+KIND = DeviceKind(
+    title="Keysight N7761A to N7768A, N7751A or N7752A variable attenuator",
+    role=Role.ATTENUATOR,
+    model=AttenuatorModel,
+    open=_open,
+    emulate=_emulate,
+    hislip=True,
+    scpi=ScpiIdentity("keysight|agilent|hewlett", "N77(6[12468]|5[12])A$", names_model=True),
+    channels=_channels,
+)

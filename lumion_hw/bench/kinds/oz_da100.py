@@ -1,0 +1,72 @@
+"""``oz-da100``: OZ Optics DA-100 and DD-100 variable attenuators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
+    from lumion_hw.interfaces import VariableAttenuator
+
+
+class MotorAttenuatorModel(DeviceModel):
+    """OZ Optics DA-100 or DD-100 attenuator: a motor before a fibre, behind a serial line of text.
+
+    It says neither its range nor its wavelength, which is that of its calibration.
+    """
+
+    kind: Literal["oz-da100"]
+    attenuation_max_db: Number = Field(60.0, gt=0.0, le=99.0, description="Largest attenuation of this unit.")
+
+
+def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:
+    return 1, "oz-da100"
+
+
+def _open(name: str, model: MotorAttenuatorModel, link: Link, clock: Clock) -> VariableAttenuator:
+    from lumion_hw.drivers.attenuators.oz_da100 import OzDa100
+
+    attenuator = OzDa100(link, clock, device=name, attenuation_max_db=model.attenuation_max_db)
+    attenuator.open()
+    return attenuator
+
+
+def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> EmulatedDa100:
+    from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
+
+    world = bench.world
+    attenuator = EmulatedDa100(
+        name, bench.clock, attenuation_max_db=model.attenuation_max_db, changed=world.parts_changed
+    )
+    world.parts.attenuates(name, 1, attenuator.transmission)
+    world.before_reading.append(attenuator.advance)
+    return attenuator
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    text = " ".join(answer.decode("ascii", "replace").split())
+    return ("OZ Optics DA-100", {}) if re.search(r"Atten\w*\s*[:=].*\bDone", text, re.IGNORECASE) else None
+
+
+KIND = DeviceKind(
+    title="OZ Optics DA-100 or DD-100 variable attenuator",
+    role=Role.ATTENUATOR,
+    model=MotorAttenuatorModel,
+    open=_open,
+    emulate=_emulate,
+    wire="pty",
+    questions=lambda: (Question("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
+    channels=_channels,
+)

@@ -1,0 +1,93 @@
+"""``polatis``: Polatis (HUBER+SUHNER) optical matrix switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.checks import BenchData, Check, is_index, items, mapping
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number, Whole
+from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+    from lumion_hw.interfaces import OpticalSwitch
+
+
+class MatrixSwitchModel(DeviceModel):
+    """Polatis (HUBER+SUHNER) series 1000, 6000 or 7000 matrix switch (SCPI, TCP port 5025 or serial)."""
+
+    kind: Literal["polatis"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    n_inputs: Whole = Field(16, ge=1, le=576, description="Number of inputs; they are the ports from 1.")
+    n_outputs: Whole = Field(16, ge=1, le=576, description="Number of outputs; they are the ports behind the inputs.")
+    settle_s: Number = Field(0.025, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+
+
+def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> OpticalSwitch:
+    from lumion_hw.drivers.switches.polatis import Polatis
+
+    switch = Polatis(
+        link,
+        clock,
+        device=name,
+        expected_serial=model.serial,
+        expected_size=(model.n_inputs, model.n_outputs),
+        settle_s=model.settle_s,
+    )
+    switch.open()
+    return switch
+
+
+def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> EmulatedPolatis:
+    from lumion_hw.emulator.switches.polatis import INSERTION_LOSS_DB, EmulatedPolatis
+
+    switch = EmulatedPolatis(
+        name,
+        bench.clock,
+        serial=model.emulated_serial(name),
+        n_inputs=model.n_inputs,
+        n_outputs=model.n_outputs,
+        changed=bench.world.parts_changed,
+    )
+    bench.world.parts.switches(name, switch.connections, INSERTION_LOSS_DB)
+    return switch
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check the ports that the wiring names: one of each side."""
+    sides = [bench.devices[name].get(key, 16) for key in ("n_inputs", "n_outputs")]
+    if not all(is_index(side) for side in sides):
+        return
+    for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
+        for i, part in enumerate(map(mapping, items(fibre.get("through")))):
+            ports = {key: part[key] for key in ("enters", "leaves") if is_index(part.get(key))}
+            if part.get("device") != name or len(ports) < 2:
+                continue
+            path = (*base, "through", i)
+            outside = [key for key, port in ports.items() if not 1 <= port <= sum(sides)]
+            told = f"({name!r} has {sides[0]} inputs and {sides[1]} outputs)"
+            for key in outside:
+                yield Check((*path, key), f"expected a port from 1 to {sum(sides)} {told}, found {ports[key]}")
+            ends = [port <= sides[0] for port in ports.values()]
+            if not outside and ends[0] == ends[1] and ports["enters"] != ports["leaves"]:
+                found = f"the {'inputs' if ends[0] else 'outputs'} {ports['enters']} and {ports['leaves']}"
+                yield Check((*path, "leaves"), f"expected an input and an output of {name!r}, found {found}")
+
+
+KIND = DeviceKind(
+    title="Polatis (HUBER+SUHNER) matrix switch",
+    role=Role.SWITCH,
+    model=MatrixSwitchModel,
+    open=_open,
+    emulate=_emulate,
+    check=_check,
+    scpi=ScpiIdentity("polatis|huber", "", names_model=False),
+)

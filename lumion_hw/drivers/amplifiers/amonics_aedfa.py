@@ -1,0 +1,339 @@
+"""Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like lines at 19200 baud, without ``*IDN?`` or error queue.
+
+Chosen among amplifiers because its command set is quoted from the programming manual by several public clients, written
+by different hands: ``amonics_edfa`` (words of replies, line ends, at least 50 ms between commands, states 0 off, 1 on,
+2 busy, 4 lock), KeckLFC's ``amonics_edfa`` (units of set points, units that answer no mode query or have no input
+monitor, switches that are at times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply,
+so what it did is seen by reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Unpack
+
+from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
+from lumion_hw.drivers.ranges import check_range
+from lumion_hw.drivers.scpi import DeviceNames, Expected, Identity, StrictScpi
+from lumion_hw.errors import (
+    DeviceError,
+    DeviceTimeoutError,
+    IdentityError,
+    LinkTimeout,
+    NotSupportedError,
+    VerifyError,
+)
+from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, AmplifierSettings, AmplifierState
+from lumion_hw.links.base import Link
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
+from lumion_hw.sessions.scpi import ScpiSession
+
+GAP_S = 0.05
+"""Least time between two commands (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
+WORDS = {"ACC": AmplifierMode.CURRENT, "APC": AmplifierMode.POWER, "AGC": AmplifierMode.GAIN}
+"""Names of what it holds."""
+_MILLI = {"MA": 1.0, "A": 1e3, "MW": 1.0, "W": 1e3}
+"""Units of set points, in mA and mW."""
+_ON, _BUSY, _LOCKED = 1, 2, 4
+MONITORS = {
+    "input power": ":SENS:POW:IN:CH1?",
+    "output power": ":SENS:POW:OUT:CH1?",
+    "pump current": ":SENS:CUR:CH1?",
+    "temperature": ":SENS:TEMP:BOX?",
+}
+"""Questions for what it measures: mW, mW, mA and degrees Celsius. Not every unit has all of them."""
+_STEP = 0.1
+"""Step of set points where the amplifier does not tell it."""
+_SILENCE_S = 0.5
+_SWITCH_S = 5.0
+_AGAIN_S = 1.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class _Held:
+    """How one quantity is held: the unit of its set point, and the limits in it."""
+
+    unit: str
+    low: float
+    high: float
+    step: float
+
+    def from_wire(self, value: float) -> float:
+        """Return a set point in mA, dBm or dB."""
+        if self.unit in ("DBM", "DB"):
+            return value
+        milli = value * _MILLI[self.unit]
+        return dbm_from_w(1e-3 * milli) if self.unit.endswith("W") else milli
+
+    def to_wire(self, value: float) -> float:
+        """Return a value in mA, dBm or dB as the amplifier takes it."""
+        if self.unit in ("DBM", "DB"):
+            return value
+        return (1e3 * w_from_dbm(value) if self.unit.endswith("W") else value) / _MILLI[self.unit]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Limits in mA, dBm or dB; a power of zero has no level, and the smallest step stands in for it."""
+        low = max(self.low, self.step) if self.unit.endswith("W") else self.low
+        return self.from_wire(low), self.from_wire(self.high)
+
+
+class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
+    """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every set is read back.
+
+    A set point is that of its first pump; the others, where there are any, keep theirs, and are switched along with it.
+
+    Args:
+        link: The serial link, 19200 baud.
+        clock: The link's clock.
+        **names: Device name, and the model and serial number that must be found; any if omitted.
+    """
+
+    kind = "amplifier"
+
+    def __init__(self, link: Link, clock: Clock, **names: Unpack[DeviceNames]) -> None:
+        self._device = names["device"]
+        self._session = ScpiSession(
+            link,
+            clock,
+            device=self._device,
+            terminator=b"\r\n",
+            identity_query=":CAL:SYS:MODEL?",
+            gap_s=GAP_S,
+        )
+        self._scpi = StrictScpi(self._session)
+        self._clock = clock
+        self._expected = Expected(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
+        self._held: dict[AmplifierMode, _Held] = {}
+        self._n_pumps = 1
+        self._monitors: set[str] = set()
+
+    def open(self) -> None:
+        """Open the link, check the identity, and read what the amplifier can hold and measure.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identity = self._checked_identity(self._session.open())
+            names = self._session.query(":READ:MODE:NAMES?").replace(",", " ").upper().split()
+            words = [word for word in names if word in WORDS]
+            if not words:
+                raise self._scpi.wrong_shape(":READ:MODE:NAMES?", " ".join(names), f"some of {', '.join(WORDS)}")
+            self._n_pumps = round(self._if_known(f":READ:CH:DRIV:{words[0]}?") or 1.0)
+            self._held = {WORDS[word]: self._read_held(word) for word in words}
+            self._monitors = {name for name, query in MONITORS.items() if self._if_known(query) is not None}
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The output is left as it is."""
+        self._identity = None
+        self._session.close()
+
+    def hold_current_ma(self, current_ma: float) -> None:
+        """Hold this current of the first pump. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        self._hold(AmplifierMode.CURRENT, "pump current", current_ma, "mA")
+
+    def hold_power_dbm(self, power_dbm: float) -> None:
+        """Hold this output power. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        self._hold(AmplifierMode.POWER, "output power", power_dbm, "dBm")
+
+    def hold_gain_db(self, gain_db: float) -> None:
+        """Hold this gain. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        self._hold(AmplifierMode.GAIN, "gain", gain_db, "dB")
+
+    def enable(self) -> None:
+        """Switch pumps and output on. Raises as :meth:`OpticalAmplifier.enable`."""
+        self._check_open()
+        if self._interlocked():
+            raise self._refused("enable", "its interlock is open", "Close it, and unlock at the panel.")
+        word = self._word()
+        for pump in range(1, self._n_pumps + 1):
+            self._switch(f":DRIV:{word}:STAT:CH{pump}", on=True)
+        self._switch(":DRIV:MCTRL", on=True)
+
+    def disable(self) -> None:
+        """Switch the output off, and verify it."""
+        self._check_open()
+        self._switch(":DRIV:MCTRL", on=False)
+
+    def wait_ready(self, timeout_s: float) -> AmplifierState:
+        """Wait until it emits and nothing is pending. Raises as :meth:`OpticalAmplifier.wait_ready`."""
+        deadline = deadline_after(self._clock, timeout_s)
+        while not (state := self.state()).ready:
+            if state.flags or not state.emitting:
+                raise self._refused(
+                    "wait_ready", ", ".join(state.flags) or "the pump is off", "Look at its panel, then call enable()."
+                )
+            if self._clock.now() >= deadline:
+                raise DeviceTimeoutError(
+                    f"wait_ready: the amplifier answers, but is busy after {timeout_s:g} s",
+                    command="wait_ready",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Look at its panel.",
+                )
+            self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
+        return state
+
+    def state(self) -> AmplifierState:
+        """Ask the amplifier what it does."""
+        self._check_open()
+        with self._session.transaction():
+            word = self._word()
+            master = self._state_of(":DRIV:MCTRL")
+            pumps = [self._state_of(f":DRIV:{word}:STAT:CH{pump}") for pump in range(1, self._n_pumps + 1)]
+            flags = ["its interlock is open"] if self._interlocked() else []
+            flags += [f"pump {number} is locked" for number, pump in enumerate(pumps, 1) if pump & _LOCKED]
+            return AmplifierState(
+                emitting=master != 0 and any(pumps),
+                ready=not flags and master == _ON and all(pump == _ON for pump in pumps),
+                input_power_dbm=_level_dbm(self._monitor("input power")),
+                output_power_dbm=_level_dbm(self._monitor("output power")),
+                pump_current_ma=self._monitor("pump current"),
+                temperature_c=self._monitor("temperature"),
+                flags=tuple(flags),
+                timestamp_s=self._clock.now(),
+            )
+
+    def settings(self) -> AmplifierSettings:
+        """Ask for the settings in force."""
+        self._check_open()
+        with self._session.transaction():
+            word = self._word()
+            mode = WORDS[word]
+            value = self._held[mode].from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
+            return AmplifierSettings(
+                mode=mode,
+                current_ma=value if mode is AmplifierMode.CURRENT else None,
+                power_dbm=value if mode is AmplifierMode.POWER else None,
+                gain_db=value if mode is AmplifierMode.GAIN else None,
+                enabled=self._state_of(":DRIV:MCTRL") != 0,
+            )
+
+    def limits(self) -> AmplifierLimits:
+        """Return the limits, as the amplifier stated them when it was opened."""
+        self._check_open()
+        held = {mode: each.limits for mode, each in self._held.items()}
+        return AmplifierLimits(*(held.get(mode) for mode in AmplifierMode))
+
+    # -- in common
+
+    def _hold(self, mode: AmplifierMode, what: str, value: float, unit: str) -> None:
+        self._check_open()
+        held = self._held.get(mode)
+        if held is None:
+            there = " and ".join(each.value for each in self._held)
+            raise NotSupportedError(
+                f"this amplifier holds no {mode.value}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"It holds {there}.",
+            )
+        check_range(what, value, held.limits, unit, self._session)
+        word = next(word for word, known in WORDS.items() if known is mode)
+        with self._session.transaction():
+            before = self._word()
+            if before != word:
+                if self._state_of(":DRIV:MCTRL"):
+                    why = f"it holds {WORDS[before].value} and emits"
+                    raise self._refused(f"hold {mode.value}", why, "Call disable() before another mode.")
+                self._session.write(f":MODE:SW:CH1 {word}")
+                self._verified("mode", word, self._word)
+            # To the amplifier's own step first, or its rounding would show up as a refusal at reading back.
+            step = held.step
+            wanted = min(max(round(held.to_wire(value) / step) * step, held.low), held.high)
+            self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
+            found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
+            self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
+
+    def _switch(self, header: str, *, on: bool) -> None:
+        """Switch something and wait until it says so; a command that it ignores is sent again."""
+        deadline = again_s = self._clock.now()
+        deadline += _SWITCH_S
+        while (found := self._state_of(header)) != int(on):
+            if self._clock.now() >= deadline:
+                raise VerifyError(
+                    header,
+                    wrote=int(on),
+                    read=found,
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Look at the amplifier's panel for an alarm or its interlock.",
+                )
+            if self._clock.now() >= again_s and not found & _BUSY:
+                self._session.write(f"{header} {int(on)}")
+                again_s = self._clock.now() + _AGAIN_S
+            self._clock.sleep(_POLL_S)
+
+    def _verified(self, what: str, wrote: str, read: Callable[[], str]) -> None:
+        found = read()
+        if found != wrote:
+            raise VerifyError(what, wrote=wrote, read=found, device=self._device, address=self._session.address)
+
+    def _word(self) -> str:
+        """Return the name of what is held; some units that hold one thing only do not answer that question."""
+        if len(self._held) == 1:
+            (only,) = self._held
+            return next(word for word, mode in WORDS.items() if mode is only)
+        found = self._session.query(":MODE:SW:CH1?").strip().upper()
+        if WORDS.get(found) not in self._held:
+            raise self._scpi.wrong_shape(":MODE:SW:CH1?", found, f"one of {', '.join(WORDS)}")
+        return found
+
+    def _read_held(self, word: str) -> _Held:
+        unit = self._session.query(f":READ:DRIV:UNIT:{word}:CH1?").strip().upper()
+        if unit not in (*_MILLI, "DBM", "DB"):
+            raise self._scpi.wrong_shape(f":READ:DRIV:UNIT:{word}:CH1?", unit, "a unit of current, power or gain")
+        low, high = (self._scpi.setting(f":READ:DRIV:{end}:{word}:CH1?") for end in ("MIN", "MAX"))
+        step = self._if_known(f":READ:DRIV:STEP:{word}:CH1?")
+        return _Held(unit, low, high, step or _STEP)
+
+    def _state_of(self, header: str) -> int:
+        value = self._scpi.setting(f"{header}?")
+        if value not in (0, _ON, _BUSY, _LOCKED):
+            raise self._scpi.wrong_shape(f"{header}?", f"{value:g}", "0, 1, 2 or 4")
+        return int(value)
+
+    def _interlocked(self) -> bool:
+        return self._scpi.setting(":DRIV:INTERLOCK?") != 0
+
+    def _monitor(self, name: str) -> float | None:
+        """Return what a monitor reads, ``None`` without it."""
+        return self._scpi.setting(MONITORS[name]) if name in self._monitors else None
+
+    def _if_known(self, query: str) -> float | None:
+        """Return the answer to a question that some units do not know, and pass over in silence."""
+        try:
+            return self._scpi.number(query, _SILENCE_S)
+        except LinkTimeout:
+            return None
+
+    def _checked_identity(self, model: str) -> Identity:
+        serial = self._session.query(":CAL:SYS:SERIAL?")
+        found = Identity("Amonics", model.strip(), serial.strip(), "")
+        wanted = self._expected
+        if model.upper().startswith("AEDFA") and wanted.matches(found):
+            return found
+        self._session.forget_identity()
+        raise IdentityError(
+            f"expected {wanted.model or 'an Amonics AEDFA'}, serial {wanted.serial or 'any'}; "
+            f"found {model!r}, serial {serial!r}",
+            device=self._device,
+            address=self._session.address,
+            hint="Check the address in the bench file, or which instrument is plugged in there.",
+        )
+
+    def _refused(self, command: str, why: str, hint: str) -> DeviceError:
+        return DeviceError(
+            f"{command}: {why}", command=command, device=self._device, address=self._session.address, hint=hint
+        )
+
+
+def _level_dbm(power_mw: float | None) -> float | None:
+    """Return a power in dBm, ``None`` in the dark or without a monitor."""
+    return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

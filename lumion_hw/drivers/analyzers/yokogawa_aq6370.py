@@ -1,0 +1,323 @@
+"""Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
+
+Commands as in the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7; sweep pages 7-85 to 7-88, as
+LabExT quotes them) and as PyMeasure, InstrumentKit and LabExT send them. Bare wavelengths are metres, so they go out
+with the suffix NM and come back in metres; a trace is a block of little-endian float64. The TCP port 10001 wants a
+login before it answers anything: ``OPEN "user"``, answered ``AUTHENTICATE CRAM-MD5.``, then the password in plain text
+(any for ``anonymous``), answered ``ready``. The encrypted login is not used (check that a unit takes the plain one).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.ranges import check_range
+from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
+from lumion_hw.errors import (
+    ConfigError,
+    ConnectError,
+    DeviceTimeoutError,
+    FrameError,
+    LimitError,
+    LumionError,
+)
+from lumion_hw.interfaces import Spectrum, SpectrumLimits, SpectrumSettings
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("AQ6370", "AQ6370B", "AQ6370C", "AQ6370D", "AQ6370E")
+ANONYMOUS = "anonymous"
+LIMITS = SpectrumLimits(
+    wavelength_nm=(600.0, 1700.0),
+    resolutions_nm=(0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0),
+    sensitivities=("NHLD", "NAUT", "NORM", "MID", "HIGH1", "HIGH2", "HIGH3"),
+    n_points=(101, 50001),
+)
+"""Ranges of the family; the instruments take no question for them."""
+SENSITIVITY_NUMBERS = ("NHLD", "NAUT", "MID", "HIGH1", "HIGH2", "HIGH3", "NORM")
+"""Sensitivities by the number with which ``:SENS:SENS?`` is answered."""
+NO_LEVEL_DBM = -200.0
+"""Levels below are no values: a power of zero or less, which has no logarithm, is -210 dBm on the wire."""
+_TRACE = "TRA"
+_WAVELENGTH_TOLERANCE_NM = 1.1e-3
+_POLL_S = 0.1
+_SWEPT = 1  # bit 0 of the operation event register
+_SLOWEST_BYTES_PER_S = 50e3
+_ENDS_TOLERANCE_NM = 0.1
+
+
+class LoggedInSession(ScpiSession):
+    """A conversation that begins with a login, as on the TCP port of these analysers.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        user: User name.
+        password_env: Environment variable that holds the password.
+    """
+
+    def __init__(self, link: Link, clock: Clock, *, device: str, user: str, password_env: str | None) -> None:
+        super().__init__(link, clock, device=device)
+        self._user = user
+        self._password_env = password_env
+
+    def open_link(self, timeout_s: float) -> None:
+        """Open the link and log in. Raises ``ConnectError`` also where the login is refused."""
+        password = self._password()
+        super().open_link(timeout_s)
+        with self.exchange("login", timeout_s) as deadline:
+            asked = self._answer(f'OPEN "{self._user}"', deadline)
+            if not asked.upper().startswith("AUTHENTICATE"):
+                raise self._refused(f"expected AUTHENTICATE CRAM-MD5., found {asked!r}")
+            answer = self._answer(password, deadline)
+            if answer.upper() != "READY":
+                raise self._refused(f"user {self._user!r} is answered with {answer!r}")
+
+    def _answer(self, message: str, deadline: float) -> str:
+        self.send(message.encode("ascii") + b"\n", deadline)
+        return self.receive_line("login", deadline).decode("ascii", "replace").strip()
+
+    def _password(self) -> str:
+        if self._password_env is None:
+            return " "  # what anonymous is asked for and nobody looks at
+        password = os.environ.get(self._password_env, "")
+        if not (password.isascii() and password.isprintable() and password):
+            raise ConfigError(
+                f"the environment variable {self._password_env} holds no password",
+                device=self.device,
+                address=self.address,
+                hint="Set it to the password of this user, in printable ASCII.",
+            )
+        return password
+
+    def _refused(self, why: str) -> ConnectError:
+        return ConnectError(
+            f"the login failed: {why}",
+            device=self.device,
+            address=self.address,
+            hint="Check user name and password at the analyser's panel (REMOTE INTERFACE).",
+        )
+
+
+class YokogawaAq6370(ScpiDriver):
+    """Driver of one analyser; implements ``SpectrumAnalyzer``. Thread-safe; every set is read back.
+
+    Args:
+        link: The link to the analyser.
+        clock: The link's clock.
+        user: User name of the TCP port.
+        password_env: Environment variable that holds the password of the TCP port; not needed for ``anonymous``.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``AQ6370D``.
+    """
+
+    kind = "spectrum analyser"
+    makers = ("YOKOGAWA",)
+    models = MODELS
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        user: str = ANONYMOUS,
+        password_env: str | None = None,
+        **names: Unpack[DeviceNames],
+    ) -> None:
+        self._login = user, password_env
+        super().__init__(link, clock, **names)
+
+    def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
+        """Return a session that logs in, but over VISA and serial lines, which want no login."""
+        if link.name.startswith(("visa://", "serial://")):
+            return super()._session_on(link, clock, device)
+        user, password_env = self._login
+        return LoggedInSession(link, clock, device=device, user=user, password_env=password_env)
+
+    def open(self) -> None:
+        """Open the link, log in where that is asked for, check the identity; wavelengths are those in vacuum.
+
+        Raises:
+            ConnectError: The link cannot be opened, or the login is refused.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identify()
+            self._scpi.errors()  # what was left by others is not ours
+            self._scpi.set(":FORM REAL,64")
+            self._scpi.set(":UNIT:X WAV")
+            self._scpi.set(":SENS:CORR:RVEL:MED VAC")
+
+    def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
+        """Set first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
+        self._check_open()
+        check_range("first wavelength", start_nm, LIMITS.wavelength_nm, "nm", self._session)
+        check_range("last wavelength", stop_nm, LIMITS.wavelength_nm, "nm", self._session)
+        if not start_nm < stop_nm:
+            raise LimitError(
+                "last wavelength",
+                asked=stop_nm,
+                limit=start_nm,
+                unit="nm",
+                device=self._device,
+                address=self._session.address,
+                hint="It has to be above the first. Nothing was changed.",
+            )
+        with self._session.transaction():
+            # In the order in which the first never passes the last, which moves the other one.
+            steps = [(":SENS:WAV:STAR", start_nm), (":SENS:WAV:STOP", stop_nm)]
+            if start_nm >= 1e9 * self._scpi.setting(":SENS:WAV:STOP?"):
+                steps.reverse()
+            for header, wanted_nm in steps:
+                self._scpi.set(f"{header} {wanted_nm:.3f}NM")
+            for header, wanted_nm in steps:
+                found_nm = 1e9 * self._scpi.setting(f"{header}?")
+                self._scpi.verify(f"{header} in nm", wanted_nm, found_nm, _WAVELENGTH_TOLERANCE_NM)
+
+    def set_resolution_nm(self, resolution_nm: float) -> None:
+        """Set the resolution bandwidth. Raises as :meth:`SpectrumAnalyzer.set_resolution_nm`."""
+        self._check_open()
+        nearest = min(LIMITS.resolutions_nm, key=lambda each: abs(each - resolution_nm))
+        if not abs(resolution_nm - nearest) <= 1e-6:
+            raise LimitError(
+                "resolution",
+                asked=resolution_nm,
+                limit=nearest,
+                unit="nm",
+                device=self._device,
+                address=self._session.address,
+                hint=f"There are {', '.join(f'{each:g}' for each in LIMITS.resolutions_nm)} nm. Nothing was changed.",
+            )
+        text = f"{resolution_nm:.3f}NM"
+        # What is read back is the bandwidth at the present wavelength on some units: near the nominal one, not it.
+        self._scpi.set_number(":SENS:BAND", text, resolution_nm, 1e9, 0.2 * nearest, "resolution in nm")
+
+    def set_sensitivity(self, sensitivity: str) -> None:
+        """Set the sensitivity by its name. Raises as :meth:`SpectrumAnalyzer.set_sensitivity`."""
+        self._check_open()
+        word = sensitivity.upper()
+        if word not in LIMITS.sensitivities:
+            raise ConfigError(
+                f"there is no sensitivity {sensitivity!r}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"There are {', '.join(LIMITS.sensitivities)}. Nothing was changed.",
+            )
+        number = SENSITIVITY_NUMBERS.index(word)
+        self._scpi.set_number(":SENS:SENS", word, number, 1.0, 0.0, f"sensitivity (number of {word})")
+
+    def set_n_points(self, n_points: int | None) -> None:
+        """Set the number of points. Raises as :meth:`SpectrumAnalyzer.set_n_points`."""
+        self._check_open()
+        with self._session.transaction():
+            if n_points is None:
+                self._scpi.set_number(":SENS:SWE:POIN:AUTO", "1", 1.0, 1.0, 0.0, "automatic number of points")
+                return
+            check_range("number of points", n_points, LIMITS.n_points, "", self._session)
+            self._scpi.set_number(":SENS:SWE:POIN:AUTO", "0", 0.0, 1.0, 0.0, "automatic number of points")
+            self._scpi.set_number(":SENS:SWE:POIN", f"{n_points:d}", n_points, 1.0, 0.0, "number of points")
+
+    def sweep(self, timeout_s: float) -> Spectrum:
+        """Sweep once into trace A and fetch it. Raises as :meth:`SpectrumAnalyzer.sweep`."""
+        self._check_open()
+        deadline = deadline_after(self._clock, timeout_s)
+        with self._session.transaction():
+            settings = self.settings()
+            self._scpi.set(f":TRAC:ATTR:{_TRACE} WRIT")
+            self._scpi.set(f":TRAC:ACT {_TRACE}")
+            self._scpi.set(":DISP:TRAC:Y1:SPAC LOG")
+            self._scpi.set(":DISP:TRAC:Y1:UNIT DBM")
+            self._scpi.set(":INIT:SMOD SING")
+            self._session.write("*CLS")  # or the end of an earlier sweep would be taken for this one's
+            started_s = self._clock.now()
+            self._scpi.set(":INIT")
+        self._wait_swept(deadline, timeout_s)
+        ended_s = self._clock.now()
+        with self._session.transaction():
+            wavelength_nm = 1e9 * self._trace("X")
+            power_dbm = self._trace("Y")
+        self._check_trace(wavelength_nm, power_dbm, settings)
+        power_dbm[~(power_dbm > NO_LEVEL_DBM)] = math.nan
+        return Spectrum(wavelength_nm, power_dbm, settings.resolution_nm, started_s, ended_s)
+
+    def settings(self) -> SpectrumSettings:
+        """Ask for the settings in force."""
+        self._check_open()
+        setting = self._scpi.setting
+        with self._session.transaction():
+            number = round(setting(":SENS:SENS?"))
+            if not 0 <= number < len(SENSITIVITY_NUMBERS):
+                raise self._scpi.wrong_shape(":SENS:SENS?", str(number), "the number of a sensitivity")
+            automatic = round(setting(":SENS:SWE:POIN:AUTO?"))
+            return SpectrumSettings(
+                start_nm=1e9 * setting(":SENS:WAV:STAR?"),
+                stop_nm=1e9 * setting(":SENS:WAV:STOP?"),
+                resolution_nm=1e9 * setting(":SENS:BAND?"),
+                sensitivity=SENSITIVITY_NUMBERS[number],
+                n_points=None if automatic else round(setting(":SENS:SWE:POIN?")),
+            )
+
+    def limits(self) -> SpectrumLimits:
+        """Return what can be set."""
+        self._check_open()
+        return LIMITS
+
+    def _wait_swept(self, deadline: float, timeout_s: float) -> None:
+        """Wait for the end of the sweep; stop it if that does not come, whatever the reason."""
+        try:
+            while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
+                if self._clock.now() >= deadline:
+                    raise DeviceTimeoutError(
+                        f"sweep: it does not end within {timeout_s:g} s; it was stopped",
+                        command=":INIT",
+                        device=self._device,
+                        address=self._session.address,
+                        hint="Give it more time, or take a coarser resolution or a faster sensitivity.",
+                    )
+                self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
+        except BaseException:
+            self._stop_quietly()
+            raise
+
+    def _stop_quietly(self) -> None:
+        """Stop the sweep, if the analyser still listens; what failed first is what is reported."""
+        try:
+            self._session.write(":ABOR")
+        except LumionError:
+            return
+
+    def _trace(self, axis: str) -> NDArray[np.float64]:
+        command = f":TRAC:{axis}? {_TRACE}"
+        patience_s = 2.0 + 8 * LIMITS.n_points[1] / _SLOWEST_BYTES_PER_S
+        payload = self._session.query_block(command, patience_s)
+        if len(payload) % 8:
+            raise self._not_its_trace(f"{len(payload)} bytes, which are no numbers of 8 bytes")
+        return np.frombuffer(payload, "<f8").astype(np.float64)
+
+    def _check_trace(
+        self, wavelength_nm: NDArray[np.float64], power_dbm: NDArray[np.float64], settings: SpectrumSettings
+    ) -> None:
+        n_points = len(wavelength_nm)
+        if n_points != len(power_dbm) or n_points < 2:
+            raise self._not_its_trace(f"{n_points} wavelengths and {len(power_dbm)} levels")
+        if settings.n_points not in (None, n_points):
+            raise self._not_its_trace(f"{n_points} points, and {settings.n_points} were set")
+        ends_nm = wavelength_nm[0] - settings.start_nm, wavelength_nm[-1] - settings.stop_nm
+        if not (np.all(np.diff(wavelength_nm) > 0.0) and max(map(abs, ends_nm)) <= _ENDS_TOLERANCE_NM):
+            raise self._not_its_trace(f"wavelengths from {wavelength_nm[0]:.6g} to {wavelength_nm[-1]:.6g} nm")
+
+    def _not_its_trace(self, seen: str) -> FrameError:
+        return FrameError(
+            f"the trace is not that of the sweep: {seen}",
+            device=self._device,
+            address=self._session.address,
+            hint="Sweep again; check that nobody else uses the analyser.",
+        )

@@ -1,0 +1,150 @@
+"""Keysight (Agilent) N776xA variable attenuators, and those of the N7751A and N7752A.
+
+Written from the N77xx Series Programming Guide: slots of attenuators in "Slot and Channel Numbers" (each occupies two,
+so attenuator ``n`` is slot ``2n - 1``), commands in "Signal Conditioning". Bare attenuations are dB, wavelengths go out
+with the suffix NM and come back in metres.
+"""
+
+from __future__ import annotations
+
+from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, ScpiDriver
+from lumion_hw.errors import ConfigError, DeviceTimeoutError
+from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
+
+CHANNELS = {"N7761A": 1, "N7762A": 2, "N7764A": 4, "N7766A": 2, "N7768A": 4, "N7751A": 1, "N7752A": 2}
+STEP_DB = 1e-3
+"""Attenuations are sent to the nearest of these; the guide states none (check)."""
+_TOLERANCE_DB = 5.1e-3
+_WAVELENGTH_TOLERANCE_NM = 1e-3  # float32 in metres on the wire
+_POLL_S = 0.02
+_PATIENCE_S = 5.0
+
+
+class KeysightN776x(ScpiDriver):
+    """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every set is read back.
+
+    Opening takes the offset out of the displayed attenuation and ends the control of the output power, which would move
+    the filter by itself; neither moves it now.
+
+    Args:
+        link: The link to the instrument (raw socket, port 5025, or VISA).
+        clock: The link's clock.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``N7764A``.
+    """
+
+    kind = "attenuator"
+    makers = ("KEYSIGHT", "AGILENT")
+    models = tuple(CHANNELS)
+    ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
+
+    def open(self) -> None:
+        """Open the link, check the identity, and let attenuations be those of the filters.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            DeviceError: The instrument refuses a setting.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identify()
+            self._scpi.errors()  # what was left by others is not ours
+            for channel in self.channels:
+                slot = _slot(channel)
+                self._scpi.set_number(f"OUTP{slot}:POW:CONTR", "0", 0.0, 1.0, 0.0, "control of the output power")
+                self._scpi.set_number(f"INP{slot}:OFFS", "0", 0.0, 1.0, _TOLERANCE_DB, "offset of the attenuation")
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Attenuators of this model, from 1, in the order of their slots."""
+        return tuple(range(1, CHANNELS[self.model.upper()] + 1))
+
+    def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
+        """Set the attenuation and wait for the filter; see :meth:`VariableAttenuator.set_attenuation_db`."""
+        header = f"INP{self._checked_slot(channel)}:ATT"
+        with self._session.transaction():
+            self._scpi.check_limits(header, "attenuation", attenuation_db, 1.0, "dB")
+            before_db, speed_db_per_s = self._scpi.setting(f"{header}?"), self._scpi.setting(f"{header}:SPE?")
+            self._scpi.set(f"{header} {attenuation_db:.3f}DB")
+        self._wait(header, abs(attenuation_db - before_db) / max(speed_db_per_s, 1e-3))
+        # Only now: what is answered is the attenuation at present, which is on its way until then.
+        self._scpi.verify("attenuation in dB", attenuation_db, self._scpi.setting(f"{header}?"), _TOLERANCE_DB)
+
+    def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
+        """Set the wavelength the filter is corrected for; see :meth:`VariableAttenuator.set_wavelength_nm`."""
+        header = f"INP{self._checked_slot(channel)}:WAV"
+        with self._session.transaction():
+            self._scpi.check_limits(header, "wavelength", wavelength_nm, 1e9, "nm")
+            text = f"{wavelength_nm:.4f}NM"
+            self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, "wavelength in nm")
+        self._wait(header, 0.0)
+
+    def enable(self, channel: int) -> None:
+        """Open the shutter, at the speed set for attenuations."""
+        slot = self._checked_slot(channel)
+        with self._session.transaction():
+            speed_db_per_s = self._scpi.setting(f"INP{slot}:ATT:SPE?")
+            span_db = self._scpi.setting(f"INP{slot}:ATT? MAX")
+            self._switch(slot, True)
+        self._wait(f"OUTP{slot}:STAT", span_db / max(speed_db_per_s, 1e-3))
+
+    def disable(self, channel: int) -> None:
+        """Close the shutter."""
+        slot = self._checked_slot(channel)
+        self._switch(slot, False)
+        self._wait(f"OUTP{slot}:STAT", 0.0)
+
+    def settings(self, channel: int) -> AttenuatorSettings:
+        """Ask for the settings in force."""
+        slot = self._checked_slot(channel)
+        with self._session.transaction():
+            return AttenuatorSettings(
+                attenuation_db=self._scpi.setting(f"INP{slot}:ATT?"),
+                wavelength_nm=1e9 * self._scpi.setting(f"INP{slot}:WAV?"),
+                passing=bool(self._scpi.setting(f"OUTP{slot}:STAT?")),
+            )
+
+    def limits(self, channel: int) -> AttenuatorLimits:
+        """Ask for the limits of the settings."""
+        slot = self._checked_slot(channel)
+        setting = self._scpi.setting
+        with self._session.transaction():
+            return AttenuatorLimits(
+                attenuation_db=(setting(f"INP{slot}:ATT? MIN"), setting(f"INP{slot}:ATT? MAX")),
+                attenuation_step_db=STEP_DB,
+                wavelength_nm=(1e9 * setting(f"INP{slot}:WAV? MIN"), 1e9 * setting(f"INP{slot}:WAV? MAX")),
+                shutter=True,
+            )
+
+    def _switch(self, slot: int, on: bool) -> None:
+        self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")
+
+    def _wait(self, header: str, takes_s: float) -> None:
+        """Wait until the filters rest: ``*OPC?`` is answered with 0 while one moves, and does not hold the line."""
+        deadline = self._clock.now() + takes_s + _PATIENCE_S
+        while not self._scpi.setting("*OPC?"):
+            if self._clock.now() >= deadline:
+                raise DeviceTimeoutError(
+                    f"{header}: the filter still moves {takes_s + _PATIENCE_S:.3g} s after it was set",
+                    command=header,
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Look at the instrument's panel for an error.",
+                )
+            self._clock.sleep(_POLL_S)
+
+    def _checked_slot(self, channel: int) -> int:
+        if channel not in self.channels:
+            raise ConfigError(
+                f"there is no channel {channel}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"A {self.model} has the channels {', '.join(map(str, self.channels))}.",
+            )
+        return _slot(channel)
+
+
+def _slot(channel: int) -> int:
+    """Return the first of the two slots of an attenuator."""
+    return 2 * channel - 1

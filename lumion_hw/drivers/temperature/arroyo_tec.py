@@ -1,0 +1,210 @@
+"""Arroyo TECSource temperature controllers: one channel, SCPI-like text over USB, serial (38400 baud) or TCP.
+
+From Arroyo's Computer Interfacing Manual as public clients quote it: bits of ``TEC:COND?`` as in MSL-Equipment's
+``ComboSource`` and in a client "verified against Rev 2021-01, p. 12" (bit 9 is *out* of tolerance; controllers of other
+makers with the same words have it the other way round), tolerances of 0.01 to 10 K within 0.1 to 50 s, errors by
+``ERRSTR?``, which answers ``0`` or ``201,"Out of range"``. How ``*IDN?`` separates its fields is told differently, so
+commas and spaces are taken (check).
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.ranges import check_range
+from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver, StrictScpi, checked_identity
+from lumion_hw.errors import DeviceError, DeviceTimeoutError
+from lumion_hw.interfaces import TemperatureLimits, TemperatureSettings, TemperatureState
+from lumion_hw.links.base import Link
+
+TOLERANCES_C = (0.01, 10.0)
+WINDOWS_S = (0.1, 50.0)
+FAULTS = {
+    0: "current limit",
+    1: "voltage limit",
+    2: "sensor limit",
+    3: "high temperature limit",
+    4: "low temperature limit",
+    5: "sensor shorted",
+    6: "sensor open",
+    7: "cooler open, or its interlock",
+    12: "thermal run-away",
+}
+"""Bits of the condition and event registers that say what is wrong. At its current limit a cooler still works."""
+_OUT_OF_TOLERANCE = 1 << 9
+_OUTPUT_ON = 1 << 10
+_NO_SENSOR = 1 << 5 | 1 << 6
+_ONLY_SLOW = 1 << 0 | 1 << 1
+"""Limits of current and voltage: the controller goes on, as long as they let it."""
+_SETPOINT_TOLERANCE_C = 0.0051
+_POLL_S = 0.2
+
+
+class ArroyoTec(ScpiDriver):
+    """Driver of one controller; implements ``TemperatureController``. Thread-safe; every set is read back.
+
+    Args:
+        link: The link to the controller.
+        clock: The link's clock.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``5305``.
+    """
+
+    kind = "temperature controller"
+    makers = ("ARROYO",)
+    terminator = b"\r\n"
+
+    def __init__(self, link: Link, clock: Clock, **names: Unpack[DeviceNames]) -> None:
+        super().__init__(link, clock, **names)
+        self._scpi = StrictScpi(self._session, self.ignorable_errors, "ERRSTR?")
+        self._was_locked = False
+        self._losses = 0
+
+    def open(self) -> None:
+        """Open the link, check the identity and that a temperature is held. Output and set point stay as they are.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            DeviceError: The controller holds something other than a temperature in degrees Celsius.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction(), closed_if_failed(self.close):
+            reply = self._session.open()
+            fields = reply.replace(",", " ").replace("Instruments", " ").split(None, 3)
+            self._identity = checked_identity(
+                self._session, ",".join(field.strip() for field in fields), self._expected
+            )
+            self._scpi.errors()  # what was left by others is not ours
+            mode = self._session.query("TEC:MODE?").strip().upper()
+            if mode != "T":
+                raise DeviceError(
+                    f"the controller holds {mode!r} and not a temperature",
+                    command="TEC:MODE?",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Set its mode to temperature at the panel, with the output off.",
+                )
+            self._scpi.number("TEC:EVENT?")  # what happened before this is nobody's loss
+            self._was_locked = _is_locked(self._condition())
+
+    def set_temperature_c(self, temperature_c: float) -> None:
+        """Set the temperature to hold. Raises as :meth:`TemperatureController.set_temperature_c`."""
+        with self._session.transaction():
+            check_range("temperature", temperature_c, self.limits().setpoint_c, "°C", self._session)
+            self._scpi.set(f"TEC:T {temperature_c:.3f}")
+            found_c = self._scpi.setting("TEC:SET:T?")
+            self._scpi.verify("temperature in °C", temperature_c, found_c, _SETPOINT_TOLERANCE_C)
+
+    def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
+        """Set what counts as held. Raises as :meth:`TemperatureController.set_tolerance`."""
+        self._check_open()
+        check_range("tolerance", tolerance_c, TOLERANCES_C, "K", self._session)
+        check_range("time within the tolerance", window_s, WINDOWS_S, "s", self._session)
+        with self._session.transaction():
+            self._scpi.set(f"TEC:TOL {tolerance_c:.3f},{window_s:.1f}")
+            found_c, found_s = self._tolerance()
+            self._scpi.verify("tolerance in K", tolerance_c, found_c, 0.0051)
+            self._scpi.verify("time within the tolerance in s", window_s, found_s, 0.051)
+
+    def enable(self) -> None:
+        """Switch the output on. Raises ``DeviceError`` if it does not stay on."""
+        self._check_open()
+        with self._session.transaction():
+            self._scpi.set("TEC:OUT 1")
+            if round(self._scpi.setting("TEC:OUT?")):
+                return
+            condition = self._condition()
+        raise DeviceError(
+            f"the output does not stay on: {', '.join(_faults(condition)) or 'no fault is reported'}",
+            code=condition,
+            command="TEC:OUT 1",
+            device=self._device,
+            address=self._session.address,
+            hint="Check sensor, cooler and interlock, and that the temperature is within the controller's limits.",
+        )
+
+    def disable(self) -> None:
+        """Switch the output off, and verify it."""
+        self._check_open()
+        self._scpi.set_number("TEC:OUT", "0", 0.0, 1.0, 0.0, "output")
+
+    def wait_locked(self, timeout_s: float) -> TemperatureState:
+        """Wait until the temperature is held. Raises as :meth:`TemperatureController.wait_locked`."""
+        deadline = deadline_after(self._clock, timeout_s)
+        while not (state := self.state()).locked:
+            stops = [fault for fault in state.faults if fault not in _faults(_ONLY_SLOW)]
+            if stops or not state.enabled:
+                raise DeviceError(
+                    f"wait_locked: {', '.join(stops) or 'the output is off'}",
+                    command="wait_locked",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Check sensor, cooler and interlock, then call enable()." if stops else "Call enable() first.",
+                )
+            if self._clock.now() >= deadline:
+                now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
+                raise DeviceTimeoutError(
+                    f"wait_locked: {state.setpoint_c:g} °C are not held after {timeout_s:g} s; it is {now}",
+                    command="wait_locked",
+                    device=self._device,
+                    address=self._session.address,
+                    hint=f"At its limit: {', '.join(state.faults)}." if state.faults else "Look at its gain or PID.",
+                )
+            self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
+        return state
+
+    def state(self) -> TemperatureState:
+        """Ask the controller what it does; asking takes note of a loss of the lock."""
+        self._check_open()
+        with self._session.transaction():
+            events, condition = round(self._scpi.setting("TEC:EVENT?")), self._condition()
+            enabled, locked = bool(condition & _OUTPUT_ON), _is_locked(condition)
+            # An event register keeps what was set if only for a moment, and is cleared by reading.
+            if self._was_locked and (not locked or events & _OUT_OF_TOLERANCE):
+                self._losses += 1
+            self._was_locked = locked
+            return TemperatureState(
+                temperature_c=None if condition & _NO_SENSOR else self._scpi.setting("TEC:T?"),
+                setpoint_c=self._scpi.setting("TEC:SET:T?"),
+                current_a=self._scpi.setting("TEC:ITE?"),
+                enabled=enabled,
+                locked=locked,
+                losses=self._losses,
+                faults=_faults(condition),
+                timestamp_s=self._clock.now(),
+            )
+
+    def settings(self) -> TemperatureSettings:
+        """Ask for the settings in force."""
+        self._check_open()
+        with self._session.transaction():
+            tolerance_c, window_s = self._tolerance()
+            enabled = bool(round(self._scpi.setting("TEC:OUT?")))
+            return TemperatureSettings(self._scpi.setting("TEC:SET:T?"), tolerance_c, window_s, enabled)
+
+    def limits(self) -> TemperatureLimits:
+        """Ask for the temperatures at which the controller does not switch itself off."""
+        self._check_open()
+        with self._session.transaction():
+            low_high_c = self._scpi.setting("TEC:LIM:TLO?"), self._scpi.setting("TEC:LIM:THI?")
+        return TemperatureLimits(low_high_c, TOLERANCES_C, WINDOWS_S)
+
+    def _tolerance(self) -> tuple[float, float]:
+        values = self._scpi.numbers("TEC:TOL?")
+        if len(values) != 2:
+            raise self._scpi.wrong_shape("TEC:TOL?", str(values), "a tolerance and a time")
+        return values[0], values[1]
+
+    def _condition(self) -> int:
+        return round(self._scpi.setting("TEC:COND?"))
+
+
+def _is_locked(condition: int) -> bool:
+    """Tell whether a controller in this condition is on and within its tolerance."""
+    return bool(condition & _OUTPUT_ON) and not condition & _OUT_OF_TOLERANCE
+
+
+def _faults(condition: int) -> tuple[str, ...]:
+    return tuple(words for bit, words in FAULTS.items() if condition & 1 << bit)

@@ -1,0 +1,573 @@
+"""An emulated Yokogawa AQ6370 optical spectrum analyser: SCPI over TCP port 10001 behind a login.
+
+Language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
+easymanua.ls), as PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370 speak it: ``OPEN "user"`` is answered by
+``AUTHENTICATE CRAM-MD5.``, then a password in clear, or ``AUTHENTICATE CRAM-MD5 OK`` for a challenge and the MD5 sum of
+challenge and password, is answered by ``READY``; lengths in metres, floats with three digits of exponent, binary traces
+little-endian; bit 0 of ``STATus:OPERation`` is 1 when no sweep is under way after one; no measurable light is -210 dBm.
+
+Model choices (check): what precedes the login is not answered; a wrong one gets ``ERROR`` and may be tried again; each
+connection has its own. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of the
+AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), and go with span, points and averages; noise floors of the
+sensitivities from -60 to -90 dBm, which averaging lowers; the resolution is a Gaussian of that full width, with stray
+light 63 dB below everything there is. Every ten minutes a sweep begins with an automatic offset of 30 s
+(``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), frequency axis, linear scale,
+files and display.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.light_parts import AMPLIFIED_HZ
+from lumion_hw.emulator.optics.world import SpectralLine
+from lumion_hw.emulator.scpi import (
+    Call,
+    Choice,
+    Form,
+    Numeric,
+    Operation,
+    Profile,
+    Reply,
+    ScpiCommand,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    Value,
+    action,
+    event,
+    flag_attribute,
+    number_attribute,
+    number_setting,
+    query,
+)
+from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.connection import Connection
+from lumion_hw.emulator.scpi.formats import definite_block, forms, keysight_float, plain_int
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
+from lumion_hw.emulator.scpi.units import LENGTH_M
+from lumion_hw.emulator.wires.mains import Cord
+
+Spectrum = Callable[[], tuple[list[SpectralLine], float]]
+"""Returns the light at the input: lines, and noise in W/Hz."""
+
+LIGHT_M_PER_S = 299_792_458.0
+RESOLUTIONS_M = (0.02e-9, 0.05e-9, 0.1e-9, 0.2e-9, 0.5e-9, 1e-9, 2e-9)
+TRACES = ("TRA", "TRB", "TRC", "TRD", "TRE", "TRF", "TRG")
+SWEEP_S = {0: 0.2, 1: 0.2, 6: 1.0, 2: 2.0, 3: 5.0, 4: 20.0, 5: 75.0}
+"""Time of 100 nm in 1001 points by sensitivity: NHLD, NAUT, NORMal, MID, HIGH1, HIGH2, HIGH3."""
+FLOOR_DBM = {0: -60.0, 1: -60.0, 6: -70.0, 2: -75.0, 3: -80.0, 4: -85.0, 5: -90.0}
+NOTHING_DBM = -210.0
+_STRAY = 10.0**-6.3
+_AIR = 1.00027
+_GAUSS_BAND = math.sqrt(math.pi / (4.0 * math.log(2.0)))
+"""Noise bandwidth of a Gaussian filter over its full width at half maximum: 1.0645."""
+_ZERO_EVERY_S, _ZERO_S = 600.0, 30.0
+_LEAST_SWEEP_S = 0.05
+_SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
+_MODES = {"SINGle": 1, "REPeat": 2, "AUTO": 3, "SEGMent": 4}
+_ATTRIBUTES = {"WRITe": 0, "FIX": 1, "MAX": 2, "MIN": 3, "RAVG": 4, "CALC": 5}
+_LOGIN_LIMIT = 1024
+
+
+@dataclass
+class _AnalyzerSettings:
+    """What ``*RST`` sets back."""
+
+    center_m: float = 1.55e-6
+    span_m: float = 100e-9
+    resolution_m: float = 1e-9
+    sensitivity: int = 1
+    mode: int = 1
+    points: float = 1001.0
+    auto_points: bool = True
+    averages: float = 1.0
+    double_speed: bool = False
+    in_air: bool = False
+    reference_dbm: float = -10.0
+    position: float = 8.0
+    interval_s: float = 0.0
+    auto_center: bool = False
+    x_unit: int = 0
+    y_spacing: int = 0
+    y_unit: int = 0
+    word: str = "ASCII"
+    active: str = "TRA"
+    attributes: dict[str, int] = field(default_factory=lambda: {"TRA": 0} | dict.fromkeys(TRACES[1:], 1))
+
+    @property
+    def start_m(self) -> float:
+        """Shortest wavelength of a sweep."""
+        return self.center_m - 0.5 * self.span_m
+
+    @property
+    def stop_m(self) -> float:
+        """Longest wavelength of a sweep."""
+        return self.center_m + 0.5 * self.span_m
+
+    @property
+    def n_points(self) -> int:
+        """Points of a sweep; by itself five for each width of the filter."""
+        if not self.auto_points:
+            return round(self.points)
+        return round(min(max(5.0 * self.span_m / self.resolution_m, 100.0), 50_000.0)) + 1
+
+
+@dataclass
+class _Trace:
+    """One stored spectrum."""
+
+    wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    sweeps: int = 0
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """A word of a list or its number; the value is the number."""
+
+    words: dict[str, int]
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the number."""
+        if token.kind is TokenKind.WORD:
+            for word, number in self.words.items():
+                if token.text.upper() in forms(word):
+                    return number
+            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+        value = Numeric(integer=True).parse(token, call)
+        if value not in self.words.values():
+            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+        return value
+
+
+def shown_w(
+    wavelength_m: NDArray[np.float64], resolution_m: float, lines: list[SpectralLine], noise_w_per_hz: float
+) -> NDArray[np.float64]:
+    """Return the power that a filter of some width lets through at every wavelength, shape as given, in watts.
+
+    Args:
+        wavelength_m: Vacuum wavelengths.
+        resolution_m: Full width of the filter at half maximum.
+        lines: Light of the sources.
+        noise_w_per_hz: Noise of amplifiers.
+    """
+    frequency_hz = LIGHT_M_PER_S / wavelength_m
+    width_hz = frequency_hz * resolution_m / wavelength_m
+    total = _STRAY * sum(line.power_w for line in lines) + np.zeros_like(wavelength_m)
+    amplified = (AMPLIFIED_HZ[0] <= frequency_hz) & (frequency_hz <= AMPLIFIED_HZ[1])
+    total += amplified * noise_w_per_hz * _GAUSS_BAND * width_hz
+    for line in lines:
+        away = (frequency_hz - line.frequency_hz) / width_hz
+        steep = 2.0 * math.sqrt(math.log(2.0))
+        if line.width_hz <= 0.0:
+            total += line.power_w * np.exp(-((steep * away) ** 2))
+        else:
+            half = 0.5 * line.width_hz / width_hz
+            inside = 0.5 * (erf(steep * (away + half)) - erf(steep * (away - half)))
+            total += line.power_w * _GAUSS_BAND * width_hz / line.width_hz * inside
+        if math.isfinite(line.osnr_db):
+            sent_w_per_hz = line.power_w * 10.0 ** (-line.osnr_db / 10.0) / 12.5e9
+            total += amplified * sent_w_per_hz * _GAUSS_BAND * width_hz
+    return np.asarray(total, dtype=np.float64)
+
+
+class EmulatedAq6370(ScpiDevice):
+    """The analyser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        model: Model in ``*IDN?``.
+        serial: Serial number in ``*IDN?``.
+        user: User name of the login; ``anonymous`` takes any password.
+        password: Password of that user; any if not given.
+        spectrum: Gives the light at its input; dark if not given.
+        rng: Noise of the detector, and challenges of the login.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        model: str = "AQ6370D",
+        serial: str = "91A000001",
+        user: str = "anonymous",
+        password: str | None = None,
+        spectrum: Spectrum = lambda: ([], 0.0),
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        super().__init__(name, clock)
+        self._spectrum = spectrum
+        self.rng = rng or np.random.default_rng(0)
+        self.user, self.password = user, None if user == "anonymous" else password
+        self.settings = _AnalyzerSettings()
+        self._traces = {trace: _Trace() for trace in TRACES}
+        self._sweep: Operation | None = None
+        self._marker: tuple[float, float] | None = None
+        self._auto_zero = True
+        self._zeroed_s = clock.now()
+        identity = f"YOKOGAWA,{model},{serial},02.08"
+        profile = Profile(identity, terminator=b"\r\n", error_number=plain_int, integer=plain_int)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset)
+        self._scpi.declare(self._commands())
+
+    def connect(self) -> Cord:  # type: ignore[override]  # behind a login there is no message to be polled
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return Cord(self, _Login(self, self._scpi.connect()))
+
+    def _reset(self) -> None:
+        self._abort()
+        self.settings = _AnalyzerSettings()
+
+    # -- commands
+
+    def _commands(self) -> Iterable[ScpiCommand]:
+        yield from self._wavelength_commands()
+        yield from self._sweep_commands()
+        yield from self._trace_commands()
+        yield from self._marker_commands()
+
+    def _wavelength_commands(self) -> Iterable[ScpiCommand]:
+        bounds = Numeric(1e-9, 2.3e-6, None, LENGTH_M)
+        span = Numeric(0.0, 1100e-9, None, LENGTH_M)
+        for word, limits, write in (
+            ("CENTer", bounds, lambda value: self._window(value, self.settings.span_m)),
+            ("SPAN", span, lambda value: self._window(self.settings.center_m, value)),
+            ("STARt", bounds, lambda value: self._edges(value, self.settings.stop_m)),
+            ("STOP", bounds, lambda value: self._edges(self.settings.start_m, value)),
+        ):
+            name = {"CENTer": "center_m", "SPAN": "span_m", "STARt": "start_m", "STOP": "stop_m"}[word]
+            yield self._number(f":SENSe:WAVelength:{word}", limits, name, write)
+        for word in ("BWIDth", "BANDwidth"):
+            limits = Numeric(RESOLUTIONS_M[0], RESOLUTIONS_M[-1], 1e-9, LENGTH_M)
+            yield self._number(f":SENSe:{word}[:RESolution]", limits, "resolution_m", self._resolve)
+        medium = _Coded({"AIR": 0, "VACuum": 1})
+        yield self._coded(":SENSe:CORRection:RVELocity:MEDium", medium, "in_air", lambda code: code == 0, invert=True)
+
+    def _number(self, pattern: str, limits: Numeric, name: str, write: Callable[[float], None]) -> ScpiCommand:
+        return number_setting(
+            pattern,
+            limits,
+            lambda _: float(getattr(self.settings, name)),
+            lambda _, value: write(value),
+            keysight_float,
+        )
+
+    def _coded(
+        self, pattern: str, words: _Coded, name: str, convert: Callable[[int], object] = int, *, invert: bool = False
+    ) -> ScpiCommand:
+        def write(call: Call) -> Reply:
+            setattr(self.settings, name, convert(call.integer()))
+            return None
+
+        def read(_: Call) -> Reply:
+            value = int(getattr(self.settings, name))
+            return str(1 - value if invert else value)
+
+        return ScpiCommand(pattern, Form(write, (words,)), Form(read))
+
+    def _sweep_commands(self) -> Iterable[ScpiCommand]:
+        def settings() -> _AnalyzerSettings:
+            return self.settings
+
+        whole = lambda value: str(round(value))  # noqa: E731
+        # Of these there is one only: no frequency axis, no linear scale.
+        yield self._coded(":UNIT:X", _Coded({"WAVelength": 0}), "x_unit")
+        for word, choice in (("SPACing", "LOGarithmic"), ("UNIT", "DBM")):
+            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", _Coded({choice: 0}), f"y_{word.lower()}")
+        yield self._coded(":INITiate:SMODe", _Coded(_MODES), "mode")
+        yield action(":INITiate[:IMMediate]", self._initiate)
+        yield action("*TRG", self._initiate)
+        yield action(":ABORt", self._abort)
+        yield self._coded(":SENSe:SENSe", _Coded(_SENSITIVITIES), "sensitivity")
+        yield self._coded(":SENSe:SWEep:SPEed", _Coded({"1x": 0, "2x": 1}), "double_speed", bool)
+        yield self._number_of_points()
+        yield flag_attribute(":SENSe:SWEep:POINts:AUTO", settings, "auto_points", str)
+        averages = Numeric(1, 999, 1, integer=True)
+        yield number_attribute(":SENSe:AVERage:COUNt", averages, settings, "averages", whole)
+        interval = Numeric(0, 99_999, 0, integer=True)
+        yield number_attribute(":SENSe:SWEep:TIME:INTerval", interval, settings, "interval_s", whole)
+        scale = ":DISPlay[:WINDow]:TRACe:Y1"
+        yield number_attribute(
+            f"{scale}[:SCALe]:RLEVel",
+            Numeric(-90.0, 30.0, -10.0, {"DBM": 0}),
+            settings,
+            "reference_dbm",
+            keysight_float,
+        )
+        yield number_attribute(f"{scale}:RPOSition", Numeric(0, 12, 8, integer=True), settings, "position", whole)
+        yield ScpiCommand(
+            ":CALibration:ZERO[:AUTO]",
+            Form(self._set_zero, (_Coded({"OFF": 0, "ON": 1, "ONCE": 2}),)),
+            Form(lambda _: str(int(self._auto_zero))),
+        )
+
+    def _number_of_points(self) -> ScpiCommand:
+        def write(_: Call, value: float) -> None:
+            self.settings.points, self.settings.auto_points = value, False
+
+        limits = Numeric(51, 50_001, 1001, integer=True)
+        return number_setting(
+            ":SENSe:SWEep:POINts", limits, lambda _: self.settings.n_points, write, lambda value: str(round(value))
+        )
+
+    def _trace_commands(self) -> Iterable[ScpiCommand]:
+        trace = Choice(TRACES)
+        numbers = Numeric(1, 50_001, integer=True, optional=True)
+        yield ScpiCommand(":TRACe:ACTive", Form(self._activate, (trace,)), Form(lambda _: self.settings.active))
+        for name in TRACES:
+            yield self._attribute(name)
+        for data in (":TRACe[:DATA]:X", ":TRACe[:DATA]:Y"):
+            yield query(data, self._axis(data[-1]), trace, numbers, numbers)
+        yield query(":TRACe[:DATA]:SNUMber", lambda call: str(len(self._traces[call.text()].level_dbm)), trace)
+        yield event(":TRACe:COPY", self._copy, trace, trace)
+        yield event(":TRACe:DELete", lambda call: self._delete(call.text()), trace)
+        yield action(":TRACe:DELete:ALL", lambda: [self._delete(name) for name in TRACES])
+        yield ScpiCommand(
+            ":FORMat[:DATA]",
+            Form(self._set_format, (Choice(("ASCii", "REAL")), Numeric(32, 64, integer=True, optional=True))),
+            Form(lambda _: self.settings.word),
+        )
+
+    def _marker_commands(self) -> Iterable[ScpiCommand]:
+        marker = Numeric(0, 0, integer=True)
+        yield action(":CALCulate:MARKer:MAXimum", self._find_peak)
+        yield action(":CALCulate:MARKer:MAXimum:SCENter", self._center_on_peak)
+        yield action(":CALCulate:MARKer:MAXimum:SRLevel", self._reference_from_peak)
+        yield flag_attribute(":CALCulate:MARKer:MAXimum:SCENter:AUTO", lambda: self.settings, "auto_center", str)
+        yield query(":CALCulate:MARKer:X", lambda _: keysight_float(self._marked()[0]), marker)
+        yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marked()[1]), marker)
+
+    # -- what they do
+
+    def _window(self, center_m: float, span_m: float) -> None:
+        if not 600e-9 <= center_m <= 1700e-9:
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        self.settings.center_m, self.settings.span_m = center_m, span_m
+
+    def _edges(self, start_m: float, stop_m: float) -> None:
+        if stop_m < start_m:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        self._window(0.5 * (start_m + stop_m), stop_m - start_m)
+
+    def _resolve(self, value_m: float) -> None:
+        self.settings.resolution_m = min(RESOLUTIONS_M, key=lambda each: abs(each - value_m))
+
+    def _set_zero(self, call: Call) -> Reply:
+        code = call.integer()
+        if code == 2:
+            self._zeroed_s = self._clock.now() + _ZERO_S
+            self._scpi.state.begin(_ZERO_S, lambda: None)
+        else:
+            self._auto_zero = code == 1
+        return None
+
+    def sweep_s(self) -> float:
+        """Return how long a sweep of the present settings takes, without an automatic offset."""
+        settings = self.settings
+        share = max(settings.span_m / 100e-9, settings.n_points / 1001.0)
+        halved = 0.5 if settings.double_speed else 1.0
+        return max(SWEEP_S[settings.sensitivity] * share * settings.averages * halved, _LEAST_SWEEP_S)
+
+    def _initiate(self) -> None:
+        if self._sweep is not None:
+            raise ScpiError(scpi_errors.INIT_IGNORED)
+        duration_s, now = self.sweep_s(), self._clock.now()
+        if self._auto_zero and now - self._zeroed_s >= _ZERO_EVERY_S:
+            self._zeroed_s = now + _ZERO_S
+            duration_s += _ZERO_S
+        self._scpi.state.status.operation.set_bit(0, False)
+        self._sweep = self._scpi.state.begin(duration_s, self._finish)
+
+    def _finish(self) -> None:
+        self._sweep = None
+        self._measure()
+        self._scpi.state.status.operation.set_bit(0, True)
+        if self.settings.auto_center:
+            self._center_on_peak()
+        if self.settings.mode == _MODES["REPeat"]:
+            self._initiate()
+
+    def _abort(self) -> None:
+        if self._sweep is not None:
+            self._scpi.state.abort(self._sweep)
+            self._sweep = None
+
+    def _measure(self) -> None:
+        settings = self.settings
+        told_m = np.linspace(settings.start_m, settings.stop_m, settings.n_points)
+        lines, noise = self._spectrum()
+        power_w = shown_w(told_m * (_AIR if settings.in_air else 1.0), settings.resolution_m, lines, noise)
+        floor_w = 1e-3 * 10.0 ** (FLOOR_DBM[settings.sensitivity] / 10.0) / math.sqrt(settings.averages)
+        read_w = power_w + floor_w * self.rng.standard_normal(len(power_w))
+        level_dbm = np.full(len(read_w), NOTHING_DBM)
+        seen = read_w > 0.0
+        level_dbm[seen] = 10.0 * np.log10(read_w[seen] * 1e3)
+        for name, code in settings.attributes.items():
+            self._store(self._traces[name], code, told_m, level_dbm)
+
+    def _store(self, trace: _Trace, code: int, told_m: NDArray[np.float64], level_dbm: NDArray[np.float64]) -> None:
+        if code in (_ATTRIBUTES["FIX"], _ATTRIBUTES["CALC"]):
+            return
+        kept = trace.level_dbm
+        if code != _ATTRIBUTES["WRITe"] and len(kept) == len(level_dbm) and trace.sweeps:
+            if code == _ATTRIBUTES["MAX"]:
+                level_dbm = np.maximum(kept, level_dbm)
+            elif code == _ATTRIBUTES["MIN"]:
+                level_dbm = np.minimum(kept, level_dbm)
+            else:
+                mean_w = (trace.sweeps * 10.0 ** (kept / 10.0) + 10.0 ** (level_dbm / 10.0)) / (trace.sweeps + 1)
+                level_dbm = 10.0 * np.log10(mean_w)
+            trace.sweeps += 1
+        else:
+            trace.sweeps = 1
+        trace.wavelength_m, trace.level_dbm = told_m, level_dbm
+
+    # -- traces
+
+    def _activate(self, call: Call) -> Reply:
+        self.settings.active = call.text()
+        return None
+
+    def _attribute(self, name: str) -> ScpiCommand:
+        def write(call: Call) -> Reply:
+            self.settings.attributes[name] = call.integer()
+            self._traces[name].sweeps = 0
+            return None
+
+        pattern = f":TRACe:ATTRibute[:{name}]" if name == "TRA" else f":TRACe:ATTRibute:{name}"
+        return ScpiCommand(
+            pattern, Form(write, (_Coded(_ATTRIBUTES),)), Form(lambda _: str(self.settings.attributes[name]))
+        )
+
+    def _axis(self, axis: str) -> Callable[[Call], Reply]:
+        def run(call: Call) -> Reply:
+            trace = self._traces[call.text()]
+            values = trace.wavelength_m if axis == "X" else trace.level_dbm
+            first = call.integer(1) if len(call.values) > 1 else 1
+            last = call.integer(2) if len(call.values) > 2 else len(values)
+            if len(call.values) > 1 and not first <= last <= len(values):
+                raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+            part = values[first - 1 : last]
+            if self.settings.word == "ASCII":
+                return ",".join(keysight_float(value) for value in part.tolist())
+            return definite_block(part.astype("<f8" if self.settings.word == "REAL,64" else "<f4").tobytes())
+
+        return run
+
+    def _set_format(self, call: Call) -> Reply:
+        bits = call.integer(1) if len(call.values) > 1 else 64
+        if bits not in (32, 64) or (call.text() == "ASCii" and len(call.values) > 1):
+            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+        self.settings.word = "ASCII" if call.text() == "ASCii" else f"REAL,{bits}"
+        return None
+
+    def _copy(self, call: Call) -> Reply:
+        source = self._traces[call.text(0)]
+        self._traces[call.text(1)] = _Trace(source.wavelength_m, source.level_dbm, source.sweeps)
+        return None
+
+    def _delete(self, name: str) -> Reply:
+        self._traces[name] = _Trace()
+        return None
+
+    # -- marker
+
+    def _find_peak(self) -> None:
+        trace = self._traces[self.settings.active]
+        if not len(trace.level_dbm):
+            raise ScpiError(scpi_errors.EXECUTION_ERROR)
+        peak = int(np.argmax(trace.level_dbm))
+        self._marker = float(trace.wavelength_m[peak]), float(trace.level_dbm[peak])
+
+    def _marked(self) -> tuple[float, float]:
+        if self._marker is None:
+            raise ScpiError(scpi_errors.EXECUTION_ERROR)
+        return self._marker
+
+    def _center_on_peak(self) -> None:
+        self._find_peak()
+        self._window(self._marked()[0], self.settings.span_m)
+
+    def _reference_from_peak(self) -> None:
+        self._find_peak()
+        self.settings.reference_dbm = max(-90.0, min(30.0, self._marked()[1]))
+
+
+class _Login:
+    """One connection: nothing gets through before its login, and nothing after ``CLOSE``."""
+
+    def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
+        self._device, self._connection = device, connection
+        self._line = bytearray()
+        self._replies = bytearray()
+        self._challenge: str | None = None
+        self._asked = self._open = False
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host."""
+        self._device.advance()
+        for byte in data.splitlines(keepends=True) if data else ():
+            self._line += byte
+            if self._line.endswith(b"\n"):
+                line, self._line = bytes(self._line), bytearray()
+                self._take(line)
+            elif len(self._line) > _LOGIN_LIMIT:
+                # Too long for a login or a CLOSE: what is logged in goes through as it is.
+                line, self._line = bytes(self._line), bytearray()
+                if self._open:
+                    self._connection.receive(line)
+
+    def _take(self, line: bytes) -> None:
+        text = line.decode("latin-1").strip()
+        if self._open and text.upper() == "CLOSE":
+            self._open = self._asked = False
+        elif self._open:
+            self._connection.receive(line)
+        elif text.upper().startswith("OPEN"):
+            user = text[4:].strip().strip('"')
+            self._asked, self._challenge = user == self._device.user, None
+            self._say("AUTHENTICATE CRAM-MD5." if self._asked else "ERROR")
+        elif self._asked and text.upper() == "AUTHENTICATE CRAM-MD5 OK":
+            self._challenge = self._device.rng.bytes(16).hex()
+            self._say(self._challenge)
+        elif self._asked:
+            self._open = self._accepts(text)
+            self._asked = self._open
+            self._say("READY" if self._open else "ERROR")
+
+    def _accepts(self, text: str) -> bool:
+        password = self._device.password
+        if password is None:
+            return True
+        if self._challenge is None:
+            return text == password
+        return text.lower() == hashlib.md5(f"{self._challenge}{password}".encode(), usedforsecurity=False).hexdigest()
+
+    def _say(self, text: str) -> None:
+        self._replies += f"{text}\r\n".encode("ascii")
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+        said, self._replies = bytes(self._replies), bytearray()
+        return said + (self._connection.transmit() if self._open else b"")
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave."""
+        return self._connection.next_event()
+
+    def close(self) -> None:
+        """The host went away."""
+        self._connection.close()

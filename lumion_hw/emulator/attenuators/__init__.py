@@ -1,0 +1,1 @@
+"""Emulated variable attenuators."""

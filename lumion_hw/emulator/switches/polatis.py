@@ -1,0 +1,195 @@
+"""Emulated Polatis (HUBER+SUHNER) optical matrix switch.
+
+Language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
+``(@1,2,3),(@17,18,19)``, ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``, ``CONN:STAT?``, ``CONN:PORT? 2`` with the reply
+``"18"``, ``DISC:ALL``, ``SIZE?`` with the reply ``16,16``, ``PORT:DIS``, ``PORT:ENAB``, ``PORT:STAT?`` with D, E or F
+for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on.
+
+Model choices (check): a port that is connected anew leaves its old partner; ``SUB`` of pairs that are not connected
+does nothing, and with an empty second list takes the first ports apart from whatever they are joined to; ``PORT?`` of a
+free port replies ``""``; lists of unlike length are -220, ports that are not there -222, a disabled port -221;
+connections outlive ``*RST`` and no loss of power; a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and
+light passes when it has arrived; insertion loss 1 dB; no power monitors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.scpi import (
+    Call,
+    Form,
+    Numeric,
+    Profile,
+    Reply,
+    ScpiCommand,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    Value,
+    action,
+    event,
+    query,
+)
+from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.formats import quoted
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
+
+INSERTION_LOSS_DB = 1.0
+STEERING_S = 0.025
+_LIST = re.compile(r"@(?:\d{1,5}(?::\d{1,5})?(?:,\d{1,5}(?::\d{1,5})?)*)?", re.ASCII)
+_MOST_PORTS = 4096
+
+
+@dataclass(frozen=True)
+class ChannelList:
+    """A list of ports, ``(@1,2,5:7)``; its value is the numbers with commas between them."""
+
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the ports."""
+        del call
+        text = token.text.replace(" ", "").replace("\t", "")
+        if token.kind is not TokenKind.EXPRESSION or not _LIST.fullmatch(text):
+            raise ScpiError(scpi_errors.DATA_TYPE_ERROR)
+        ports: list[int] = []
+        for part in filter(None, text[1:].split(",")):
+            first, _, last = part.partition(":")
+            ports += range(int(first), min(int(last or first), int(first) + _MOST_PORTS) + 1)
+            if len(ports) > _MOST_PORTS:
+                raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return ",".join(map(str, ports))
+
+
+class EmulatedPolatis(ScpiDevice):
+    """The switch (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        serial: Serial number in ``*IDN?``.
+        n_inputs: Ports on one side, from 1.
+        n_outputs: Ports on the other, behind them.
+        changed: Called when light takes another way.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        serial: str = "000001",
+        n_inputs: int = 16,
+        n_outputs: int = 16,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(name, clock)
+        self._n_inputs, self._n_ports = n_inputs, n_inputs + n_outputs
+        self._size = f"{n_inputs},{n_outputs}"
+        self._changed = changed
+        self._joined: dict[int, int] = {}
+        self._arrives_s: dict[int, float] = {}
+        self._disabled: set[int] = set()
+        identity = f"Polatis,N-OST-{n_inputs}x{n_outputs}-LU1-DMHNS,{serial},6.5.2.18"
+        self._scpi = ScpiInstrument(name, clock, Profile(identity), lambda: None)
+        self._scpi.declare(self._commands())
+
+    def connections(self) -> Mapping[int, int]:
+        """Return which ports light passes between now, both directions of each connection."""
+        now = self._clock.now()
+        ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now + 1e-9}
+        return {**ready, **{partner: port for port, partner in ready.items()}}
+
+    def _lose_power(self) -> None:
+        super()._lose_power()
+        self._joined.clear()
+        self._changed()
+
+    def _commands(self) -> Iterable[ScpiCommand]:
+        pair = ChannelList(), ChannelList()
+        root = ":OXC:SWITch"
+        yield event(f"{root}:CONNect:ADD", lambda call: self._connect(call, anew=False), *pair)
+        yield event(f"{root}:CONNect:ONLY", lambda call: self._connect(call, anew=True), *pair)
+        yield event(f"{root}:CONNect:SUB", self._disconnect, *pair)
+        yield query(f"{root}:CONNect:STATe", self._state)
+        yield query(f"{root}:CONNect:PORT", self._partner, Numeric(1, self._n_ports, integer=True))
+        yield action(f"{root}:DISConnect:ALL", lambda: self._part(list(self._joined)))
+        yield query(f"{root}:SIZE", lambda _: self._size)
+        yield event(f"{root}:PORT:DISable", self._disable, ChannelList())
+        yield event(f"{root}:PORT:ENABle", self._enable, ChannelList())
+        states = Form(self._port_states, (ChannelList(optional=True),))
+        yield ScpiCommand(f"{root}:PORT:STATe", query=states)
+
+    def _ports(self, call: Call, index: int) -> list[int]:
+        ports = [int(number) for number in call.text(index).split(",") if number]
+        if any(not 1 <= port <= self._n_ports for port in ports):
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return ports
+
+    def _pairs(self, call: Call) -> list[tuple[int, int]]:
+        """Return pairs of (input, output); either list may hold either side."""
+        first, second = self._ports(call, 0), self._ports(call, 1)
+        if len(first) != len(second) or len({*first, *second}) != 2 * len(first):
+            raise ScpiError(scpi_errors.PARAMETER_ERROR)
+        pairs = [(min(pair), max(pair)) for pair in zip(first, second, strict=True)]
+        if any(not one <= self._n_inputs < other for one, other in pairs):
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return pairs
+
+    def _connect(self, call: Call, *, anew: bool) -> Reply:
+        pairs = self._pairs(call)
+        if self._disabled & {port for pair in pairs for port in pair}:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        standing = dict(self._joined)
+        if anew:
+            self._part([one for one, other in standing.items() if (one, other) not in pairs])
+        for one, other in pairs:
+            if standing.get(one) == other and self._joined.get(one) == other:
+                continue
+            self._part([port for port, partner in self._joined.items() if port == one or partner == other])
+            self._joined[one], self._arrives_s[one] = other, self._clock.now() + STEERING_S
+            self._scpi.state.begin(STEERING_S, self._changed)
+        return None
+
+    def _disconnect(self, call: Call) -> Reply:
+        if not call.text(1):
+            ends = set(self._ports(call, 0))
+            self._part([one for one, other in self._joined.items() if ends & {one, other}])
+        else:
+            pairs = set(self._pairs(call))
+            self._part([one for one, other in self._joined.items() if (one, other) in pairs])
+        return None
+
+    def _part(self, inputs: list[int]) -> None:
+        """End the connections of some inputs."""
+        self._changed()
+        for port in inputs:
+            del self._joined[port], self._arrives_s[port]
+
+    def _state(self, _: Call) -> Reply:
+        pairs = sorted(self._joined.items())
+        first, second = (",".join(str(pair[side]) for pair in pairs) for side in (0, 1))
+        return f"(@{first}),(@{second})"
+
+    def _partner(self, call: Call) -> Reply:
+        port = call.integer()
+        both = {**self._joined, **{other: one for one, other in self._joined.items()}}
+        return quoted(str(both[port])) if port in both else quoted("")
+
+    def _disable(self, call: Call) -> Reply:
+        ports = set(self._ports(call, 0))
+        self._disabled |= ports
+        self._part([one for one, other in self._joined.items() if ports & {one, other}])
+        return None
+
+    def _enable(self, call: Call) -> Reply:
+        self._disabled -= set(self._ports(call, 0))
+        return None
+
+    def _port_states(self, call: Call) -> Reply:
+        ports = self._ports(call, 0) if call.values else range(1, self._n_ports + 1)
+        return "(" + ",".join("D" if port in self._disabled else "E" for port in ports) + ")"

@@ -1,0 +1,1 @@
+"""Emulated temperature controllers."""

@@ -1,0 +1,389 @@
+"""An emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
+
+Language: Arroyo Computer Interfacing Manual as public drivers have it (MSL-Equipment's ComboSource 6305 and a driver of
+the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings): commands in short
+or long form, ended by CR, LF or both, several in a line with ``;`` between them and their answers with ``,``; a command
+after ``;`` is looked up beside the one before it, then further up to the root. ``TEC:COND?``: 1 current limit,
+2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open,
+512 out of tolerance, 1024 output on. In tolerance is who has been within ``TEC:TOL`` of the set point for its window.
+
+Model choices (check): words of ``*IDN?``; texts and numbers of errors (as those of ILX Lightwave controllers, whose
+language it is); ``ERRSTR?`` says numbers and quoted texts in pairs; without output it is out of tolerance; an interlock
+is a contact in the lead of the module, seen as an open module, which ends the output as limits do.
+
+Plant (assumed): 20 K for each ampere at rest with a time constant of 30 s; a loop of proportional and integral gain
+with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and reads with 1 mK of noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.scpi.formats import forms
+from lumion_hw.emulator.wires.text_device import TextDevice
+
+REFERENCE_C = 25.0
+"""Temperature at which the truth of an emulated chip is drawn."""
+_AMBIENT_C = 22.0
+_KELVIN_PER_A, _TIME_S = 20.0, 30.0
+_KP_A_PER_K, _KI_A_PER_K_S = 1.0, 0.15
+_OHM = 1.5
+_STEP_S, _LONGEST_S = 0.05, 600.0
+_SENSOR_K = 1e-3
+_BAUD, _ANSWER_S = 38_400, 0.002
+_MOST_ERRORS = 10
+
+CURRENT_LIMIT, HIGH_LIMIT, LOW_LIMIT, SENSOR_OPEN, MODULE_OPEN = 1, 8, 16, 64, 128
+OUT_OF_TOLERANCE, OUTPUT_ON = 512, 1024
+_ERRORS = {
+    123: "Command not found",
+    126: "Wrong number of parameters",
+    201: "Value out of range",
+    202: "Invalid value",
+    402: "TEC sensor open",
+    403: "TEC module open",
+    407: "TEC temperature limit",
+}
+
+
+@dataclass
+class _TecSettings:
+    """What is set."""
+
+    setpoint_c: float = REFERENCE_C
+    tolerance_k: float = 0.2
+    window_s: float = 5.0
+    limit_a: float = 3.0
+    high_c: float = 85.0
+    low_c: float = 0.0
+    mode: str = "T"
+    current_a: float = 0.0
+    gain: str = "30"
+
+
+class TecRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
+    """A command that puts a number into the error queue."""
+
+
+class EmulatedArroyoTec(TextDevice):
+    """The controller with its plate (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        serial: Serial number in ``*IDN?``.
+        rng: Noise of the sensor; none if not given.
+        holding: It has held its set point for long; otherwise its output is off and the plate at ambient temperature.
+        model: Model in ``*IDN?``.
+    """
+
+    what = "the temperature controller"
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        *,
+        serial: str = "0000001",
+        rng: np.random.Generator | None = None,
+        holding: bool = False,
+        model: str = "5305",
+    ) -> None:
+        super().__init__(name, clock, _BAUD, _ANSWER_S)
+        self._identity = f"Arroyo Instruments,{model},{serial},v3.34"
+        self._rng = rng
+        self.settings = _TecSettings()
+        self._on = holding
+        self._plate_c = REFERENCE_C if holding else _AMBIENT_C
+        self._integral_a = (REFERENCE_C - _AMBIENT_C) / _KELVIN_PER_A if holding else 0.0
+        self._plate_s = self._started_s = clock.now()
+        self._within_s: float | None = clock.now() - 3600.0 if holding else None
+        self._faults = 0
+        self._events = 0
+        self._errors: deque[int] = deque(maxlen=_MOST_ERRORS)
+        self._path: tuple[str, ...] = ()
+
+    # -- the plate
+
+    def plate_c(self) -> float:
+        """Return the temperature of the plate now."""
+        self._warm()
+        return self._plate_c
+
+    def warm_by(self, kelvin: float) -> None:
+        """Warm the plate up at once, as hot air does; below zero, cool it."""
+        self.advance()
+        self._warm()
+        self._plate_c += kelvin
+        self._within_s = None
+
+    def set_interlock(self, opened: bool) -> None:
+        """Open or close the contact in the lead of the module; open, the output ends."""
+        self._fault(MODULE_OPEN, opened, 403)
+
+    def unplug_sensor(self, unplugged: bool) -> None:
+        """Pull the sensor, or plug it in again; without it the output ends."""
+        self._fault(SENSOR_OPEN, unplugged, 402)
+
+    def _fault(self, bit: int, there: bool, error: int) -> None:
+        self.advance()
+        self._warm()
+        self._faults = self._faults | bit if there else self._faults & ~bit
+        if there and self._on:
+            self._trip(error)
+
+    def _trip(self, error: int) -> None:
+        self._on, self._integral_a, self._within_s = False, 0.0, None
+        self._errors.append(error)
+
+    def _current_a(self, error_k: float) -> float:
+        if not (self._on and self.powered):
+            return 0.0
+        limit_a = self.settings.limit_a
+        if self.settings.mode == "ITE":
+            return max(-limit_a, min(limit_a, self.settings.current_a))
+        gain = 1.0 if self.settings.gain == "PID" else float(self.settings.gain) / 30.0
+        return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
+
+    def _warm(self, to_s: float | None = None) -> None:
+        """Bring the plate to a time, the present one if not given."""
+        now = self._clock.now() if to_s is None else to_s
+        # What is longer ago than that is rest: nothing moves any more.
+        self._plate_s = max(self._plate_s, now - _LONGEST_S)
+        while now - self._plate_s > 1e-9:
+            self._step(min(_STEP_S, now - self._plate_s))
+
+    def _step(self, step_s: float) -> None:
+        settings = self.settings
+        error_k = settings.setpoint_c - self._plate_c
+        current_a = self._current_a(error_k)
+        if self._on and settings.mode != "ITE" and abs(current_a) < settings.limit_a:
+            self._integral_a += _KI_A_PER_K_S * error_k * step_s  # none at the limit, where it would wind up
+        rest_c = _AMBIENT_C + _KELVIN_PER_A * current_a
+        self._plate_c = rest_c + (self._plate_c - rest_c) * math.exp(-step_s / _TIME_S)
+        self._plate_s += step_s
+        if not self._on or abs(settings.setpoint_c - self._plate_c) > settings.tolerance_k:
+            self._within_s = None
+        elif self._within_s is None:
+            self._within_s = self._plate_s
+        if self._on and not settings.low_c <= self._plate_c <= settings.high_c:
+            self._trip(407)
+        self._events |= self.condition()
+
+    def _lose_power(self) -> None:
+        super()._lose_power()
+        self._warm()
+        self._on, self._integral_a, self._within_s = False, 0.0, None
+
+    def _follow(self, now: float) -> None:
+        super()._follow(now)
+        self._warm()
+
+    # -- the language
+
+    def _carry_out(self, command: str) -> tuple[str, float]:
+        answers: list[str] = []
+        self._path = ()
+        self._warm(self.at_s)
+        for unit in command.split(";"):
+            try:
+                answer = self._unit(unit.strip())
+            except TecRefusal as refusal:
+                self._errors.append(refusal.args[0])
+                continue
+            if answer is not None:
+                answers.append(answer)
+        return (f"{','.join(answers)}\r\n" if answers else ""), 0.0
+
+    def _unit(self, unit: str) -> str | None:
+        if not unit:
+            return None
+        head, _, rest = unit.partition(" ")
+        asks = head.endswith("?")
+        words = tuple(head.removesuffix("?").lstrip(":").upper().split(":"))
+        arguments = [part.strip() for part in rest.split(",")] if rest.strip() else []
+        for depth in range(len(self._path), -1, -1):
+            full = (*self._path[:depth], *words)
+            if (full, asks) in _COMMANDS:
+                action = _COMMANDS[full, asks]
+                if not full[0].startswith("*"):
+                    self._path = full[:-1]
+                return action(self, arguments)
+        raise TecRefusal(123)
+
+    def condition(self) -> int:
+        """Return ``TEC:COND?``."""
+        settings = self.settings
+        in_tolerance = self._within_s is not None and self._plate_s - self._within_s >= settings.window_s - 1e-6
+        limited = self._on and abs(self._current_a(settings.setpoint_c - self._plate_c)) >= settings.limit_a
+        return (
+            self._faults
+            | CURRENT_LIMIT * limited
+            | HIGH_LIMIT * (self._plate_c > settings.high_c)
+            | LOW_LIMIT * (self._plate_c < settings.low_c)
+            | OUT_OF_TOLERANCE * (not in_tolerance)
+            | OUTPUT_ON * self._on
+        )
+
+    def _take_events(self) -> int:
+        """Return ``TEC:EVEnt?``: every condition that was there since it was asked last."""
+        events, self._events = self._events | self.condition(), 0
+        return events
+
+    def _measured(self) -> str:
+        noise_k = 0.0 if self._rng is None else _SENSOR_K * float(self._rng.standard_normal())
+        return "0.000" if self._faults & SENSOR_OPEN else f"{self._plate_c + noise_k:.3f}"
+
+    def _resistance(self) -> str:
+        kelvin = self._plate_c + 273.15
+        kiloohm = 10.0 * math.exp(3950.0 * (1.0 / kelvin - 1.0 / 298.15))
+        return "0.000" if self._faults & SENSOR_OPEN else f"{kiloohm:.3f}"
+
+    def _measured_a(self) -> float:
+        return self._current_a(self.settings.setpoint_c - self._plate_c)
+
+    def _switch(self, on: bool) -> None:
+        if on and self._faults:
+            raise TecRefusal(402 if self._faults & SENSOR_OPEN else 403)
+        if on and not self.settings.low_c <= self._plate_c <= self.settings.high_c:
+            raise TecRefusal(407)
+        if on != self._on:
+            self._on, self._integral_a, self._within_s = on, 0.0, None
+
+    def _set_setpoint(self, value: float) -> None:
+        if not self.settings.low_c <= value <= self.settings.high_c:
+            raise TecRefusal(201)
+        self.settings.setpoint_c, self._within_s = round(value, 3), None
+
+    def _set_tolerance(self, tolerance_k: float, window_s: float) -> None:
+        self.settings.tolerance_k, self.settings.window_s = tolerance_k, window_s
+        self._within_s = None
+
+    def _take_errors(self, *, texts: bool) -> str:
+        told = [f'{code},"{_ERRORS[code]}"' if texts else f"{code}" for code in self._errors]
+        self._errors.clear()
+        return ",".join(told) or "0"
+
+    def _reset(self) -> None:
+        self._switch(False)
+        self.settings = _TecSettings()
+
+    def _elapsed(self) -> str:
+        seconds = self._clock.now() - self._started_s
+        hours, minutes = int(seconds // 3600), int(seconds // 60) % 60
+        return f"{hours // 24}:{hours % 24:02d}:{minutes:02d}:{seconds % 60:05.2f}"
+
+
+_Action = Callable[[EmulatedArroyoTec, list[str]], str | None]
+
+
+def _number(text: str, low: float, high: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise TecRefusal(202) from None
+    if not low <= value <= high:  # neither is what is no number
+        raise TecRefusal(201)
+    return value
+
+
+def _asked(tell: Callable[[EmulatedArroyoTec], str]) -> _Action:
+    def run(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
+        if arguments:
+            raise TecRefusal(126)
+        return tell(device)
+
+    return run
+
+
+def _told(does: Callable[..., None], *limits: tuple[float, float]) -> _Action:
+    def run(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
+        if len(arguments) != len(limits):
+            raise TecRefusal(126)
+        does(device, *(_number(text, *limit) for text, limit in zip(arguments, limits, strict=True)))
+        return None
+
+    return run
+
+
+def _output(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
+    words = {"0": False, "OFF": False, "1": True, "ON": True}
+    if len(arguments) != 1:
+        raise TecRefusal(126)
+    if arguments[0].upper() not in words:
+        raise TecRefusal(202)
+    device._switch(words[arguments[0].upper()])
+    return None
+
+
+def _gain(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
+    if len(arguments) != 1:
+        raise TecRefusal(126)
+    if arguments[0].upper() not in ("1", "3", "5", "10", "30", "50", "100", "300", "PID"):
+        raise TecRefusal(202)
+    device.settings.gain = arguments[0].upper()
+    return None
+
+
+def _kept(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
+    """Return query and command of a bounded setting."""
+    return (
+        _asked(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
+        _told(lambda device, value: setattr(device.settings, name, value), (low, high)),
+    )
+
+
+def _mode(word: str) -> _Action:
+    return _told(lambda device: setattr(device.settings, "mode", word))
+
+
+_TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
+    ("*IDN", _asked(lambda device: device._identity), None),
+    ("*CLS", None, _told(lambda device: device._errors.clear())),
+    ("*RST", None, _told(EmulatedArroyoTec._reset)),
+    ("*OPC", _asked(lambda _: "1"), _told(lambda _: None)),
+    ("ERR", _asked(lambda device: device._take_errors(texts=False)), None),
+    ("ERRors", _asked(lambda device: device._take_errors(texts=False)), None),
+    ("ERRSTR", _asked(lambda device: device._take_errors(texts=True)), None),
+    ("TIME", _asked(EmulatedArroyoTec._elapsed), None),
+    ("BEEP", None, _told(lambda _device, _on: None, (0, 2))),
+    ("TEC:T", _asked(EmulatedArroyoTec._measured), _told(EmulatedArroyoTec._set_setpoint, (-200.0, 500.0))),
+    ("TEC:R", _asked(EmulatedArroyoTec._resistance), None),
+    ("TEC:SET:T", _asked(lambda device: f"{device.settings.setpoint_c:.3f}"), None),
+    (
+        "TEC:ITE",
+        _asked(lambda device: f"{device._measured_a():.3f}"),
+        _told(lambda device, value: setattr(device.settings, "current_a", value), (-5.0, 5.0)),
+    ),
+    ("TEC:SET:ITE", _asked(lambda device: f"{device.settings.current_a:.3f}"), None),
+    ("TEC:V", _asked(lambda device: f"{_OHM * device._measured_a():.3f}"), None),
+    ("TEC:OUTput", _asked(lambda device: str(int(device._on))), _output),
+    (
+        "TEC:TOLerance",
+        _asked(lambda device: f"{device.settings.tolerance_k:.2f},{device.settings.window_s:.1f}"),
+        _told(EmulatedArroyoTec._set_tolerance, (0.01, 10.0), (0.1, 50.0)),
+    ),
+    ("TEC:LIMit:ITE", *_kept("limit_a", 0.05, 5.0, 2)),
+    ("TEC:LIMit:THI", *_kept("high_c", -199.0, 250.0, 1)),
+    ("TEC:LIMit:TLO", *_kept("low_c", -199.0, 250.0, 1)),
+    ("TEC:GAIN", _asked(lambda device: device.settings.gain), _gain),
+    ("TEC:EVEnt", _asked(lambda device: str(device._take_events())), None),
+    ("TEC:COND", _asked(lambda device: str(device.condition())), None),
+    ("TEC:MODE", _asked(lambda device: device.settings.mode), None),
+    ("TEC:MODE:T", None, _mode("T")),
+    ("TEC:MODE:ITE", None, _mode("ITE")),
+)
+_COMMANDS: dict[tuple[tuple[str, ...], bool], _Action] = {
+    (words, asks): action
+    for pattern, query, command in _TABLE
+    for words in itertools.product(*(sorted(forms(word)) for word in pattern.split(":")))
+    for asks, action in ((True, query), (False, command))
+    if action is not None
+}

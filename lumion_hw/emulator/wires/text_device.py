@@ -1,0 +1,65 @@
+"""Emulated devices that answer lines of text on a serial line, each in its own words."""
+
+from __future__ import annotations
+
+import abc
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
+from lumion_hw.emulator.wires.serial_line import SerialLine
+
+_MAX_LINE = 256
+
+
+class TextPeer(SerialPeer):
+    """One connection: a line, and the characters of the present command."""
+
+    marks = b"\r\n"
+
+    def __init__(self, device: TextDevice, line: SerialLine) -> None:
+        super().__init__(device, line)
+        self._text = bytearray()
+
+    def take(self, data: bytes) -> str | None:
+        """Read on; returns a command when ``data`` ends one. Empty lines are none, endless ones are cut to nonsense."""
+        ended = data[-1:] in (b"\r", b"\n")
+        self._text += (data[:-1] if ended else data)[: _MAX_LINE + 1 - len(self._text)]
+        if not ended:
+            return None
+        text, self._text = self._text.decode("latin-1").strip(), bytearray()
+        return text or None
+
+
+class TextDevice(SerialDevice[TextPeer]):
+    """A device of one command a line, ended by CR, LF or both.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        baud: Line rate.
+        answer_s: Time from the end of a command to the first character of its answer.
+
+    Attributes:
+        at_s: When the command that is carried out had arrived; later it may be looked at.
+    """
+
+    def __init__(self, name: str, clock: Clock, baud: int, answer_s: float) -> None:
+        super().__init__(name, clock)
+        self._baud, self._answer_s = baud, answer_s
+        self.at_s = clock.now()
+
+    def _new_peer(self) -> TextPeer:
+        return TextPeer(self, SerialLine(self._baud))
+
+    def _follow(self, now: float) -> None:
+        for peer in self._peers:
+            while (piece := peer.line.arrived(now, b"\r\n")) is not None:
+                command = peer.take(piece[1])
+                if command is not None:
+                    self.at_s = piece[0]
+                    text, later_s = self._carry_out(command)
+                    peer.line.send(text.encode("latin-1"), piece[0] + self._answer_s + later_s)
+
+    @abc.abstractmethod
+    def _carry_out(self, command: str) -> tuple[str, float]:
+        """Carry out a command; return its answer with its line ends, and how long it takes beyond the usual time."""

@@ -1,0 +1,162 @@
+"""Attenuators, switch, amplifier, spectrum analyser and temperature controller keep their promises, on their wires."""
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from lumion_hw.drivers.amplifiers.amonics_aedfa import AmonicsAedfa
+from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
+from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
+from lumion_hw.drivers.attenuators.oz_da100 import OzDa100
+from lumion_hw.drivers.switches.polatis import Polatis
+from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
+from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
+from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
+from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import INSERTION_LOSS_DB, EmulatedN776xA
+from lumion_hw.emulator.attenuators.oz_da100 import LEAST_LOSS_DB, EmulatedDa100
+from lumion_hw.emulator.optics.world import SpectralLine
+from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
+from lumion_hw.quantities import dbm_from_w, frequency_hz_from_wavelength_m, w_from_dbm
+from lumion_hw.testing.contracts import (
+    OpticalAmplifierContract,
+    OpticalSwitchContract,
+    OverItsWire,
+    SpectrumAnalyzerContract,
+    TemperatureControllerContract,
+    VariableAttenuatorContract,
+)
+
+INPUT_W = 1e-4
+
+
+class TestKeysightN7764A(OverItsWire, VariableAttenuatorContract):
+    wires: ClassVar[tuple[str, ...]] = ("tcp", "hislip")
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedN776xA:
+        return EmulatedN776xA("voa0", clock)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[KeysightN776x]:
+        with KeysightN776x(wire.link(), clock, device="voa0", expected_model="N7764A") as attenuator:
+            yield attenuator
+
+    @pytest.fixture
+    def taken_db(self, device):
+        def taken(channel: int) -> float | None:
+            share = device.transmission(channel)
+            return -10.0 * math.log10(share) - INSERTION_LOSS_DB if share > 1e-9 else None
+
+        return taken
+
+
+class TestOzDa100(OverItsWire, VariableAttenuatorContract):
+    wires: ClassVar[tuple[str, ...]] = ("pty",)
+    readback_db = 0.1
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedDa100:
+        return EmulatedDa100("voa1", clock)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[OzDa100]:
+        with OzDa100(wire.link(), clock, device="voa1") as attenuator:
+            yield attenuator
+
+    @pytest.fixture
+    def taken_db(self, device):
+        # The unit counts from its least loss.
+        return lambda channel: -10.0 * math.log10(device.transmission(channel)) - LEAST_LOSS_DB
+
+
+class TestPolatis(OverItsWire, OpticalSwitchContract):
+    @pytest.fixture
+    def device(self, clock) -> EmulatedPolatis:
+        return EmulatedPolatis("oxc0", clock, n_inputs=8, n_outputs=6)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[Polatis]:
+        with Polatis(wire.link(), clock, device="oxc0", expected_size=(8, 6)) as switch:
+            yield switch
+
+    @pytest.fixture
+    def joined(self, device):
+        return lambda: {entry: out for entry, out in device.connections().items() if entry <= 8}
+
+
+class TestAmonicsAedfa(OverItsWire, OpticalAmplifierContract):
+    wires: ClassVar[tuple[str, ...]] = ("pty",)
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedAedfa:
+        def passing_w() -> tuple[float, float]:
+            return INPUT_W, INPUT_W * amplifier.amplification(INPUT_W).gain
+
+        amplifier = EmulatedAedfa("edfa0", clock, passing_w=passing_w)
+        return amplifier
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[AmonicsAedfa]:
+        with AmonicsAedfa(wire.link(), clock, device="edfa0") as amplifier:
+            yield amplifier
+
+    @pytest.fixture
+    def emitted_dbm(self, device):
+        def emitted() -> float | None:
+            power_w = INPUT_W * device.amplification(INPUT_W).gain
+            return dbm_from_w(power_w) if power_w > 1e-9 else None
+
+        return emitted
+
+
+class TestYokogawaAq6370D(OverItsWire, SpectrumAnalyzerContract):
+    @pytest.fixture
+    def lines(self) -> list[SpectralLine]:
+        return []
+
+    @pytest.fixture
+    def device(self, clock, lines) -> EmulatedAq6370:
+        return EmulatedAq6370("osa0", clock, spectrum=lambda: (lines, 0.0))
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[YokogawaAq6370]:
+        with YokogawaAq6370(wire.link(), clock, device="osa0") as analyzer:
+            yield analyzer
+
+    @pytest.fixture
+    def shine(self, lines):
+        def shine(wavelength_nm: float, power_dbm: float | None) -> None:
+            lines[:] = []
+            if power_dbm is not None:
+                frequency_hz = frequency_hz_from_wavelength_m(1e-9 * wavelength_nm)
+                lines.append(SpectralLine(w_from_dbm(power_dbm), frequency_hz, 0.0, math.inf))
+
+        return shine
+
+
+class TestArroyoTec(OverItsWire, TemperatureControllerContract):
+    wires: ClassVar[tuple[str, ...]] = ("pty",)
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedArroyoTec:
+        return EmulatedArroyoTec("tec0", clock)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[ArroyoTec]:
+        with ArroyoTec(wire.link(), clock, device="tec0") as controller:
+            yield controller
+
+    @pytest.fixture
+    def true_c(self, device):
+        return device.plate_c
+
+    @pytest.fixture
+    def push(self, device):
+        return device.warm_by
+
+    @pytest.fixture
+    def pull_sensor(self, device):
+        return lambda: device.unplug_sensor(True)

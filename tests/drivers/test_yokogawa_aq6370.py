@@ -1,0 +1,221 @@
+"""The AQ6370 driver in conversations as the remote control manual's examples and public clients have them."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import numpy as np
+import pytest
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
+from lumion_hw.errors import ConfigError, ConnectError, DeviceTimeoutError, FrameError, IdentityError, LimitError
+from lumion_hw.interfaces import SpectrumAnalyzer
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
+
+IDN = "YOKOGAWA,AQ6370D,90Y403996,02.08"
+NO_ERROR = '0,"No error"'
+LOGIN = [
+    RecordedExchange(b'OPEN "anonymous"\n', b"AUTHENTICATE CRAM-MD5.\r\n"),
+    RecordedExchange(b" \n", b"ready\r\n"),
+]
+
+
+def ask(command: str, reply: str) -> RecordedExchange:
+    return RecordedExchange(command.encode() + b"\n", reply.encode() + b"\r\n")
+
+
+def put(command: str) -> list[RecordedExchange]:
+    return [RecordedExchange(command.encode() + b"\n"), ask("SYST:ERR?", NO_ERROR)]
+
+
+def block(command: str, values: list[float]) -> RecordedExchange:
+    payload = struct.pack(f"<{len(values)}d", *values)
+    size = str(len(payload))
+    return RecordedExchange(command.encode() + b"\n", f"#{len(size)}{size}".encode() + payload + b"\r\n")
+
+
+SETUP = [ask("SYST:ERR?", NO_ERROR), *put(":FORM REAL,64"), *put(":UNIT:X WAV"), *put(":SENS:CORR:RVEL:MED VAC")]
+OPENING = [*LOGIN, ask("*IDN?", IDN), *SETUP]
+
+
+def settings(start: str = "+1.54900000E-006", points: str = "4", automatic: str = "0") -> list[RecordedExchange]:
+    return [
+        ask(":SENS:SENS?", "2"),
+        ask(":SENS:SWE:POIN:AUTO?", automatic),
+        ask(":SENS:WAV:STAR?", start),
+        ask(":SENS:WAV:STOP?", "+1.55200000E-006"),
+        ask(":SENS:BAND?", "+2.00000000E-011"),
+        *([] if automatic == "1" else [ask(":SENS:SWE:POIN?", points)]),
+    ]
+
+
+STARTED = [
+    *settings(),
+    *put(":TRAC:ATTR:TRA WRIT"),
+    *put(":TRAC:ACT TRA"),
+    *put(":DISP:TRAC:Y1:SPAC LOG"),
+    *put(":DISP:TRAC:Y1:UNIT DBM"),
+    *put(":INIT:SMOD SING"),
+    RecordedExchange(b"*CLS\n"),
+    *put(":INIT"),
+]
+WAVELENGTHS_M = [1.549e-6, 1.550e-6, 1.551e-6, 1.552e-6]
+
+
+def analyzer_on(*exchanges: RecordedExchange, **options: str) -> tuple[YokogawaAq6370, ReplayPeer, VirtualClock]:
+    clock = VirtualClock()
+    peer = ReplayPeer(exchanges, clock)
+    return YokogawaAq6370(replay_link(peer, clock), clock, device="osa0", **options), peer, clock
+
+
+def opened(*exchanges: RecordedExchange) -> tuple[YokogawaAq6370, ReplayPeer, VirtualClock]:
+    analyzer, peer, clock = analyzer_on(*OPENING, *exchanges)
+    analyzer.open()
+    return analyzer, peer, clock
+
+
+def test_it_logs_in_before_it_asks_who_is_there() -> None:
+    analyzer, peer, _ = opened()
+    _: SpectrumAnalyzer = analyzer
+    assert (analyzer.model, analyzer.serial) == ("AQ6370D", "90Y403996")
+    assert peer.remaining == ()
+
+
+def test_a_user_has_a_password_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSA_PASSWORD", "swordfish")
+    login = [
+        RecordedExchange(b'OPEN "ilse"\n', b"AUTHENTICATE CRAM-MD5.\r\n"),
+        RecordedExchange(b"swordfish\n", b"READY\r\n"),
+    ]
+    analyzer, peer, _ = analyzer_on(*login, ask("*IDN?", IDN), *SETUP, user="ilse", password_env="OSA_PASSWORD")
+    analyzer.open()
+    assert peer.remaining == ()
+
+
+def test_a_password_that_is_not_there_or_wrong_is_told_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OSA_PASSWORD", raising=False)
+    analyzer, _, _ = analyzer_on(user="ilse", password_env="OSA_PASSWORD")
+    with pytest.raises(ConfigError, match="OSA_PASSWORD holds no password"):
+        analyzer.open()
+    monkeypatch.setenv("OSA_PASSWORD", "swordfish")
+    analyzer, _, _ = analyzer_on(
+        RecordedExchange(b'OPEN "ilse"\n', b"AUTHENTICATE CRAM-MD5.\r\n"),
+        RecordedExchange(b"swordfish\n", b"LOGIN ERROR\r\n"),
+        user="ilse",
+        password_env="OSA_PASSWORD",
+    )
+    with pytest.raises(ConnectError, match=r"the login failed.*LOGIN ERROR") as caught:
+        analyzer.open()
+    assert "swordfish" not in str(caught.value)
+
+
+def test_another_instrument_is_refused() -> None:
+    analyzer, _, _ = analyzer_on(*LOGIN, ask("*IDN?", "YOKOGAWA,WT310,1,1"))
+    with pytest.raises(IdentityError, match="WT310"):
+        analyzer.open()
+
+
+def test_a_span_is_sent_so_that_the_ends_never_cross() -> None:
+    analyzer, peer, _ = opened(
+        ask(":SENS:WAV:STOP?", "+1.53000000E-006"),  # below the new first wavelength
+        *put(":SENS:WAV:STOP 1552.000NM"),
+        *put(":SENS:WAV:STAR 1549.000NM"),
+        ask(":SENS:WAV:STOP?", "+1.55200000E-006"),
+        ask(":SENS:WAV:STAR?", "+1.54900000E-006"),
+    )
+    analyzer.set_span_nm(1549.0, 1552.0)
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize("wrong_nm", [(599.0, 1550.0), (1550.0, 1701.0), (1550.0, 1550.0), (math.nan, 1550.0)])
+def test_a_span_outside_the_range_is_not_sent(wrong_nm: tuple[float, float]) -> None:
+    analyzer, peer, _ = opened()
+    with pytest.raises(LimitError):
+        analyzer.set_span_nm(*wrong_nm)
+    assert peer.remaining == ()
+
+
+def test_resolution_sensitivity_and_points_are_read_back() -> None:
+    analyzer, peer, _ = opened(
+        *put(":SENS:BAND 0.020NM"),
+        ask(":SENS:BAND?", "+2.00000000E-011"),
+        *put(":SENS:SENS HIGH1"),
+        ask(":SENS:SENS?", "3"),
+        *put(":SENS:SWE:POIN:AUTO 0"),
+        ask(":SENS:SWE:POIN:AUTO?", "0"),
+        *put(":SENS:SWE:POIN 501"),
+        ask(":SENS:SWE:POIN?", "501"),
+        *put(":SENS:SWE:POIN:AUTO 1"),
+        ask(":SENS:SWE:POIN:AUTO?", "1"),
+    )
+    analyzer.set_resolution_nm(0.02)
+    analyzer.set_sensitivity("high1")
+    analyzer.set_n_points(501)
+    analyzer.set_n_points(None)
+    assert peer.remaining == ()
+
+
+def test_what_there_is_not_is_refused_with_what_there_is() -> None:
+    analyzer, _, _ = opened()
+    with pytest.raises(LimitError, match=r"0\.02, 0\.05, 0\.1"):
+        analyzer.set_resolution_nm(0.03)
+    with pytest.raises(ConfigError, match="HIGH3"):
+        analyzer.set_sensitivity("HIGH4")
+    with pytest.raises(LimitError):
+        analyzer.set_n_points(50002)
+
+
+def test_settings_are_told_in_nanometres() -> None:
+    analyzer, _, _ = opened(*settings(automatic="1"))
+    found = analyzer.settings()
+    assert (found.start_nm, found.stop_nm) == pytest.approx((1549.0, 1552.0))
+    assert found.resolution_nm == pytest.approx(0.02)
+    assert (found.sensitivity, found.n_points) == ("MID", None)
+
+
+def test_a_sweep_is_started_waited_for_and_fetched_as_blocks() -> None:
+    analyzer, peer, _ = opened(
+        *STARTED,
+        ask(":STAT:OPER:EVEN?", "0"),
+        ask(":STAT:OPER:EVEN?", "0"),
+        ask(":STAT:OPER:EVEN?", "1"),
+        block(":TRAC:X? TRA", WAVELENGTHS_M),
+        block(":TRAC:Y? TRA", [-61.25, -10.5, -210.0, -59.0]),
+    )
+    spectrum = analyzer.sweep(10.0)
+    assert spectrum.wavelength_nm == pytest.approx([1549.0, 1550.0, 1551.0, 1552.0])
+    assert np.array_equal(spectrum.power_dbm, [-61.25, -10.5, math.nan, -59.0], equal_nan=True)
+    assert spectrum.resolution_nm == pytest.approx(0.02)
+    assert spectrum.ended_s - spectrum.started_s == pytest.approx(0.2)
+    assert peer.remaining == ()
+
+
+def test_a_sweep_that_does_not_end_is_stopped() -> None:
+    analyzer, peer, clock = opened(*STARTED, *[ask(":STAT:OPER:EVEN?", "0")] * 7, RecordedExchange(b":ABOR\n"))
+    before_s = clock.now()
+    with pytest.raises(DeviceTimeoutError, match=r"within 0\.5 s; it was stopped"):
+        analyzer.sweep(0.5)
+    assert clock.now() - before_s < 1.0
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(
+    ("wavelengths_m", "levels_dbm"),
+    [
+        (WAVELENGTHS_M, [-60.0, -60.0, -60.0]),
+        (WAVELENGTHS_M[:3], [-60.0] * 3),
+        (WAVELENGTHS_M[::-1], [-60.0] * 4),
+        ([1e-6 * each for each in range(4)], [-60.0] * 4),
+    ],
+)
+def test_a_trace_that_is_not_that_of_the_sweep_is_refused(wavelengths_m: list[float], levels_dbm: list[float]) -> None:
+    analyzer, _, _ = opened(
+        *STARTED,
+        ask(":STAT:OPER:EVEN?", "1"),
+        block(":TRAC:X? TRA", wavelengths_m),
+        block(":TRAC:Y? TRA", levels_dbm),
+    )
+    with pytest.raises(FrameError, match="not that of the sweep"):
+        analyzer.sweep(10.0)

@@ -1,0 +1,369 @@
+"""Attenuators, matrix switch, amplifier and analyser at their bytes, each with light or without."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import pytest
+from scpi_testbench import Host as ScpiHost
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
+from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
+from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
+from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
+from lumion_hw.emulator.optics.world import SpectralLine
+from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+
+CARRIER_HZ = 193.4e12
+
+
+def db(transmission: float) -> float:
+    return -10.0 * math.log10(transmission)
+
+
+class TextHost:
+    """A host on a serial line that waits for the whole answer."""
+
+    def __init__(self, device, clock: VirtualClock) -> None:
+        self.device, self.clock, self.peer = device, clock, device.connect()
+
+    def ask(self, line: str) -> list[str]:
+        self.peer.receive(line.encode() + b"\r\n")
+        reply = b""
+        while (event := self.peer.next_event()) is not None:
+            self.clock.sleep(max(event - self.clock.now(), 1e-6))
+            reply += self.peer.transmit()
+        return reply.decode().split("\r\n")[:-1]
+
+
+# Keysight N776xA ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def voa():
+    clock = VirtualClock()
+    device = EmulatedN776xA("voa0", clock, passing_w=lambda _: (1e-3, 1e-3 * device.transmission(2)))
+    return device, ScpiHost(device), clock
+
+
+def test_a_channel_is_its_odd_slot_and_its_shutter_is_closed_at_first(voa) -> None:
+    device, host, _ = voa
+    assert host.ask(":OUTP3?;:INP3:ATT?") == "0;+0.00000000E+000"
+    assert db(device.transmission(2)) == pytest.approx(102.2)
+    host.ask(":OUTP3 ON")
+    assert db(device.transmission(2)) == pytest.approx(2.2), "insertion loss remains"
+    assert db(device.transmission(1)) == pytest.approx(102.2)
+    host.ask(":INP2:ATT 3")
+    assert host.errors() == [-114]
+
+
+def test_the_filter_takes_its_time_and_says_so(voa) -> None:
+    device, host, clock = voa
+    host.ask(":OUTP3 1;:INP3:ATT:SPE 10;:INP3:ATT 20DB")
+    assert host.ask("*OPC?") == "0"
+    clock.sleep(1.0)
+    assert db(device.transmission(2)) == pytest.approx(2.2 + 10.0)
+    clock.sleep(1.0)
+    assert host.ask("*OPC?;:INP3:ATT?") == "1;+2.00000000E+001"
+    assert db(device.transmission(2)) == pytest.approx(22.2)
+
+
+def test_what_is_set_is_the_filter_and_the_offset(voa) -> None:
+    device, host, clock = voa
+    host.ask(":OUTP3 1;:INP3:OFFS 5;:INP3:ATT 12")
+    clock.sleep(1.0)
+    assert db(device.transmission(2)) == pytest.approx(2.2 + 7.0)
+    assert host.ask(":INP3:ATT? MIN;ATT? MAX") == "+5.00000000E+000;+5.00000000E+001"
+    host.ask(":INP3:ATT 4")
+    assert host.errors() == [-222]
+
+
+def test_power_control_holds_the_output(voa) -> None:
+    _, host, clock = voa
+    host.ask(":OUTP3 1;:OUTP3:POW -12DBM")
+    clock.sleep(1.0)
+    assert float(host.ask(":READ3:POW?")) == pytest.approx(-12.0, abs=0.01)
+    assert host.ask(":OUTP3:POW:CONTR?") == "1"
+    host.ask(":OUTP3:POW:UN 1")
+    assert float(host.ask(":READ3:POW?")) == pytest.approx(10**-4.2, rel=0.003)
+
+
+def test_settings_are_lost_with_the_power_and_the_shutter_opens_if_told_to(voa) -> None:
+    device, host, _ = voa
+    host.ask(":INP3:ATT 12;:OUTP3:APOW 1")
+    device.power_off()
+    assert db(device.transmission(2)) == pytest.approx(100.0)
+    device.power_on()
+    host = ScpiHost(device)
+    assert host.ask(":OUTP3?;:INP3:ATT?;:OUTP1?") == "1;+0.00000000E+000;0"
+
+
+# OZ Optics DA-100 ---------------------------------------------------------------------------------------------------
+
+
+def test_done_comes_when_the_motor_has_arrived() -> None:
+    clock = VirtualClock()
+    device = EmulatedDa100("voa0", clock, attenuation_max_db=60.0)
+    host = TextHost(device, clock)
+    assert host.ask("A15") == ["Pos:3000", "Done", ""]
+    # Four characters there, 3000 steps at 3000 a second, and 18 characters back.
+    assert clock.now() == pytest.approx(1.0 + 0.002 + (4 + 18) * 10 / 9600, abs=0.01)
+    assert host.ask("D") == ["DPos:3000", "ATTEN:15.00", "Done", ""]
+    assert db(device.transmission()) == pytest.approx(1.2 + 15.0)
+    host.peer.receive(b"A60\r")
+    clock.sleep(0.502 + 4 * 10 / 9600)
+    device.advance()
+    assert 1.2 + 15.0 < db(device.transmission()) < 1.2 + 60.0, "on its way"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("A61", "Error-6"),
+        ("S-1", "Error-6"),
+        ("B", "Error-6"),
+        ("XYZ", "Error-2"),
+        ("A", "Error-2"),
+        ("A-3", "Error-2"),
+    ],
+)
+def test_what_it_cannot_do_is_an_error_and_changes_nothing(command: str, answer: str) -> None:
+    clock = VirtualClock()
+    host = TextHost(EmulatedDa100("voa0", clock), clock)
+    assert host.ask(command) == [answer]
+    assert host.ask("RES?") == [answer, "Done", ""]
+    assert host.ask("S?") == ["Pos:0", "Done", ""]
+
+
+# Polatis ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def switch():
+    clock = VirtualClock()
+    device = EmulatedPolatis("sw0", clock)
+    return device, ScpiHost(device), clock
+
+
+def test_connections_are_made_and_told_as_the_manual_writes_them(switch) -> None:
+    _, host, _ = switch
+    host.ask(":oxc:swit:conn:add (@1,2,3),(@17,18,19)")
+    assert host.ask(":oxc:swit:conn:stat?") == "(@1,2,3),(@17,18,19)"
+    assert host.ask(":oxc:swit:conn:port? 2") == '"18"'
+    assert host.ask(":oxc:swit:conn:port? 19;port? 4") == '"3";""'
+    assert host.ask(":oxc:swit:conn:only (@1,2),(@17,20); stat?") == "(@1,2),(@17,20)"
+    host.ask(":oxc:swit:conn:sub (@1),(@)")
+    assert host.ask(":oxc:swit:conn:stat?;:oxc:swit:size?") == "(@2),(@20);16,16"
+    host.ask(":oxc:swit:disc:all")
+    assert host.ask(":oxc:swit:conn:stat?") == "(@),(@)"
+    assert host.errors() == []
+
+
+def test_light_passes_once_the_beam_is_steered_and_a_standing_one_is_left_alone(switch) -> None:
+    device, host, clock = switch
+    host.ask(":oxc:swit:conn:add (@1),(@17)")
+    assert dict(device.connections()) == {}
+    clock.sleep(0.025)
+    assert dict(device.connections()) == {1: 17, 17: 1}
+    host.ask(":oxc:swit:conn:only (@1,2),(@17,18)")
+    assert dict(device.connections()) == {1: 17, 17: 1}, "the second is on its way, the first stayed"
+    host.ask(":oxc:swit:conn:add (@2),(@17)")
+    clock.sleep(0.025)
+    assert dict(device.connections()) == {2: 17, 17: 2}, "a port is joined to one other"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("add (@1,2),(@17)", -220),
+        ("add (@1,1),(@17,18)", -220),
+        ("add (@1),(@33)", -222),
+        ("add (@1),(@2)", -222),
+        ("add 1,17", -104),
+        ("add (1),(17)", -104),
+        ("add (@1)", -109),
+        ("port? 33", -222),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(switch, command: str, code: int) -> None:
+    _, host, _ = switch
+    host.ask(f":oxc:swit:conn:{command}")
+    assert host.errors() == [code]
+    assert host.ask(":oxc:swit:conn:stat?") == "(@),(@)"
+
+
+def test_a_disabled_port_takes_no_connection(switch) -> None:
+    _, host, _ = switch
+    host.ask(":oxc:swit:conn:add (@1),(@17);:oxc:swit:port:dis (@17)")
+    assert host.ask(":oxc:swit:port:stat? (@16,17);:oxc:swit:conn:stat?") == "(E,D);(@),(@)"
+    host.ask(":oxc:swit:conn:add (@1),(@17)")
+    assert host.errors() == [-221]
+
+
+# Amonics AEDFA ------------------------------------------------------------------------------------------------------
+
+
+def aedfa(input_w: float = 1e-4):
+    clock = VirtualClock()
+    device = EmulatedAedfa("edfa0", clock, passing_w=lambda: (input_w, input_w * device.amplification(input_w).gain))
+    return device, TextHost(device, clock), clock
+
+
+def test_it_emits_half_a_second_after_channel_and_master_are_on() -> None:
+    device, host, clock = aedfa()
+    assert device.amplification(1e-4).gain == 1e-4, "without pump it absorbs"
+    host.ask(":DRIV:ACC:CUR:CH1 525")
+    host.ask(":DRIV:MCTRL 1")
+    assert host.ask(":DRIV:MCTRL?") == ["0"], "not while the channel is off"
+    host.ask(":DRIV:ACC:STAT:CH1 1")
+    host.ask(":DRIV:MCTRL 1")
+    assert host.ask(":DRIV:ACC:STAT:CH1?") == ["2"]
+    clock.sleep(0.5)
+    assert host.ask(":DRIV:ACC:STAT:CH1?") == ["1"]
+    # Half way from threshold to 1000 mA is half of 200 mW; 0.1 mW at the input and 30 dB would be as much again.
+    assert 1e-4 * device.amplification(1e-4).gain == pytest.approx(0.05, rel=0.05)
+    host.ask(":DRIV:ACC:STAT:CH1 0")
+    assert host.ask(":DRIV:MCTRL?") == ["0"]
+
+
+def test_constant_power_holds_the_output_noise_included() -> None:
+    device, host, clock = aedfa()
+    for line in (":MODE:SW:CH1 APC", ":DRIV:APC:CUR:CH1 20", ":DRIV:APC:STAT:CH1 1", ":DRIV:MCTRL 1"):
+        host.ask(line)
+    clock.sleep(0.6)
+    does = device.amplification(1e-4)
+    assert 1e-4 * does.gain + 4.7e12 * does.noise_w_per_hz == pytest.approx(20e-3)
+    assert does.noise_figure_db == 5.0
+    host.ask(":MODE:SW:CH1 ACC")
+    assert host.ask(":MODE:SW:CH1?") == ["APC"], "not while it emits"
+
+
+def test_what_it_does_not_support_is_not_answered() -> None:
+    _, host, _ = aedfa()
+    assert [host.ask(line) for line in ("*IDN?", ":DRIV:APC:CUR:CH1?", ":MODE:SW:CH2?")] == [[], [], []]
+    host.ask(":DRIV:ACC:CUR:CH1 1001")
+    assert host.ask(":DRIV:ACC:CUR:CH1?") == ["0.0"]
+    limits = [":READ:DRIV:MAX:ACC:CH1?", ":READ:DRIV:MAX:APC:CH1?", ":READ:DRIV:UNIT:APC:CH1?", ":CAL:SYS:MODEL?"]
+    assert [host.ask(line) for line in limits] == [["1000.0"], ["199.5"], ["mW"], ["AEDFA-23-B-FA"]]
+
+
+def test_the_interlock_ends_the_output() -> None:
+    device, host, clock = aedfa()
+    for line in (":DRIV:ACC:CUR:CH1 500", ":DRIV:ACC:STAT:CH1 1", ":DRIV:MCTRL 1"):
+        host.ask(line)
+    clock.sleep(1.0)
+    device.set_interlock(True)
+    assert host.ask(":DRIV:INTERLOCK?") == ["1"]
+    assert host.ask(":DRIV:ACC:STAT:CH1?") == ["4"]
+    assert device.amplification(1e-4).gain == 1e-4
+    device.set_interlock(False)
+    assert host.ask(":DRIV:MCTRL?") == ["0"], "it does not come back by itself"
+
+
+# Yokogawa AQ6370 ----------------------------------------------------------------------------------------------------
+
+
+class AnalyzerHost(ScpiHost):
+    def __init__(self, lines=(), noise_w_per_hz: float = 0.0, **changed) -> None:
+        self.clock = VirtualClock()
+        self.device = EmulatedAq6370(
+            "osa0", self.clock, spectrum=lambda: (list(lines), noise_w_per_hz), rng=np.random.default_rng(1), **changed
+        )
+        super().__init__(self.device)
+
+    def log_in(self) -> AnalyzerHost:
+        assert self.raw(b'OPEN "anonymous"\r\n') == b"AUTHENTICATE CRAM-MD5.\r\n"
+        assert self.raw(b"\r\n") == b"READY\r\n"
+        return self
+
+    def sweep(self) -> tuple[np.ndarray, np.ndarray]:
+        self.ask(":INIT")
+        assert self.ask(":STAT:OPER:COND?") == "0"
+        self.clock.sleep(self.device.sweep_s() + 1e-3)
+        assert self.ask(":STAT:OPER:COND?") == "1"
+        told = [self.ask(f":TRAC:{axis}? TRA").split(",") for axis in "XY"]
+        return np.array(told[0], float), np.array(told[1], float)
+
+
+def test_nothing_is_answered_before_the_login() -> None:
+    host = AnalyzerHost()
+    assert host.raw(b"*IDN?\r\n") == b""
+    assert host.raw(b'OPEN "nobody"\r\n') == b"ERROR\r\n"
+    assert host.log_in().ask("*IDN?").startswith("YOKOGAWA,AQ6370D,")
+    host.raw(b"CLOSE\r\n")
+    assert host.raw(b"*IDN?\r\n") == b""
+
+
+def test_a_password_goes_in_clear_or_as_the_sum_of_a_challenge() -> None:
+    host = AnalyzerHost(user="lab", password="secret")
+    host.raw(b'OPEN "lab"\r\n')
+    assert host.raw(b"wrong\r\n") == b"ERROR\r\n"
+    host.raw(b'OPEN "lab"\r\n')
+    assert host.raw(b"secret\r\n") == b"READY\r\n"
+    other = ScpiHost(host.device)
+    other.raw(b'OPEN "lab"\r\n')
+    challenge = other.raw(b"AUTHENTICATE CRAM-MD5 OK\r\n").strip()
+    answer = hashlib.md5(challenge + b"secret").hexdigest().encode()
+    assert other.raw(answer + b"\r\n") == b"READY\r\n"
+
+
+@pytest.mark.parametrize(("word", "seconds"), [("NAUT", 0.2), ("MID", 2.0), ("HIGH3", 75.0)])
+def test_a_sweep_takes_the_time_of_its_sensitivity(word: str, seconds: float) -> None:
+    host = AnalyzerHost().log_in()
+    host.ask(f":SENS:WAV:SPAN 100NM;:SENS:SWE:POIN 1001;:SENS:SENS {word};:INIT")
+    host.clock.sleep(0.99 * seconds)
+    assert host.ask(":STAT:OPER:COND?;:TRAC:SNUM? TRA") == "0;0"
+    assert host.ask(":INIT;:SYST:ERR?").startswith("-213")
+    host.clock.sleep(0.02 * seconds)
+    assert host.ask(":STAT:OPER:EVEN?;:TRAC:SNUM? TRA") == "1;1001"
+
+
+def test_noise_is_shown_by_the_band_of_the_filter_and_a_line_by_its_power() -> None:
+    """1e-17 W/Hz in 0.1 nm at 1550 nm, 12.48 GHz, times 1.0645 of a Gaussian, is -38.77 dBm."""
+    line = SpectralLine(1e-3, CARRIER_HZ, 0.0, math.inf)
+    host = AnalyzerHost([line], 1e-17).log_in()
+    host.ask(":SENS:WAV:CENT 1550.2NM;SPAN 4NM;:SENS:BWID:RES 0.1NM;:SENS:SENS HIGH2")
+    wavelength_m, level_dbm = host.sweep()
+    assert level_dbm.max() == pytest.approx(0.0, abs=0.1)
+    far = np.abs(wavelength_m - 299_792_458.0 / CARRIER_HZ) > 1e-9
+    assert np.median(level_dbm[far]) == pytest.approx(-38.77, abs=0.1)
+
+
+def test_a_modulated_signal_fills_its_band() -> None:
+    """1 mW over 60 GHz in the 13.28 GHz of 0.1 nm is 6.55 dB less."""
+    host = AnalyzerHost([SpectralLine(1e-3, CARRIER_HZ, 60e9, 36.0)]).log_in()
+    host.ask(":SENS:WAV:CENT 1550.2NM;SPAN 4NM;:SENS:BWID:RES 0.1NM;:SENS:SENS HIGH2")
+    _, level_dbm = host.sweep()
+    assert level_dbm.max() == pytest.approx(-6.55, abs=0.1)
+    # 36 dB below 1 mW in 12.5 GHz, shown through 13.28 GHz.
+    assert np.median(level_dbm) == pytest.approx(-36.0 + 0.26, abs=0.15)
+
+
+def test_darkness_is_the_floor_of_the_sensitivity() -> None:
+    host = AnalyzerHost().log_in()
+    floors = {}
+    for word in ("NHLD", "HIGH1"):
+        host.ask(f":SENS:SENS {word};:SENS:SWE:POIN 20001")
+        _, level_dbm = host.sweep()
+        assert level_dbm.min() == -210.0, "where nothing is measured"
+        floors[word] = 10.0 * np.log10(np.mean(10.0 ** (level_dbm[level_dbm > -200.0] / 10.0)))
+    # The mean of the positive half of a normal distribution is 0.8 of its spread.
+    assert floors["NHLD"] == pytest.approx(-61.0, abs=0.5)
+    assert floors["HIGH1"] == pytest.approx(-81.0, abs=0.5)
+
+
+def test_every_ten_minutes_a_sweep_begins_with_its_offset() -> None:
+    host = AnalyzerHost().log_in()
+    host.clock.sleep(601.0)
+    host.ask(":INIT")
+    host.clock.sleep(30.0)
+    assert host.ask(":STAT:OPER:COND?") == "0"
+    host.clock.sleep(1.0)
+    assert host.ask(":STAT:OPER:COND?") == "1"
+    host.clock.sleep(700.0)
+    host.ask(":CAL:ZERO OFF;:INIT")
+    host.clock.sleep(1.0)
+    assert host.ask(":STAT:OPER:COND?") == "1"
