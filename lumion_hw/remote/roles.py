@@ -11,12 +11,17 @@ from lumion_hw.interfaces import (
     LightWatcher,
     MeshController,
     MeshStates,
+    OpticalAmplifier,
+    OpticalSwitch,
     Polarimeter,
     PolarizationController,
     PolarizationOptimizer,
     PowerMeter,
+    SpectrumAnalyzer,
+    TemperatureController,
     Transponder,
     TunableLaser,
+    VariableAttenuator,
 )
 
 INTERFACES: dict[str, type[Any]] = {
@@ -32,15 +37,20 @@ INTERFACES: dict[str, type[Any]] = {
         PolarizationOptimizer,
         Polarimeter,
         LightWatcher,
+        VariableAttenuator,
+        OpticalSwitch,
+        OpticalAmplifier,
+        SpectrumAnalyzer,
+        TemperatureController,
     )
 }
 """By name."""
 
 READS = frozenset(
     {
-        "can_switch", "capabilities", "change", "close", "errors", "faults", "flags", "identify", "limits", "monitors",
-        "performance", "read", "read_all", "read_back", "read_monitors", "settings", "state", "status", "telemetry",
-        "wait", "wait_for_lock", "wait_ready", "watch_light",
+        "can_switch", "capabilities", "change", "close", "connections", "errors", "faults", "flags", "identify",
+        "limits", "monitors", "performance", "read", "read_all", "read_back", "read_monitors", "settings", "state",
+        "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready", "watch_light",
     }
 )  # fmt: skip
 """Methods that leave the bench as it is. All others need the lease: also those that nobody has thought of here."""

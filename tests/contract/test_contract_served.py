@@ -7,6 +7,7 @@ import pytest
 
 from tests.contract import (
     test_contract_coherent,
+    test_contract_light_instruments,
     test_contract_line_server,
     test_contract_mesh_controller,
     test_contract_polarization,
@@ -61,6 +62,11 @@ TestServedOptimizer = _served(test_contract_polarization_instruments.TestKeysigh
 TestServedPolarimeter = _served(
     test_contract_polarization_instruments.TestNovoptelPm1000OverLan, "TestServedPolarimeter"
 )
+TestServedAttenuator = _served(test_contract_light_instruments.TestKeysightN7764A, "TestServedAttenuator")
+TestServedSwitch = _served(test_contract_light_instruments.TestPolatis, "TestServedSwitch")
+TestServedAmplifier = _served(test_contract_light_instruments.TestAmonicsAedfa, "TestServedAmplifier")
+TestServedAnalyzer = _served(test_contract_light_instruments.TestYokogawaAq6370D, "TestServedAnalyzer")
+TestServedTemperature = _served(test_contract_light_instruments.TestArroyoTec, "TestServedTemperature")
 
 
 class TestServedMeter(OverPva, test_contract_power_meter.TestKeysightN7744A):
