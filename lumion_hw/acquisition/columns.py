@@ -38,6 +38,7 @@ class State(enum.IntEnum):
     FAILED = 4
     NO_SIGNAL = 5
     INCONSISTENT = 6
+    NOT_READ = 7
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ class Setting:
         choices: Values of a choice.
         none_means: What the value ``None`` means, such as ``automatic``; empty where ``None`` is no value.
         part_of: Name of the setting that this one is a part or another form of; empty if it stands for itself.
+        place: Where in the array of ``part_of`` it is, from 0; ``None`` if it is not one of an array's values.
         switches: ``light`` if it switches a source on and off, ``supply`` if the device takes other settings only
             while this one is on.
     """
@@ -99,6 +100,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     none_means: str = ""
     part_of: str = ""
+    place: int | None = None
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
@@ -400,6 +402,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
             _settle=whole.wait_settled,
             _step=partial(step, index),
             part_of=whole.name,
+            place=index,
         )
 
 
@@ -410,7 +413,8 @@ def _value_of(index: int, values: NDArray[np.float64]) -> float:
 
 def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     def settle() -> None:
-        if laser.state().emitting:
+        state = laser.state()
+        if state.emitting and not state.ready:  # mostly it is: a point of a scan asks once
             laser.wait_ready(_READY_S)
 
     def wavelengths_nm() -> tuple[float, float]:
