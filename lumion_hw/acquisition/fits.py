@@ -256,17 +256,17 @@ def fit_fringe(data: ScanData, reading: str, setting: str = "", *, heater_ohm: f
             hint="Sweep further, or read where this heater has more effect.",
         )
     offset_rad = (found[1] + np.pi) % (2.0 * np.pi) - np.pi
-    return FringeFit(
-        power_mw, y, residual, f"power of {points.name} (mW)", points.y_label, points.n_left_out,
-        float(found[0]), errors[0], float(offset_rad), errors[1], float(found[2]), errors[2], float(found[3]), errors[3],
-    )  # fmt: skip
+    found[1] = offset_rad
+    pairs = [float(number) for pair in zip(found, errors, strict=True) for number in pair]
+    x_label = f"power of {points.name} (mW)"
+    return FringeFit(power_mw, y, residual, x_label, points.y_label, points.n_left_out, *pairs)
 
 
 def fit_ring(data: ScanData, reading: str, setting: str = "") -> RingFit:
     """Fit the resonances of a ring: a power in W, mW or mA over wavelength or frequency.
 
     Its dispersion over the sweep is neglected. The curve is the transmission of an all-pass ring (Bogaerts et al.,
-    "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012, eq. 1); a drop port has a negative depth.
+    "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); a drop port has a negative depth.
 
     Args:
         data: A scan over ``wavelength_nm`` or ``frequency_thz``, over two resonances at least.
@@ -414,7 +414,7 @@ def fit_ber(
 ) -> BerFit:
     """Fit bit errors before correction over OSNR, of two polarizations, by the published curve and what it lacks.
 
-    ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et al., J. Lightwave Technol. 28, 662, 2010, eq. 34, of two
+    ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et al., J. Lightwave Technol. 28, 662, 2010, for two
     polarizations) and the bit error ratio of the modulation in Gaussian noise, with two parameters: a penalty that
     multiplies the noise, and noise of the transceivers that no OSNR takes away. Fitted to the logarithm of the ratio.
 
@@ -471,9 +471,7 @@ class _Points:
 
     @classmethod
     def of(cls, data: ScanData, reading: str, setting: str) -> _Points:
-        swept = {each.name: (at, each) for at, axis in enumerate(data.plan.axes) for each in axis.settings}
-        data.setting(setting)  # refuses a name that is none, or none where there are several
-        at, chosen = swept[setting or next(iter(swept))]
+        at, chosen = data.swept(setting)
         if any(size > 1 for other, size in enumerate(data.plan.shape) if other != at):
             raise ConfigError(
                 f"the scan has several dimensions, {chosen.name} is one", hint="Fit a scan over this setting alone."

@@ -306,7 +306,7 @@ class LogTable:
 
 
 def read_table(path: AnyPath) -> tuple[LogHeader, LogTable]:
-    """Return header and rows of a file as arrays; an unfinished last row is left out. Raises as :func:`read_journal`."""
+    """Return header and rows of a file as arrays, as :func:`read_journal` does."""
     header, table, _ = _read(Path(path))
     return header, table
 

@@ -14,7 +14,7 @@ from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.hdf5 import STATE
 from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
 from lumion_hw.acquisition.recording import read_recording
-from lumion_hw.acquisition.scan_plan import ScanPlan
+from lumion_hw.acquisition.scan_plan import ScanPlan, SweptSetting
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.frames import require_pandas, require_xarray
@@ -128,17 +128,23 @@ class ScanData:
         """Return what a setting was at, shape ``(n,)`` of its axis.
 
         Args:
-            name: Its name; may be left out if one alone was swept.
+            name: Its name; may be left out if one alone had several values.
 
         Raises:
             ConfigError: It was not swept, or several were and none is named.
         """
-        known = {setting.name: setting for setting in self.plan.settings}
-        if not name and len(known) == 1:
-            name = next(iter(known))
+        return self.swept(name)[1].labels()
+
+    def swept(self, name: str = "") -> tuple[int, SweptSetting]:
+        """Return the number of the axis of a setting, and the setting; arguments and errors as of :meth:`setting`."""
+        known = {each.name: (at, each) for at, axis in enumerate(self.plan.axes) for each in axis.settings}
+        moving = [each.name for axis in self.plan.axes if axis.n_points > 1 for each in axis.settings]
+        if not name and len(moving) == 1:
+            (name,) = moving
         if name not in known:
-            raise UnknownNameError(f"{name!r} was not swept", hint=f"Name one of {', '.join(known)}.")
-        return known[name].labels()
+            said = f"{name!r} was not swept" if name else "several settings were swept, and none is named"
+            raise UnknownNameError(said, hint=f"Name one of {', '.join(known)}.")
+        return known[name]
 
     def to_xarray(self) -> xr.Dataset:
         """Return a labelled data set: dimensions are what was swept, states stand beside their readings.

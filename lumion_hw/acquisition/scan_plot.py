@@ -30,7 +30,7 @@ def draw_scan(data: ScanData, readings: Sequence[str], target: AnyPath | None) -
     require_plots()
     device_of = {column.name: column.device for column in data.header.columns if column.name in data.value}
     names = choose(readings, device_of)
-    grid = len(data.plan.axes) == 2 and min(data.plan.shape) > 1
+    grid = len(_moving(data)) == 2
     panels = [[name] for name in names] if grid else _by_unit(data, names)
     if len(panels) > _MOST_PANELS:
         raise ConfigError(f"{len(panels)} panels are more than {_MOST_PANELS} of a picture", hint="Choose readings.")
@@ -62,6 +62,11 @@ def axis_text(axis: ScanAxis) -> str:
     return plain_text(f"{first.name} ({first.unit})" if first.unit else first.name)
 
 
+def _moving(data: ScanData) -> tuple[ScanAxis, ...]:
+    """Return the axes of more than one point."""
+    return tuple(axis for axis in data.plan.axes if axis.n_points > 1)
+
+
 def _ticks(axis: ScanAxis) -> Any:
     """Return where the points of an axis are drawn: at their values, or one after the other."""
     first = axis.settings[0]
@@ -71,7 +76,7 @@ def _ticks(axis: ScanAxis) -> Any:
 
 def _lines(panel: Axes, data: ScanData, names: Sequence[str]) -> None:
     """Draw every reading over the fastest axis; slower axes give a line each."""
-    axis = data.plan.axes[-1]
+    axis = (_moving(data) or data.plan.axes)[-1]
     for name in names:
         rows = data.value[name].reshape(-1, axis.n_points)
         for number, row in enumerate(rows[:_MOST_LINES]):
@@ -84,12 +89,12 @@ def _lines(panel: Axes, data: ScanData, names: Sequence[str]) -> None:
 
 
 def _map(panel: Axes, data: ScanData, names: Sequence[str]) -> None:
-    slow, fast = data.plan.axes
+    slow, fast = _moving(data)
     (name,) = names
     mesh = panel.pcolormesh(
         np.arange(fast.n_points) if isinstance(_ticks(fast)[0], str) else _ticks(fast),
         np.arange(slow.n_points) if isinstance(_ticks(slow)[0], str) else _ticks(slow),
-        data.value[name],
+        data.value[name].reshape(slow.n_points, fast.n_points),
         shading="nearest",
     )
     panel.set_xlabel(axis_text(fast))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import tempfile
 import threading
@@ -162,9 +163,12 @@ def scan(
             data = load_scan(target)
             _check_same(target, data.header, header)
             return data
-        with _journal(journal_path, header, resume) as journal:
-            with _kept(journal), _put_back(prepared, snapshot, leave):
-                _Scanning(prepared, journal, progress).run()
+        with (
+            _journal(journal_path, header, resume) as journal,
+            _kept(journal),
+            _put_back(prepared, snapshot, leave),
+        ):
+            _Scanning(prepared, journal, progress).run()
         data = ScanData.of(*read_table(journal_path))
         if target is not None:
             write_hdf5(journal_path, target)
@@ -245,7 +249,7 @@ class _Scanning:
 
     def _keep(self, place: tuple[int, ...], way: Value, values: Sequence[Value]) -> None:
         settings = [
-            Value(State.OK, number) if number == number else Value(State.NO_SIGNAL)  # NaN: none was set, as automatic
+            Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN: none was set, as automatic
             for number in self._moves.numbers(place)
         ]
         index, now = self._plan.index(place), self._clock.now()
@@ -305,7 +309,7 @@ def _header(
     bench, plan = prepared.bench, prepared.moves.plan
     told = log_header(bench, prepared.reader, period_s=0.0, n_rows=plan.n_points, bench_file=bench_file, record=record)
     if told.bench_file is None:
-        text = bench.model.model_dump_json(exclude_defaults=True)
+        text = bench.model.model_dump_json(exclude_none=True)
         told = replace(told, bench_file=LoggedFile("bench.json", sha256(text.encode()).hexdigest(), text))
     devices = dict(snapshot.identities) | dict(told.devices)
     return replace(told, columns=prepared.columns(), devices=devices, scan=plan, settings=snapshot.document())
