@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +37,13 @@ class SweptSetting:
         """The values as numbers, shape ``(n,)``. Raises ``ValueError`` for what is no such text."""
         return np.frombuffer(base64.b64decode(self.values_base64, validate=True), "<f8").astype(np.float64)
 
-    def labels(self) -> NDArray[np.float64] | NDArray[np.bool_] | NDArray[np.str_]:
+    def labels(self) -> NDArray[Any]:
         """Return the values as a user gave them: numbers, flags or choices, shape ``(n,)``."""
         numbers = self.numbers
         if self.kind == "flag":
-            return numbers != 0.0
+            return np.array(numbers != 0.0)
         if self.kind == "choice":
-            return np.array(self.choices)[numbers.astype(int)]
+            return np.array([self.choices[int(number)] for number in numbers])
         return numbers
 
 

@@ -392,4 +392,7 @@ def _not_put_back(prepared: PreparedScan, snapshot: Snapshot) -> str:
     failed = [f"{change.name} was not put back: {error}" for change, error in done.failed]
     failed += [f"{change.name} was not put back" for change in done.left_out]
     failed += [f"{device} was left dark" for device in done.left_dark]
+    if not failed:
+        for setting in prepared.moves.settings:  # whoever reads next finds the light as it was, not on its way there
+            setting.wait_settled()
     return "; ".join(failed)

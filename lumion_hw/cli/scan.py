@@ -77,7 +77,7 @@ def _word(text: str) -> Any:
 @click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
 @click.option("--snake", is_flag=True, help="Let every other pass of a faster setting go back.")
 @click.option(
-    "--by-hand", is_flag=True, help="Set and read every point from here, whatever a device can run by itself."
+    "--by-hand", is_flag=True, help="Let no device run the sweep by itself."
 )
 @click.option("--leave", is_flag=True, help="Leave the settings at the last point.")
 @click.option("--resume", is_flag=True, help="Go on with a scan that was interrupted.")
