@@ -247,7 +247,7 @@ def fit_fringe(data: ScanData, reading: str, setting: str = "", *, heater_ohm: f
     start = [p_pi, math.atan2(-sine, cosine), math.hypot(cosine, sine) / mean if mean else 0.5, mean]
 
     def curve(at: Real) -> Real:
-        return at[3] * (1.0 + at[2] * np.cos(np.pi * power_mw / at[0] + at[1]))
+        return np.asarray(at[3] * (1.0 + at[2] * np.cos(np.pi * power_mw / at[0] + at[1])))
 
     found, errors, residual = _least_squares(curve, y, start)
     if not 0.0 < found[0] <= 2.2 * span_mw or not errors[0] < found[0]:
@@ -291,7 +291,8 @@ def fit_ring(data: ScanData, reading: str, setting: str = "") -> RingFit:
 
     def curve(at: Real) -> Real:
         top, depth, fsr, place, log_f = at
-        return top * (1.0 - depth / (1.0 + np.exp(log_f) * np.sin(np.pi * (ghz - place) / fsr) ** 2))
+        resonant = 1.0 + np.exp(log_f) * np.sin(np.pi * (ghz - place) / fsr) ** 2
+        return np.asarray(top * (1.0 - depth / resonant))
 
     found, covariance, residual = _solved(curve, y, start)
 
@@ -518,9 +519,13 @@ def _solved(curve: Callable[[Real], Real], y: Real, start: Sequence[float]) -> t
 
     begin = np.asarray(start, dtype=np.float64)
     scale = float(np.std(y)) or 1.0
-    found = least_squares(lambda at: (curve(at) - y) / scale, begin, x_scale="jac", max_nfev=2000)
+    def misfit(at: Real) -> Real:
+        return np.asarray((curve(at) - y) / scale, dtype=np.float64)
+
+    found = least_squares(misfit, begin, x_scale="jac", max_nfev=2000)
     degrees = len(y) - len(begin)
-    curvature = found.jac.T @ found.jac
+    slopes = np.asarray(found.jac, dtype=np.float64)
+    curvature = slopes.T @ slopes
     if degrees < _LEAST_DEGREES or np.linalg.matrix_rank(curvature) < len(begin):
         covariance = np.full((len(begin), len(begin)), np.inf)
     else:

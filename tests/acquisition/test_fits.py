@@ -80,7 +80,7 @@ def test_a_fringe_needs_a_current_and_its_resistance() -> None:
     x = np.linspace(1540.0, 1550.0, 20)
     with pytest.raises(ConfigError, match="is in nm; a fringe is fitted over a current in mA"):
         fit_fringe(drawn("tls-a.wavelength_nm", "nm", x, {("m.p.1", "W"): x}), "m.p.1")
-    with pytest.raises(ConfigError, match="do not say what the resistance of mesh0.heater_ma.3 is"):
+    with pytest.raises(ConfigError, match=r"do not say what the resistance of mesh0.heater_ma.3 is"):
         fit_fringe(fringe(np.random.default_rng(1), 0.0), "meter0.power.1")
 
 

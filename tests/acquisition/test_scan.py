@@ -171,7 +171,7 @@ def test_a_reading_that_is_none_and_a_file_that_exists_are_refused(bench, tmp_pa
 def test_wavelength_and_frequency_of_a_laser_are_one_setting() -> None:
     with (
         Bench.emulate("laser-bench", only=["tls-a", "pol-a"]) as bench,
-        pytest.raises(ConfigError, match="frequency_thz and tls-a.wavelength_nm are one setting"),
+        pytest.raises(ConfigError, match=r"frequency_thz and tls-a.wavelength_nm are one setting"),
     ):
         scan(bench, {"tls-a.wavelength_nm": [1550.0], "tls-a.frequency_thz": [193.4]}, ["tls-a"])
 
@@ -245,7 +245,7 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
             scan(bench, sweep, readings, out=out, resume=True)
     with pytest.raises(ConfigError, match="another bench file"):
         scan(bench, {POL: x}, METER, out=out, resume=True, bench_file=SMALL)
-    with pytest.raises(ConfigError, match="exists.*--resume"):
+    with pytest.raises(ConfigError, match=r"exists.*--resume"):
         scan(bench, {POL: x}, METER, out=out)
     line, _, rows = data.partition(b"\n")
     document = json.loads(line)
@@ -424,7 +424,7 @@ def test_a_data_set_shows_itself(bench, tmp_path: Path) -> None:
     panel = lines.plot().axes[0]
     assert np.asarray(panel.lines[1].get_ydata()) == pytest.approx(lines.value["meter0.power.2"])
     assert panel.get_ylabel() == "W"
-    with pytest.raises(UnknownNameError, match="'pol-c.setting.1' was not swept"):
+    with pytest.raises(UnknownNameError, match=r"'pol-c.setting.1' was not swept"):
         data.setting("pol-c.setting.1")
     with pytest.raises(ConfigError, match="several settings were swept"):
         data.setting()
