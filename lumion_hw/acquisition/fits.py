@@ -519,6 +519,7 @@ def _solved(curve: Callable[[Real], Real], y: Real, start: Sequence[float]) -> t
 
     begin = np.asarray(start, dtype=np.float64)
     scale = float(np.std(y)) or 1.0
+
     def misfit(at: Real) -> Real:
         return np.asarray((curve(at) - y) / scale, dtype=np.float64)
 

@@ -7,6 +7,7 @@ import math
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -39,7 +40,7 @@ from lumion_hw.links.owner import fork_safe
 from lumion_hw.mesh.record import CalibrationRecord
 
 _SYNC_S = 0.2
-"""Longest time a point waits to be acknowledged."""
+"""Longest time a point waits to be acknowledged. Of the wall clock: what a crash takes does not care about another."""
 _BY_HOST, _BY_ITSELF = Value(State.OK, 0.0), Value(State.OK, 1.0)
 
 
@@ -197,7 +198,7 @@ class _Scanning:
             self._done[table.index] = True
             self._begun_s = float(table.time_s[-1])
         self._origin_s = self._clock.now() - self._begun_s
-        self._synced_s, self._before = self._clock.now(), journal.acknowledged
+        self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
         """Visit the points that are left."""
@@ -235,6 +236,7 @@ class _Scanning:
     def _visit(self, place: tuple[int, ...]) -> None:
         if not self._is_done(place):
             self._moves.go(place)
+            self._reader.begin()
             self._keep(place, _BY_HOST, self._read())
 
     def _read(self) -> list[Value]:
@@ -252,12 +254,12 @@ class _Scanning:
             Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN: none was set, as automatic
             for number in self._moves.numbers(place)
         ]
-        index, now = self._plan.index(place), self._clock.now()
-        self._journal.append(LogRow(index, now - self._origin_s, (*settings, way, *values)))
+        index = self._plan.index(place)
+        self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, way, *values)))
         self._done[index] = True
-        if now - self._synced_s >= _SYNC_S:
-            self._synced_s = now
+        if time.monotonic() - self._synced_s >= _SYNC_S:
             self._tell()
+            self._synced_s = time.monotonic()
 
     def _tell(self) -> None:
         done, total = self._journal.sync(), self._plan.n_points

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lumion_hw.acquisition.columns import choose, concerns
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
+from lumion_hw.errors import ConfigError, DeviceError, LimitError, LumionError, NotSupportedError, UnknownNameError
 from lumion_hw.interfaces import (
     CoherentTransponder,
     Polarimeter,
@@ -413,9 +413,11 @@ def _value_of(index: int, values: NDArray[np.float64]) -> float:
 
 def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     def settle() -> None:
-        state = laser.state()
-        if state.emitting and not state.ready:  # mostly it is: a point of a scan asks once
+        try:
             laser.wait_ready(_READY_S)
+        except DeviceError:  # of a laser that is off nothing is to be waited for
+            if laser.state().emitting:
+                raise
 
     def wavelengths_nm() -> tuple[float, float]:
         lowest_thz, highest_thz = laser.ranges.frequency_thz

@@ -76,9 +76,7 @@ def _word(text: str) -> Any:
 @out_option("HDF5 file.", "-o", "--out", default="scan.h5")
 @click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
 @click.option("--snake", is_flag=True, help="Let every other pass of a faster setting go back.")
-@click.option(
-    "--by-hand", is_flag=True, help="Let no device run the sweep by itself."
-)
+@click.option("--by-hand", is_flag=True, help="Let no device run the sweep by itself.")
 @click.option("--leave", is_flag=True, help="Leave the settings at the last point.")
 @click.option("--resume", is_flag=True, help="Go on with a scan that was interrupted.")
 @click.option("--plot", "picture", is_flag=True, help="Draw it as well: OUT with .png.")

@@ -34,6 +34,11 @@ METER = ["meter0.power.1", "meter0.power.2"]
 POL = "pol-a.setting.1"
 
 
+@pytest.fixture(autouse=True)
+def every_point_is_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lumion_hw.acquisition.scanning._SYNC_S", 0.0)
+
+
 @pytest.fixture
 def bench():
     with Bench.emulate(SMALL, seed=3) as bench:
