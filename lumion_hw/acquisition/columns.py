@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
     CoherentTransponder,
@@ -167,7 +166,7 @@ def _sources(bench: Bench) -> list[_ColumnSource]:
     """Return everything that can be read, device by device."""
     return [
         *(_meter(name, meter) for name, meter in bench.meters.items()),
-        *(source for name, module in bench.transponders.items() for source in _module(bench.clock, name, module)),
+        *(source for name, module in bench.transponders.items() for source in _module(bench, name, module)),
         *(_laser(name, laser) for name, laser in bench.lasers.items()),
         *(_polarization(name, controller) for name, controller in bench.polarization.items()),
         *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
@@ -246,7 +245,7 @@ _UNIT_IN_NAME = {
 }
 
 
-def _module(clock: Clock, name: str, module: Transponder) -> list[_ColumnSource]:
+def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
     """A module's monitors, and its link performance if it measures any; they are read apart."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
@@ -260,7 +259,7 @@ def _module(clock: Clock, name: str, module: Transponder) -> list[_ColumnSource]
         )
         if column.name not in known:
             columns[quantity] = column
-    return [monitors, _performance(clock, name, module, columns)] if columns else [monitors]
+    return [monitors, _performance(bench, name, module, columns)] if columns else [monitors]
 
 
 _LOCK_S, _INTERVAL_S = 10.0, 2.0
@@ -268,7 +267,7 @@ _LOCK_S, _INTERVAL_S = 10.0, 2.0
 modules refresh them once a second."""
 
 
-def _performance(clock: Clock, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
+def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
     """Link performance: every row ends an interval of the module's statistics, and shows its averages."""
 
     def read() -> Values:
@@ -278,7 +277,7 @@ def _performance(clock: Clock, name: str, module: CoherentTransponder, columns: 
     def begin() -> None:
         module.wait_for_lock(_LOCK_S)  # one that does not lock has no performance, and says so
         module.performance()  # ends the interval that saw the change
-        clock.sleep(_INTERVAL_S)
+        bench.clock.sleep(_INTERVAL_S)
 
     return _ColumnSource(name, tuple(columns.values()), read, begin)
 

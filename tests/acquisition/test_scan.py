@@ -275,6 +275,7 @@ def test_a_device_that_drops_out_ends_the_scan_and_it_goes_on_when_it_is_back(be
     assert 3 <= part.n_read < 6
     assert part.n_failed == 0, "no point of a device that is gone is made up"
     bench.emulated.faults.revive_modules(["sfp-a"])
+    bench.clock.sleep(5.0)  # a module that has just got its supply does not answer yet
     whole = scan(bench, {POL: x}, readings, out=out, resume=True)
     assert whole.complete
     assert np.all(whole.state["sfp-a.temperature_c"] == State.OK)
@@ -440,6 +441,14 @@ def test_a_reading_of_the_same_name_as_a_setting_stands_beside_it(bench) -> None
     found = data.to_xarray()
     assert found[f"{POL}.read"].values == pytest.approx(found[POL].values, abs=1.0)
     assert f"{POL}.read" in data.to_pandas()
+
+
+def test_averages_of_a_point_begin_when_its_settings_are_there(bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(Reader, "begin", lambda self: told.append(float(bench.polarization["pol-a"].read()[0])))
+    x = pol_values(bench, 3)
+    scan(bench, {POL: x}, METER)
+    assert told == pytest.approx(x, abs=bench.polarization["pol-a"].actuators[0].step)
 
 
 # -- killed
