@@ -7,12 +7,28 @@ from here.
 
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.documents import bluesky_documents, write_documents
+from lumion_hw.acquisition.fits import (
+    BerFit,
+    FittedCurve,
+    FringeFit,
+    HopLossFit,
+    RingFit,
+    ber_of_snr,
+    fit_ber,
+    fit_fringe,
+    fit_loss_per_hop,
+    fit_ring,
+    snr_of_ber,
+)
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, log_header, read_journal
 from lumion_hw.acquisition.latest import Latest, LatestValue
 from lumion_hw.acquisition.plotting import plot
 from lumion_hw.acquisition.recorder import Recording, record
 from lumion_hw.acquisition.recording import RecordedColumn, RecordedLog, read_recording
+from lumion_hw.acquisition.scan_data import ScanData, load_scan
+from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan, SweptSetting
+from lumion_hw.acquisition.scanning import ScanProgress, scan
 from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
 from lumion_hw.acquisition.snapshot import (
     Restoration,
@@ -27,7 +43,11 @@ from lumion_hw.acquisition.snapshot import (
 )
 
 __all__ = [
+    "BerFit",
     "Column",
+    "FittedCurve",
+    "FringeFit",
+    "HopLossFit",
     "Latest",
     "LatestValue",
     "LogHeader",
@@ -38,6 +58,11 @@ __all__ = [
     "RecordedLog",
     "Recording",
     "Restoration",
+    "RingFit",
+    "ScanAxis",
+    "ScanData",
+    "ScanPlan",
+    "ScanProgress",
     "Setting",
     "SettingChange",
     "SettingKind",
@@ -45,9 +70,16 @@ __all__ = [
     "Settings",
     "Snapshot",
     "State",
+    "SweptSetting",
     "Value",
+    "ber_of_snr",
     "bluesky_documents",
     "differences",
+    "fit_ber",
+    "fit_fringe",
+    "fit_loss_per_hop",
+    "fit_ring",
+    "load_scan",
     "load_snapshot",
     "log_header",
     "plot",
@@ -56,7 +88,9 @@ __all__ = [
     "record",
     "restore",
     "save_snapshot",
+    "scan",
     "snapshot_yaml",
+    "snr_of_ber",
     "take_snapshot",
     "write_documents",
     "write_hdf5",

@@ -5,6 +5,7 @@ Which quantities a kind of device has is one row of a table; reading is done onc
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ class State(enum.IntEnum):
     FAILED = 4
     NO_SIGNAL = 5
     INCONSISTENT = 6
+    NOT_READ = 7
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
-    """A device with its columns, and how all of them are read at once."""
+    """A device with its columns, how all of them are read at once, and how what they average begins anew."""
 
     device: str
     columns: tuple[Column, ...]
     read: Callable[[], Values]
+    begin: Callable[[], object] | None = None
 
 
 class Reader:
@@ -107,7 +110,14 @@ class Reader:
         chosen = set(choose(patterns, {column.name: column.device for column in known}))
         self.columns = tuple(column for column in known if column.name in chosen)
         self._sources = [source for source in sources if not chosen.isdisjoint(item.name for item in source.columns)]
+        self._averaging = [source for source in self._sources if source.begin is not None]
         self.failures: dict[str, LumionError] = {}
+
+    def begin(self) -> None:
+        """Let averages over time, as of link performance, begin now, and give them their time; failures show later."""
+        for source in self._averaging:
+            with contextlib.suppress(LumionError):
+                source.begin()  # type: ignore[misc] # only those that have one
 
     def read(self) -> list[Value]:
         """Return one value per column. A device that fails gives ``FAILED`` and is found in :attr:`failures`."""
@@ -160,7 +170,7 @@ def _sources(bench: Bench) -> list[_ColumnSource]:
     """Return everything that can be read, device by device."""
     return [
         *(_meter(name, meter) for name, meter in bench.meters.items()),
-        *(source for name, module in bench.transponders.items() for source in _module(name, module)),
+        *(source for name, module in bench.transponders.items() for source in _module(bench, name, module)),
         *(_laser(name, laser) for name, laser in bench.lasers.items()),
         *(_polarization(name, controller) for name, controller in bench.polarization.items()),
         *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
@@ -243,7 +253,7 @@ _UNIT_IN_NAME = {
 }
 
 
-def _module(name: str, module: Transponder) -> list[_ColumnSource]:
+def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
     """A module's monitors, and its link performance if it measures any; they are read apart."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
@@ -257,17 +267,27 @@ def _module(name: str, module: Transponder) -> list[_ColumnSource]:
         )
         if column.name not in known:
             columns[quantity] = column
-    return [monitors, _performance(name, module, columns)] if columns else [monitors]
+    return [monitors, _performance(bench, name, module, columns)] if columns else [monitors]
 
 
-def _performance(name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
+_LOCK_S, _INTERVAL_S = 10.0, 2.0
+"""Longest wait of a scan for a link that light has just been changed of, and the interval of its statistics then:
+modules refresh them once a second."""
+
+
+def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
     """Link performance: every row ends an interval of the module's statistics, and shows its averages."""
 
     def read() -> Values:
         found = module.performance().quantities
         return {column.name: _of_link(found.get(quantity)) for quantity, column in columns.items()}
 
-    return _ColumnSource(name, tuple(columns.values()), read)
+    def begin() -> None:
+        module.wait_for_lock(_LOCK_S)  # one that does not lock has no performance, and says so
+        module.performance()  # ends the interval that saw the change
+        bench.clock.sleep(_INTERVAL_S)
+
+    return _ColumnSource(name, tuple(columns.values()), read, begin)
 
 
 def _of_link(quantity: LinkQuantity | None) -> Value:

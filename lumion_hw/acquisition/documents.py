@@ -51,6 +51,8 @@ def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
     # Of a bench that is slower than the plan the last rows may be missed: the next one would have come after the plan.
     steps = np.diff(recording.index.astype(np.int64), prepend=-1)
     complete = len(steps) > 0 and int(recording.index[-1]) + int(steps.max()) >= header.n_rows
+    if header.scan is not None:  # a scan misses none, and may visit them in another order
+        complete = len(steps) == header.n_rows
     yield (
         "stop",
         {
@@ -84,7 +86,7 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
         "software": header.software or "lumion-hw",  # first: files of ours are known by it
         "uid": str(run),
         "time": started_s,
-        "plan_name": "lumion log",
+        "plan_name": "lumion log" if header.scan is None else "lumion scan",
         "plan_type": "generator",
         "detectors": sorted({column.device for column in header.columns}),
         "num_points": header.n_rows,

@@ -8,8 +8,9 @@ a dimension scale, and states have the flag attributes of the CF conventions.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.acquisition.columns import State
-from lumion_hw.acquisition.journal import LogHeader, LogRow, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
 from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
 from lumion_hw.files.made_here import MADE_BY
@@ -60,7 +61,7 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
     """
     h5py = require_hdf5()
     target = Path(target)
-    header, rows = read_journal(journal)
+    header, rows = read_table(journal)
 
     def fill(path: Path) -> None:
         with h5py.File(path, "w") as file:
@@ -71,7 +72,7 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
             _data(entry, header, rows)
 
     write_file(target, "the HDF5 file", fill, over="nothing")
-    return len(rows)
+    return len(rows.index)
 
 
 def _group(
@@ -93,10 +94,10 @@ def _about_file(file: Any, header: LogHeader, name: str) -> None:
     file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
 
 
-def _about_run(entry: Any, header: LogHeader, rows: Sequence[LogRow]) -> None:
+def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
     """When, by what, and the header as it stands in the journal, which is what this program reads."""
     program, _, version = header.software.partition(" ")
-    duration_s = rows[-1].time_s if rows else 0.0
+    duration_s = float(rows.time_s[-1]) if len(rows.time_s) else 0.0
     entry["title"] = f"{header.bench}: {len(header.columns)} channels"
     entry["start_time"] = header.started
     with contextlib.suppress(ValueError):  # a journal of somebody who wrote no time there
@@ -124,27 +125,29 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
     if header.record is not None:
         said = {"record_id": header.record.record_id, "content_sha256": header.record.content_sha256}
         _group(entry, "calibration_record", "NXcollection", said)
+    if header.settings is not None:
+        said = {"type": "application/json", "data": json.dumps(header.settings)}
+        _group(entry, "settings_before", "NXnote", said)
 
 
-def _data(entry: Any, header: LogHeader, rows: Sequence[LogRow]) -> None:
+def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
     """The readings: every channel along the time."""
     plain = dataset_names(column.name for column in header.columns)
     first, *others = plain.values()
     data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)
     if others:
         data.attrs["auxiliary_signals"] = others
-    data[TIME] = np.array([row.time_s for row in rows], dtype=np.float64)
+    data[TIME] = rows.time_s
     data[TIME].attrs.update(units="s", long_name="time since the start", start=header.started)
     data[TIME].make_scale(TIME)
-    _along_time(data, "index", np.array([row.index for row in rows], dtype=np.uint32), long_name="number of the row")
+    _along_time(data, "index", rows.index, long_name="number of the row")
     flags = {
         "flag_values": np.array(list(State), dtype=np.uint8),
         "flag_meanings": " ".join(each.name for each in State),
     }
     for number, column in enumerate(header.columns):
         name = plain[column.name]
-        values = np.array([row.values[number].number for row in rows], dtype=np.float64)
-        states = np.array([row.values[number].state for row in rows], dtype=np.uint8)
+        values, states = rows.value[:, number], rows.state[:, number]
         told = {"units": column.unit, "channel": column.name, "long_name": f"{column.name} ({column.unit})"}
         _along_time(data, name, values, **told, device=column.device, ancillary_variables=name + STATE)
         _along_time(data, name + STATE, states, **flags)

@@ -17,9 +17,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
+from lumion_hw.acquisition.scan_plan import ScanPlan
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
 from lumion_hw.errors import ConfigError, LumionError
@@ -70,7 +74,7 @@ class LogHeader:
     Attributes:
         bench: Name of the bench.
         columns: Its columns.
-        period_s: Time between rows.
+        period_s: Time between rows; 0 for a scan, whose rows come when they are ready.
         n_rows: Rows planned.
         started: When the first row was due, ISO 8601 with time zone.
         software: Name and version of the software that began it.
@@ -78,6 +82,8 @@ class LogHeader:
         devices: Who the devices said they are, by name.
         bench_file: The bench file; ``None`` if there was none, or it is not known.
         record: The calibration record; ``None`` if there was none.
+        scan: What was swept; ``None`` for readings at a steady rate.
+        settings: The settings of the whole bench before a scan, as :meth:`Snapshot.document` has them.
     """
 
     bench: str
@@ -90,6 +96,8 @@ class LogHeader:
     devices: Mapping[str, DeviceIdentity] = field(default_factory=dict)
     bench_file: LoggedFile | None = None
     record: LoggedRecord | None = None
+    scan: ScanPlan | None = None
+    settings: dict[str, Any] | None = None
 
     def line(self) -> bytes:
         """Return the first line of the file."""
@@ -100,7 +108,7 @@ class LogHeader:
         """Read the first line. Raises ``ConfigError`` if this is no journal."""
         from pydantic import TypeAdapter, ValidationError
 
-        hint = "Name a file that `lumion log` has begun."
+        hint = "Name a file that `lumion log` or `lumion scan` has begun."
         document = parse_json(line, f"{path} is no log of this program", hint=hint)
         if not isinstance(document, dict) or document.pop("format", None) not in (FORMAT, _OLDER):
             raise ConfigError(f"{path} is no log of this program: another format", hint=hint)
@@ -110,7 +118,8 @@ class LogHeader:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise ConfigError(f"{path} is no log of this program: {where}: {first['msg']}", hint=hint) from error
-        if not (header.columns and header.period_s > 0.0 and 0 < header.n_rows <= MOST_ROWS):
+        paced = header.period_s > 0.0 if header.scan is None else header.scan.n_points == header.n_rows
+        if not (header.columns and paced and 0 < header.n_rows <= MOST_ROWS):
             raise ConfigError(f"{path} is no log of this program: it plans no rows", hint=hint)
         return header
 
@@ -229,7 +238,7 @@ class LogJournal:
             ConfigError: There is no such file, or it is no log.
         """
         path = Path(path)
-        header, rows, end = _scan(path)
+        header, rows, end = _read(path)
         with writing("the log", path):
             file = path.open("r+b", buffering=0)
             size = file.seek(0, os.SEEK_END)
@@ -237,16 +246,18 @@ class LogJournal:
             file.seek(end)
         journal = cls(path, header, file)
         journal.lost_bytes = size - end
-        for row in rows:
-            journal.last_index = row.index
-            journal.acknowledged = journal._written = journal._written + 1
+        journal.acknowledged = journal._written = len(rows.index)
+        journal.last_index = int(rows.index[-1]) if len(rows.index) else -1
         return journal
 
     def append(self, row: LogRow) -> None:
         """Write a row; it is safe after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
-            self._file.write(packed)
+            # A disk that fills takes the beginning of a row without a word; the rest then raises.
+            left = memoryview(packed)
+            while left:
+                left = left[self._file.write(left) :]
         self._written += 1
         self.last_index = row.index
 
@@ -271,24 +282,52 @@ class LogJournal:
         self.close()
 
 
+@dataclass(frozen=True, eq=False)
+class LogTable:
+    """All rows of a journal.
+
+    Attributes:
+        index: Numbers of the rows, shape ``(rows,)``.
+        time_s: Seconds since the log was started, shape ``(rows,)``.
+        value: Shape ``(rows, columns)``, NaN where there is no number.
+        state: Shape ``(rows, columns)``, numbers of :class:`State`.
+    """
+
+    index: NDArray[np.uint32]
+    time_s: NDArray[np.float64]
+    value: NDArray[np.float64]
+    state: NDArray[np.uint8]
+
+    def rows(self) -> Iterator[LogRow]:
+        """Yield row by row."""
+        for index, time_s, numbers, states in zip(self.index, self.time_s, self.value, self.state, strict=True):
+            values = (Value(State(state), number) for number, state in zip(numbers.tolist(), states, strict=True))
+            yield LogRow(int(index), float(time_s), tuple(values))
+
+
+def read_table(path: AnyPath) -> tuple[LogHeader, LogTable]:
+    """Return header and rows of a file as arrays, as :func:`read_journal` does."""
+    header, table, _ = _read(Path(path))
+    return header, table
+
+
 def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
     """Return header and rows of a file; an unfinished last row is left out.
 
     Raises:
         ConfigError: There is no such file, or it is no log.
     """
-    header, rows, _ = _scan(Path(path))
-    return header, rows
+    header, table, _ = _read(Path(path))
+    return header, list(table.rows())
 
 
-def _scan(path: Path) -> tuple[LogHeader, list[LogRow], int]:
+def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
     """Return header, good rows, and where they end."""
     data = read_file(path, "the log", most_bytes=_MOST_BYTES)
-    first, newline, rest = data.partition(b"\n")
-    header = LogHeader.parse(first if newline else b"", path)
-    layout = _layout(len(header.columns))
-    rows = list(_rows(layout, rest, len(header.columns)))
-    return header, rows, len(first) + 1 + len(rows) * (layout.size + 4)
+    begin = data.find(b"\n") + 1
+    header = LogHeader.parse(data[: max(begin - 1, 0)], path)
+    table = _table(memoryview(data)[begin:], len(header.columns))
+    return header, table, begin + len(table.index) * (_layout(len(header.columns)).size + 4)
 
 
 def _layout(n_columns: int) -> struct.Struct:
@@ -302,18 +341,16 @@ def _packed(layout: struct.Struct, row: LogRow) -> bytes:
     return body + zlib.crc32(body).to_bytes(4, "little")
 
 
-def _rows(layout: struct.Struct, data: bytes, n: int) -> Iterator[LogRow]:
-    """Yield rows until one is cut short or damaged."""
-    step = layout.size + 4
-    for start in range(0, len(data) - step + 1, step):
-        body = data[start : start + layout.size]
-        if zlib.crc32(body).to_bytes(4, "little") != data[start + layout.size : start + step]:
-            return
-        index, time_s, *rest = layout.unpack(body)
-        if not set(rest[n:]) <= set(State):
-            return
-        values = tuple(Value(State(state), number) for number, state in zip(rest[:n], rest[n:], strict=True))
-        yield LogRow(index, time_s, values)
+def _table(data: memoryview, n: int) -> LogTable:
+    """Return rows up to one that is cut short or damaged."""
+    fields = [("index", "<u4"), ("time_s", "<f8"), ("value", "<f8", (n,)), ("state", "u1", (n,)), ("crc", "<u4")]
+    packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
+    step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4
+    crcs = (zlib.crc32(data[start : start + size]) for start in range(0, len(packed) * step, step))
+    whole = np.fromiter(crcs, np.uint32, len(packed)) == packed["crc"]
+    whole &= np.all(packed["state"] <= max(State), axis=1)
+    good = packed[: len(packed) if whole.all() else int(np.argmin(whole))]
+    return LogTable(*(np.array(good[name]) for name in ("index", "time_s", "value", "state")))
 
 
 def columns_of(names: Sequence[Column]) -> str:

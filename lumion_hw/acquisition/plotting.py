@@ -19,6 +19,7 @@ from lumion_hw.files.writing import Over, check_target, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _SAID = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
 """Suffixes of pictures, and where each says what has made it."""
@@ -51,44 +52,55 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     """
     source, target = Path(source), Path(target)
     require_plots()
-    if target.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+    check_format(target)
     check_target(target, "the picture", over)
     recording = read_recording(source, patterns)
     time_s, columns = recording.time_s, recording.columns
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as NewFigure
 
     units = list(dict.fromkeys(column.unit for column in columns))
     if len(units) > _MOST_PANELS:
         raise ConfigError(f"{source} has {len(units)} units, a picture shows {_MOST_PANELS}", hint="Choose channels.")
-    figure = Figure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
+    figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
     panels = figure.subplots(len(units), 1, sharex=True, squeeze=False)[:, 0]
     for panel, unit in zip(panels, units, strict=True):
         for column in columns:
             if column.unit == unit:
                 _draw(panel, time_s, column)
-        panel.set_ylabel(_plain(unit))
+        panel.set_ylabel(plain_text(unit))
         panel.grid(alpha=0.3)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     panels[-1].set_xlabel("time (s)")
-    figure.suptitle(_plain(f"{recording.header.bench}: {source.name}"))
+    figure.suptitle(plain_text(f"{recording.header.bench}: {source.name}"))
+    save_figure(figure, target, over)
+    return len(columns)
+
+
+def save_figure(figure: Figure, target: Path, over: Over) -> None:
+    """Write a figure, all or nothing. Raises ``ConfigError`` for a kind of picture that is none of :data:`FORMATS`."""
+    check_format(target)
     said = _SAID[target.suffix.lower()]
 
     def fill(path: Path) -> None:
         figure.savefig(path, format=target.suffix[1:].lower(), metadata={said: MADE_BY})
 
     write_file(target, "the picture", fill, over)
-    return len(columns)
 
 
-def _plain(text: str) -> str:
+def check_format(target: Path) -> None:
+    """Raise ``ConfigError`` for a kind of picture that is none of :data:`FORMATS`."""
+    if target.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+
+
+def plain_text(text: str) -> str:
     """Return text that matplotlib shows as it is: no formulas, and nothing left out of the legend."""
     return one_line(text).replace("$", r"\$").removeprefix("_")
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
     """Draw one column: a line with gaps, and marks at the foot of the panel where there is no number."""
-    (line,) = panel.plot(time_s, column.value, label=_plain(column.name), linewidth=1.0, marker=".", markersize=2.0)
+    (line,) = panel.plot(time_s, column.value, label=plain_text(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):
         if not where.any():

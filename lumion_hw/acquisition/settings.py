@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lumion_hw.acquisition.columns import choose, concerns
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
+from lumion_hw.errors import ConfigError, DeviceError, LimitError, LumionError, NotSupportedError, UnknownNameError
 from lumion_hw.interfaces import (
     CoherentTransponder,
     OpticalAmplifier,
@@ -87,6 +87,7 @@ class Setting:
         choices: Values of a choice.
         none_means: What the value ``None`` means, such as ``automatic``; empty where ``None`` is no value.
         part_of: Name of the setting that this one is a part or another form of; empty if it stands for itself.
+        place: Where in the array of ``part_of`` it is, from 0; ``None`` if it is not one of an array's values.
         switches: ``light`` if it switches a source on and off, ``supply`` if the device takes other settings only
             while this one is on.
     """
@@ -105,6 +106,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     none_means: str = ""
     part_of: str = ""
+    place: int | None = None
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
@@ -581,6 +583,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
             _settle=whole.wait_settled,
             _step=partial(step, index),
             part_of=whole.name,
+            place=index,
         )
 
 
@@ -591,8 +594,11 @@ def _value_of(index: int, values: NDArray[np.float64]) -> float:
 
 def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
     def settle() -> None:
-        if laser.state().emitting:
+        try:
             laser.wait_ready(_READY_S)
+        except DeviceError:  # of a laser that is off nothing is to be waited for
+            if laser.state().emitting:
+                raise
 
     def wavelengths_nm() -> tuple[float, float]:
         lowest_thz, highest_thz = laser.ranges.frequency_thz

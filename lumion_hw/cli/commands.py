@@ -12,6 +12,7 @@ COMMANDS = (
     LazyCommand("serve", "lumion_hw.cli.serve:serve", "Let several people and programs use a bench, over PV Access."),
     LazyCommand("discover", "lumion_hw.cli.discover:discover", "Find and identify instruments; draft a bench file."),
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),
+    LazyCommand("scan", "lumion_hw.cli.scan:scan", "Sweep settings of a bench against readings."),
     LazyCommand("plot", "lumion_hw.cli.plot:plot", "Draw a recording."),
     LazyCommand("export", "lumion_hw.cli.export:export", "Write a recording as documents of bluesky's event model."),
     LazyCommand("monitor", "lumion_hw.cli.monitor:monitor", "Show readings of a bench as a live table."),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN_VALUES = 4
 
 
-def _held_options(function: Any) -> Any:
+def held_options(function: Any) -> Any:
     """Add the options of commands that open a mesh controller and leave its heaters on."""
     for option in (
         click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
@@ -43,7 +43,7 @@ def _held_options(function: Any) -> Any:
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@_held_options
+@held_options
 @channels_option("store")
 @out_option("YAML file.  [default: on the terminal]", "-o", "--out")
 @force_option
@@ -60,7 +60,7 @@ def snapshot(
 
     if out is not None:
         check_target(out, "the snapshot", over(force))
-    with _held(bench_file, devices_with(bench_file, channels), "lumion snapshot", as_json, held) as (bench, _):
+    with held_bench(bench_file, devices_with(bench_file, channels), "lumion snapshot", as_json, held) as (bench, _):
         taken = take_snapshot(bench, channels or ("*",))
     if out is not None:
         write_file(out, "the snapshot", snapshot_yaml(taken), over(force))
@@ -75,7 +75,7 @@ def snapshot(
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @click.argument("file", type=click.Path(dir_okay=False))
-@_held_options
+@held_options
 @channels_option("put back")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the difference alone.")
@@ -106,7 +106,7 @@ def restore(
     stored = load_snapshot(file)
     patterns = channels or tuple(stored.devices)
     only = devices_with(bench_file, channels) or [name for name in load(bench_file).devices if name in stored.devices]
-    with _held(bench_file, only, "lumion restore", as_json, held) as (bench, standing):
+    with held_bench(bench_file, only, "lumion restore", as_json, held) as (bench, standing):
         changes = differences(bench, stored, patterns)
         if not as_json:
             _show(file, changes)
@@ -130,7 +130,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _held(
+def held_bench(
     file: str, only: Sequence[str] | None, program: str, as_json: bool, held: dict[str, Any]
 ) -> Iterator[tuple[Bench, list[str]]]:
     """Open devices of a bench, its mesh under the lock of the bench and left on; with it go the circuits that stand."""

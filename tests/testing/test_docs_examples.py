@@ -45,6 +45,9 @@ TESTS = {block.id: block.values[0] for block in blocks() if _HAS_TESTS.search(bl
 def test_the_example_runs(code, tmp_path, monkeypatch) -> None:
     # Not inside pytester, which forgets modules again: numpy loads once per process.
     monkeypatch.chdir(tmp_path)
+    for file in (ROOT / "examples").glob("*.yaml"):
+        if f'"{file.name}"' in code:
+            shutil.copy(file, tmp_path)
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
 
 

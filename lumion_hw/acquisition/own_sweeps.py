@@ -1,0 +1,91 @@
+"""Sweeps that a device runs by itself: points in its own time, without the host between two of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from lumion_hw.acquisition.columns import Reader, State, Value
+from lumion_hw.acquisition.scan_moves import Moves
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.mesh_access import MeshAccess
+from lumion_hw.errors import ConfigError
+
+_MOST_AT_ONCE = 1000  # so many are not safe while they are under way
+
+
+class OwnSweep(Protocol):
+    """A sweep that a device runs by itself.
+
+    Attributes:
+        words: What runs it, in words.
+        points_in_pass: The points of a scan are offered in groups within so many, in the order of the visits.
+        most_at_once: Largest such group.
+    """
+
+    words: str
+    points_in_pass: int
+    most_at_once: int
+
+    def run(self, places: Sequence[tuple[int, ...]]) -> list[list[Value]] | None:
+        """Run these points and return their readings; ``None``, with nothing moved, if it does not take them."""
+
+
+def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | None:
+    """Return how the devices of a scan can run it by themselves; ``None`` if they cannot."""
+    section = bench.model.mesh
+    if section is None:
+        return None
+    try:
+        mesh = bench.mesh
+    except ConfigError:  # not open, or a mesh that takes states
+        return None
+    controller = section.controller
+    names = {f"{controller}.monitor.{index}": index for index in range(len(mesh.monitor_ports))}
+    if mesh.meters or not mesh.controller.info.on_board_sweep or not reader.columns:
+        return None
+    if any(column.name not in names for column in reader.columns):
+        return None
+    whole = f"{controller}.heaters_ma"
+    n_axes = 0
+    while n_axes < len(moves.plan.axes) and all(
+        setting.part_of == whole and setting.place is not None for setting in moves.of_axis(-1 - n_axes)
+    ):
+        n_axes += 1
+    if not n_axes:
+        return None
+    return _BoardSweep(mesh, moves, whole, n_axes, [names[column.name] for column in reader.columns])
+
+
+class _BoardSweep:
+    """Heater currents of the fastest axes, run by the mesh controller, which reads its photodiodes at each.
+
+    Args:
+        mesh: The mesh.
+        moves: The settings of the scan.
+        whole: Name of the setting that holds all heater currents.
+        n_axes: How many of the fastest axes are heater currents alone.
+        monitors: Which monitors are read.
+    """
+
+    words = "the mesh controller"
+
+    def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
+        self._mesh, self._moves, self._whole, self._monitors = mesh, moves, whole, list(monitors)
+        # Groups stay within one pass of these axes: between two of them something else moves.
+        self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
+        self.most_at_once = _MOST_AT_ONCE
+
+    def run(self, places: Sequence[tuple[int, ...]]) -> list[list[Value]] | None:
+        """Go to the first point, and let the controller run all of them."""
+        self._moves.go(places[0])
+        tables = [self._moves.arrays(place)[self._whole] for place in places]
+        read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]
+        self._moves.arrived(places[-1], {self._whole: tables[-1]})
+        return [
+            [Value(State.OVER_RANGE) if np.isnan(value) else Value(State.OK, value) for value in row]
+            for row in read_ma.tolist()
+        ]

@@ -1,0 +1,207 @@
+"""From what somebody asks to sweep to settings that move: names, values, limits, and the way from point to point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan, SweptSetting, as_base64
+from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError
+
+Real = NDArray[np.float64]
+Sweep = Mapping[str | tuple[str, ...], Any]
+"""Values by the name of a setting, or by several names for settings that move together; the slowest axis first."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Track:
+    """A setting on an axis, with its values as numbers."""
+
+    setting: Setting
+    numbers: Real
+
+
+class Moves:
+    """The settings of a scan, checked; nothing has moved yet.
+
+    Args:
+        bench: The open bench.
+        sweep: What to sweep.
+        snake: Whether every other pass of an axis goes back.
+
+    Raises:
+        ConfigError: A name fits nothing, a setting is swept twice, or values are not of its kind.
+        LimitError: A value is outside the limits of its device.
+
+    Attributes:
+        plan: The plan.
+        wholes: Arrays that swept settings are values of, by name.
+    """
+
+    def __init__(self, bench: Bench, sweep: Sweep, snake: bool = False) -> None:
+        if not sweep:
+            raise ConfigError("nothing to sweep", hint="Name a setting with its values: {'tls-a.power_dbm': [0, 1]}.")
+        self._axes = [_axis(bench, names, values) for names, values in sweep.items()]
+        _check_once([track.setting for axis in self._axes for track in axis])
+        self.plan = ScanPlan(
+            tuple(ScanAxis(tuple(_swept(track) for track in axis), len(axis[0].numbers)) for axis in self._axes),
+            snake,
+        )
+        parts = {track.setting.part_of for axis in self._axes for track in axis if track.setting.place is not None}
+        self.wholes = {name: Settings(bench, [name])[name] for name in sorted(parts)}
+        self._driven: dict[str, Real] = {}
+        self._at: tuple[int | None, ...] = (None,) * len(self._axes)
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The settings, axis by axis."""
+        return [track.setting for axis in self._axes for track in axis]
+
+    def of_axis(self, axis: int) -> list[Setting]:
+        """Return the settings of one axis."""
+        return [track.setting for track in self._axes[axis]]
+
+    def numbers(self, place: tuple[int, ...]) -> list[float]:
+        """Return the value of every setting at a point, as a number."""
+        return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
+
+    def go(self, place: tuple[int, ...]) -> None:
+        """Set what is different at a point, and wait until the light follows. Raises what the devices raise."""
+        moved: dict[str, Setting] = {}
+        for axis, before, at in zip(self._axes, self._at, place, strict=True):
+            for track in axis if before != at else ():
+                if track.setting.place is None:
+                    track.setting.write(_value(track, at))
+                    moved[track.setting.device] = track.setting
+        for name, values in self.arrays(place).items():
+            if not np.array_equal(values, self._driven.get(name, ())):
+                self.wholes[name].write(values)
+                self._driven[name] = values
+                moved[self.wholes[name].device] = self.wholes[name]
+        self._at = place
+        for setting in moved.values():
+            setting.wait_settled()
+
+    def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
+        """Return the arrays that belong to a point, by name; the values that are not swept are those in force."""
+        found: dict[str, Real] = {}
+        for name, whole in self.wholes.items():
+            before = self._driven.get(name)
+            found[name] = np.array(whole.read() if before is None else before, dtype=np.float64)
+        for axis, at in zip(self._axes, place, strict=True):
+            for track in axis:
+                if track.setting.place is not None:
+                    found[track.setting.part_of][track.setting.place] = track.numbers[at]
+        return found
+
+    def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
+        """Take note that a device has gone to a point by itself, with arrays that it drives there."""
+        self._at = place
+        self._driven |= arrays
+
+
+def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Track]:
+    """Return the settings of an axis with their values."""
+    together = (names,) if isinstance(names, str) else names
+    columns = (values,) if isinstance(names, str) else tuple(values)
+    if len(together) != len(columns) or not together:
+        raise ConfigError(
+            f"{len(together)} settings are to move together, and there are values for {len(columns)}",
+            hint="Give one sequence of values per setting.",
+        )
+    tracks = [
+        _Track(setting, _numbers(setting, column))
+        for name, column in zip(together, columns, strict=True)
+        for setting in _settings(bench, name)
+    ]
+    sizes = {track.setting.name: len(track.numbers) for track in tracks}
+    if len(set(sizes.values())) > 1 or not all(sizes.values()):
+        told = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise ConfigError(f"settings of one axis need equally many values, at least one: {told}")
+    return tracks
+
+
+def _settings(bench: Bench, pattern: str) -> list[Setting]:
+    """Return the settings that a name means; of an array its values are meant, one by one."""
+    if not isinstance(pattern, str):
+        raise ConfigError(f"expected the name of a setting, found {pattern!r}")
+    found = list(Settings(bench, [pattern]).values())
+    single = [setting for setting in found if setting.kind is not SettingKind.ARRAY]
+    if not single:
+        raise ConfigError(
+            f"{found[0].name} is an array of {found[0].shape[0]}",
+            device=found[0].device,
+            hint=f"Sweep its values by name: {_example(bench, found[0])}.",
+        )
+    return single
+
+
+def _example(bench: Bench, whole: Setting) -> str:
+    parts = [each.name for each in Settings(bench, [whole.device]).values() if each.part_of == whole.name]
+    return ", ".join(parts[:2]) + (" and so on" if len(parts) > 2 else "")
+
+
+def _numbers(setting: Setting, values: Any) -> Real:
+    """Return values as numbers, all checked against kind and limits."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigError(f"{setting.name}: expected a sequence of values, found {values!r}", device=setting.device)
+    listed: Any = values if isinstance(values, np.ndarray | Sequence) else list(values)
+    try:
+        array = np.asarray(listed)
+    except ValueError:  # ragged
+        array = np.empty(0, dtype=object)
+    if setting.kind is SettingKind.NUMBER and array.ndim == 1 and array.dtype.kind in "iuf":
+        return _within(setting, array.astype(np.float64))
+    return np.array([_number(setting, value) for value in listed], dtype=np.float64)
+
+
+def _within(setting: Setting, numbers: Real) -> Real:
+    """Check many numbers and ask the device for its limits once."""
+    limits = setting.limits()
+    low, high = limits if limits is not None else (-np.inf, np.inf)
+    beyond = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
+    for number in numbers[beyond].tolist():
+        setting.check(number)  # which allows for rounding, and says what is wrong
+    return numbers
+
+
+def _number(setting: Setting, value: Any) -> float:
+    setting.check(value)
+    if value is None:
+        return float("nan")
+    return float(setting.choices.index(value)) if setting.kind is SettingKind.CHOICE else float(value)
+
+
+def _value(track: _Track, at: int) -> SettingValue:
+    """Return a value as its setting takes it."""
+    number = float(track.numbers[at])
+    if track.setting.kind is SettingKind.FLAG:
+        return number != 0.0
+    if track.setting.kind is SettingKind.CHOICE:
+        return track.setting.choices[int(number)]
+    return None if np.isnan(number) else number
+
+
+def _swept(track: _Track) -> SweptSetting:
+    setting = track.setting
+    return SweptSetting(
+        setting.name, setting.device, setting.unit, setting.kind.value, setting.choices, as_base64(track.numbers)
+    )
+
+
+def _check_once(settings: Sequence[Setting]) -> None:
+    """Refuse a setting that is swept twice, also in two forms, such as wavelength and frequency."""
+    seen: dict[tuple[str, int | None], str] = {}
+    for setting in settings:
+        stands_for = (setting.part_of or setting.name, setting.place)
+        if stands_for in seen:
+            raise ConfigError(
+                f"{setting.name} and {seen[stands_for]} are one setting, swept twice", device=setting.device
+            )
+        seen[stands_for] = setting.name

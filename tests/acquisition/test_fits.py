@@ -1,0 +1,221 @@
+"""Fits against drawn data whose truth is known, and against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn_scans import drawn
+
+from lumion_hw.acquisition import ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, fit_ring, snr_of_ber
+from lumion_hw.errors import ConfigError
+
+LIGHT = 299_792_458.0
+
+
+def fringe(rng: np.random.Generator, sigma: float, n: int = 60):
+    """1 kΩ: I in mA gives I² mW. Pπ is 2.5 mW, so 5 mA (25 mW) are five fringes; 3 mA are 1.8."""
+    current_ma = np.linspace(0.0, 3.0, n)
+    light = 4.0e-6 * (1.0 + 0.8 * np.cos(np.pi * current_ma**2 / 2.5 + 0.7))
+    return drawn("mesh0.heater_ma.3", "mA", current_ma, {("meter0.power.1", "W"): light + rng.normal(0.0, sigma, n)})
+
+
+def test_a_fringe_without_noise_is_found_exactly() -> None:
+    found = fit_fringe(fringe(np.random.default_rng(1), 0.0), "meter0.power.1", heater_ohm=1000.0)
+    assert found.p_pi_mw == pytest.approx(2.5, rel=1e-6)
+    assert found.offset_rad == pytest.approx(0.7, abs=1e-6)
+    assert found.visibility == pytest.approx(0.8, rel=1e-6)
+    assert found.mean == pytest.approx(4.0e-6, rel=1e-6)
+
+
+def coverage(draw, truth: dict[str, float], errors: dict[str, str], n: int = 60) -> dict[str, float]:
+    """Return the share of draws in which the truth lies within one standard error, by name."""
+    hits = dict.fromkeys(truth, 0)
+    for seed in range(n):
+        found = draw(np.random.default_rng(seed))
+        for name, true in truth.items():
+            hits[name] += abs(getattr(found, name) - true) <= getattr(found, errors[name])
+    return {name: count / n for name, count in hits.items()}
+
+
+# 68 % of 60 draws are 41 ± 3.6; three sigma either way, which errors half or twice as large miss (38 % and 95 %).
+LEAST, MOST = 0.68 - 0.18, 0.68 + 0.18
+
+
+def test_the_errors_of_a_fringe_cover_the_truth_as_often_as_they_say() -> None:
+    shares = coverage(
+        lambda rng: fit_fringe(fringe(rng, 2e-7), "meter0.power.1", heater_ohm=1000.0),
+        {"p_pi_mw": 2.5, "offset_rad": 0.7, "visibility": 0.8, "mean": 4.0e-6},
+        {
+            "p_pi_mw": "p_pi_error_mw",
+            "offset_rad": "offset_error_rad",
+            "visibility": "visibility_error",
+            "mean": "mean_error",
+        },
+    )
+    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+
+
+def test_a_point_that_failed_is_left_out_and_moves_nothing() -> None:
+    data = fringe(np.random.default_rng(2), 1e-8)
+    data.value["meter0.power.1"][17] = np.nan
+    data.state["meter0.power.1"][17] = 4
+    found = fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
+    assert found.n_left_out == 1
+    assert found.p_pi_mw == pytest.approx(2.5, rel=5e-3)
+
+
+def test_a_heater_without_effect_gives_no_fringe() -> None:
+    x = np.linspace(0.0, 0.4, 40)  # 0.16 mW of 2.5: a sixteenth of half a fringe
+    flat = 1e-6 * (1.0 + 0.5 * np.cos(np.pi * x**2 / 2.5 + 1.2))
+    noise = np.random.default_rng(3).normal(0.0, 1e-9, 40)
+    data = drawn("mesh0.heater_ma.3", "mA", x, {("meter0.power.1", "W"): flat + noise})
+    with pytest.raises(ConfigError, match=r"less than half a fringe over 0.16 mW"):
+        fit_fringe(data, "meter0.power.1", heater_ohm=1000.0)
+
+
+def test_a_fringe_needs_a_current_and_its_resistance() -> None:
+    x = np.linspace(1540.0, 1550.0, 20)
+    with pytest.raises(ConfigError, match="is in nm; a fringe is fitted over a current in mA"):
+        fit_fringe(drawn("tls-a.wavelength_nm", "nm", x, {("m.p.1", "W"): x}), "m.p.1")
+    with pytest.raises(ConfigError, match=r"do not say what the resistance of mesh0.heater_ma.3 is"):
+        fit_fringe(fringe(np.random.default_rng(1), 0.0), "meter0.power.1")
+
+
+# -- a ring: FSR 500 GHz, self-coupling r = 0.95, round trip a = 0.97, resonance at 193.5 THz
+R, A, FSR_GHZ, NU_GHZ = 0.95, 0.97, 500.0, 193_500.0
+
+
+def ring(rng: np.random.Generator, sigma: float, n: int = 1500):
+    nm = np.linspace(1540.0, 1560.0, n)
+    ghz = LIGHT / nm
+    phase = 2.0 * np.pi * (ghz - NU_GHZ) / FSR_GHZ
+    light = (A**2 - 2 * R * A * np.cos(phase) + R**2) / (1.0 - 2 * A * R * np.cos(phase) + (R * A) ** 2)
+    return drawn("tls-a.wavelength_nm", "nm", nm, {("m.power.1", "W"): 1e-4 * (light + rng.normal(0.0, sigma, n))})
+
+
+# By hand (all-pass): FWHM = (1 - ra)·FSR / (π·sqrt(ra)) to second order; 0.0785·500/(π·0.95995) = 13.01 GHz.
+FWHM_GHZ = (1.0 - R * A) * FSR_GHZ / (math.pi * math.sqrt(R * A))
+# Least (a-r)²/(1-ra)² = (0.02/0.0785)², most (a+r)²/(1+ra)² = (1.92/1.9215)²: 11.87 dB.
+EXTINCTION_DB = 10.0 * math.log10((1.92 / 1.9215) ** 2 / (0.02 / 0.0785) ** 2)
+
+
+def test_a_ring_is_found_with_fsr_width_q_and_extinction() -> None:
+    found = fit_ring(ring(np.random.default_rng(1), 0.0), "m.power.1")
+    assert found.fsr_ghz == pytest.approx(500.0, rel=1e-6)
+    assert found.fwhm_ghz == pytest.approx(FWHM_GHZ, rel=1e-3)
+    assert found.q == pytest.approx(found.resonance_thz * 1e3 / FWHM_GHZ, rel=1e-3)
+    assert found.extinction_db == pytest.approx(EXTINCTION_DB, abs=0.01)
+    assert (found.resonance_thz * 1e3 - NU_GHZ) / FSR_GHZ == pytest.approx(
+        round((found.resonance_thz * 1e3 - NU_GHZ) / FSR_GHZ), abs=1e-6
+    )
+    assert found.fsr_nm == pytest.approx(4.0, rel=0.02)  # λ²/c · FSR at 1549 nm
+
+
+def test_the_errors_of_a_ring_cover_the_truth_as_often_as_they_say() -> None:
+    nearest = {"fsr_ghz": 500.0, "extinction_db": EXTINCTION_DB, "fwhm_ghz": FWHM_GHZ}
+    shares = coverage(
+        lambda rng: fit_ring(ring(rng, 0.02, 600), "m.power.1"),
+        nearest,
+        {"fsr_ghz": "fsr_error_ghz", "extinction_db": "extinction_error_db", "fwhm_ghz": "fwhm_error_ghz"},
+    )
+    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+
+
+def test_one_resonance_is_too_few() -> None:
+    nm = np.linspace(1548.0, 1550.5, 400)
+    ghz = LIGHT / nm
+    light = 1.0 - 0.9 / (1.0 + ((ghz - 193_500.0) / 5.0) ** 2)
+    with pytest.raises(ConfigError, match="shows 1 resonances, and a free spectral range needs two"):
+        fit_ring(drawn("tls-a.wavelength_nm", "nm", nm, {("m.power.1", "W"): light}), "m.power.1")
+
+
+def test_loss_per_hop_is_the_slope() -> None:
+    # 0.25 dB per hop and 2 dB of access from 3 dBm: 4 hops arrive at 0 dBm = 1 mW, 8 at -1 dBm = 0.794 mW.
+    hops = [4, 8, 12, 16]
+    power_w = 1e-3 * 10.0 ** (-np.array([0.0, 1.0, 2.0, 3.0]) / 10.0)
+    data = drawn("mesh0.heater_ma.0", "mA", np.arange(4.0), {("m.power.1", "W"): power_w})
+    found = fit_loss_per_hop(data, "m.power.1", hops, launched_dbm=3.0)
+    assert found.loss_per_hop_db == pytest.approx(0.25, abs=1e-6)
+    assert found.access_loss_db == pytest.approx(2.0, abs=1e-6)
+
+
+def test_the_error_of_the_slope_is_that_of_the_textbook() -> None:
+    # Residuals ±0.1 about a line over 0..3: (0.1, -0.1, -0.1, 0.1) are orthogonal to 1 and x.
+    # s² = 0.04/(4-2) = 0.02, Sxx = 5: error of the slope = sqrt(0.02/5) = 0.063246.
+    loss_db = 1.0 + 0.5 * np.arange(4.0) + np.array([0.1, -0.1, -0.1, 0.1])
+    data = drawn("mesh0.heater_ma.0", "mA", np.arange(4.0), {("m.rx_dbm", "dBm"): -loss_db})
+    found = fit_loss_per_hop(data, "m.rx_dbm", [0, 1, 2, 3])
+    assert found.loss_per_hop_db == pytest.approx(0.5, abs=1e-6)
+    assert found.loss_per_hop_error_db == pytest.approx(0.063246, abs=1e-5)
+
+
+def test_hops_have_to_fit_the_points() -> None:
+    data = drawn("mesh0.heater_ma.0", "mA", np.arange(4.0), {("m.rx_dbm", "dBm"): np.arange(4.0)})
+    with pytest.raises(ConfigError, match="4 points, and hops for 3"):
+        fit_loss_per_hop(data, "m.rx_dbm", [1, 2, 3])
+    with pytest.raises(ConfigError, match="three of different lengths"):
+        fit_loss_per_hop(data, "m.rx_dbm", [2, 2, 2, 2])
+
+
+def test_bit_errors_are_those_of_the_textbook() -> None:
+    # erfc(1) = 0.157299: 16QAM at SNR 10 has 3/8 of it, QPSK at SNR 2 half.
+    assert ber_of_snr(10.0, "16qam") == pytest.approx(0.375 * 0.157299, rel=1e-5)
+    assert ber_of_snr(2.0, "qpsk") == pytest.approx(0.5 * 0.157299, rel=1e-5)
+    assert snr_of_ber(0.5 * 0.157299, "qpsk") == pytest.approx(2.0, rel=1e-4)
+
+
+def ber_curve(rng: np.random.Generator, sigma: float):
+    """1.5 dB of penalty, floor at SNR 20 dB (0.01), 60 GBd 16QAM: SNR_ase is OSNR - 6.812 dB."""
+    osnr_db = np.linspace(19.0, 34.0, 16)
+    snr_ase = 10.0 ** ((osnr_db - 6.8124) / 10.0)
+    snr = 1.0 / (10.0**0.15 / snr_ase + 0.01)
+    from scipy.special import erfc
+
+    ratio = 0.375 * erfc(np.sqrt(snr / 10.0)) * 10.0 ** rng.normal(0.0, sigma, 16)
+    readings = {("zr-b.prefec_ber", "1"): ratio, ("zr-b.osnr_db", "dB"): osnr_db}
+    return drawn("zr-a.tx_power_dbm", "dBm", np.linspace(-15.0, 0.0, 16), readings)
+
+
+def test_penalty_and_floor_of_a_curve_are_found() -> None:
+    data = ber_curve(np.random.default_rng(1), 0.0)
+    found = fit_ber(data, "zr-b.prefec_ber", "zr-b.osnr_db", symbol_rate_gbd=60.0)
+    assert found.penalty_db == pytest.approx(1.5, abs=1e-3)
+    assert found.floor_snr_db == pytest.approx(20.0, abs=1e-2)
+    # 1.25e-2: erfcinv(1/30) squared is 2.2643, SNR 22.643; 1/SNR - 0.01 = 0.034164; 4.8/0.034164 is 21.477 dB.
+    assert found.required_osnr_db(1.25e-2) == pytest.approx(21.477 + 1.5, abs=0.01)
+    # By theory 4.8·22.643 is 20.362 dB.
+    assert found.penalty_at_db(1.25e-2) == pytest.approx(22.977 - 20.362, abs=0.01)
+    assert found.required_osnr_db(1e-12) == math.inf
+
+
+def test_the_errors_of_a_curve_cover_the_truth_as_often_as_they_say() -> None:
+    shares = coverage(
+        lambda rng: fit_ber(ber_curve(rng, 0.03), "zr-b.prefec_ber", "zr-b.osnr_db", symbol_rate_gbd=60.0),
+        {"penalty_db": 1.5, "inverse_floor": 0.01},
+        {"penalty_db": "penalty_error_db", "inverse_floor": "inverse_floor_error"},
+    )
+    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+
+
+def test_what_is_no_modulation_and_too_few_points_are_refused() -> None:
+    data = ber_curve(np.random.default_rng(1), 0.0)
+    with pytest.raises(ConfigError, match="no modulation '64qam'"):
+        fit_ber(data, "zr-b.prefec_ber", "zr-b.osnr_db", modulation="64qam")
+    data.state["zr-b.prefec_ber"][3:] = 5
+    with pytest.raises(ConfigError, match="3 points with a bit error ratio, and four"):
+        fit_ber(data, "zr-b.prefec_ber", "zr-b.osnr_db")
+
+
+def test_a_fit_draws_itself(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    found = fit_fringe(fringe(np.random.default_rng(1), 1e-7), "meter0.power.1", heater_ohm=1000.0)
+    figure = found.plot(tmp_path / "fringe.png")
+    assert (tmp_path / "fringe.png").stat().st_size > 10_000
+    (_, fitted) = figure.axes[0].lines
+    assert np.asarray(fitted.get_ydata()) == pytest.approx(found.y - found.residual)
+    assert "Pπ = 2.5" in figure.axes[0].get_title()
+    with pytest.raises(ConfigError, match="no such kind of picture"):
+        found.plot(tmp_path / "fringe.bmp")

@@ -1,0 +1,89 @@
+"""``lumion scan`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lumion_hw.acquisition import load_scan
+from lumion_hw.cli import main
+
+SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
+POL = "pol-a.setting.1"
+pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
+
+
+def command(*more: str) -> list[str]:
+    return ["scan", SMALL, "--emulate", "--read", "meter0.power.1", *more]
+
+
+def test_a_scan_is_one_file_with_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "s.h5"
+    assert main(command("--set", f"{POL}=-100:100:5", "-o", str(out), "--plot", "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["points"], document["swept"], document["failed_readings"]) == (5, [POL], 0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s.h5", "s.png"]
+    data = load_scan(out)
+    assert data.setting(POL).tolist() == [-100.0, -50.0, 0.0, 50.0, 100.0]
+    assert data.header.bench_file.text == Path(SMALL).read_text()
+
+
+def test_a_grid_of_flags_and_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "s.h5"
+    sweep = ("--set", "sfp-a.enabled=on,off", "--set", f"{POL}=0,10,20", "--snake")
+    assert main([*command(*sweep, "-o", str(out)), "--read", "sfp-a.tx_power_dbm"]) == 0
+    assert capsys.readouterr().out == f"{out}: 6 points of 2 readings\n"
+    assert np.isnan(load_scan(out).value["sfp-a.tx_power_dbm"]).tolist() == [[False] * 3, [True] * 3]
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(command("--set", f"{POL}=0:10:3", "--dry-run", "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["points"], document["run_by"]) == (3, "this program")
+    arguments = ["scan", SMALL, "--emulate", "--set", "mesh0.heater_ma.3=0:2:3", "--read", "mesh0.monitor.*"]
+    assert main([*arguments, "--dry-run", "--state", str(tmp_path / "state")]) == 0
+    assert "3 points of 16 readings, run by the mesh controller" in capsys.readouterr().out
+    assert not list(tmp_path.glob("scan.h5*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{POL}", "write NAME=START:STOP:N"),
+        (f"{POL}=0:1", "write START:STOP:N"),
+        (f"{POL}=0:1:0", "no number of points"),
+        (f"{POL}=0:1:2.5", "no number of points"),
+        (f"{POL}=0:nan:3", "write START:STOP:N"),
+        (f"{POL}=0,1e9", "asked 1e+09"),
+        (f"{POL}=fast", "expected a number, found fast"),
+        ("pol-z.setting.1=0", "is of no device of this bench"),
+        ("meter0.colour.1=0", "no setting 'meter0.colour.1'"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_and_nothing_is_written(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "s.h5"
+    assert main(command("--set", text, "-o", str(out))) in (1, 2)
+    assert words in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_that_is_given_twice_and_a_file_that_is_there_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command("--set", f"{POL}=0", "--set", f"{POL}=1")) == 2
+    assert "is swept twice" in capsys.readouterr().err
+    out = tmp_path / "s.h5"
+    out.write_text("mine")
+    assert main(command("--set", f"{POL}=0", "-o", str(out))) == 2
+    assert "exists" in capsys.readouterr().err
+    assert main(command("--set", f"{POL}=0", "-o", str(tmp_path / "t.h5"), "--resume")) == 2
+    assert "cannot read the log" in capsys.readouterr().err
