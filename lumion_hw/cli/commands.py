@@ -30,6 +30,7 @@ COMMANDS = (
     LazyCommand("plan", "lumion_hw.cli.plan:plan", "Spares for a service level; what policies of recovery cost."),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Lose a server of a real training job, and go on."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
+    LazyCommand("new-driver", "lumion_hw.cli.new_driver:new_driver", "Make a package with a driver of your own."),
     LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),
     LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),
 )
