@@ -70,7 +70,9 @@ def rewritten(markdown: str, path: str) -> str:
 
 def pointed_at(markdown: str, path: str) -> set[str]:
     """Return the files outside the book that a page points at."""
-    whole = {posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1])) for found in _LINK.finditer(markdown)}
+    whole = {
+        posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1])) for found in _LINK.finditer(markdown)
+    }
     return {each for each in whole if (in_book(each) or "").startswith("source/")}
 
 

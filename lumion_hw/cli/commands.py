@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lumion_hw.cli.lazy import LazyCommand, LazyGroup
+from lumion_hw.cli.version import version_option
 
 COMMANDS = (
     LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),
@@ -37,21 +38,8 @@ COMMANDS = (
 """One row per command; a new command is one more row."""
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if not asked or ctx.resilient_parsing:
-        return
-    import importlib.metadata
-
-    try:
-        version = importlib.metadata.version("lumion-hw")
-    except importlib.metadata.PackageNotFoundError:
-        version = "(not installed)"
-    click.echo(f"lumion-hw {version}")
-    ctx.exit()
-
-
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
+@version_option
 def lumion() -> None:
     """Drive, calibrate and rehearse a photonic-fabric bench.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
     from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
     from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
-    from lumion_hw.drivers.scpi import Expected, Identity, ScpiDriver
+    from lumion_hw.drivers.scpi import Expected, Identity, ScpiDriver, StrictScpi
     from lumion_hw.drivers.transponders.cmis.context import Quirks
     from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
     from lumion_hw.drivers.transponders.cmis.driver import CmisTransponder
@@ -69,6 +69,7 @@ __all__ = [
     "ScpiDriver",
     "Severity",
     "SfpTransponder",
+    "StrictScpi",
     "ThorlabsMpc",
     "ThorlabsPm",
     "TriggerInput",
@@ -101,7 +102,7 @@ if not TYPE_CHECKING:
             "polarization.novoptel_pm1000": ("NovoptelPm1000",),
             "polarization.oz_epc04": ("OzEpc04",),
             "polarization.thorlabs_mpc": ("ThorlabsMpc",),
-            "scpi": ("Expected", "Identity", "ScpiDriver"),
+            "scpi": ("Expected", "Identity", "ScpiDriver", "StrictScpi"),
             "transponders.cmis.context": ("Quirks",),
             "transponders.cmis.data_paths": ("DataPath",),
             "transponders.cmis.driver": ("CmisTransponder",),

@@ -1,4 +1,4 @@
-"""`lumion new-driver` makes a package that passes its own tests, lint and types as it is made; it writes over nothing."""
+"""`lumion new-driver` makes a package that passes its own tests, lint and types; it writes over nothing."""
 
 from __future__ import annotations
 
