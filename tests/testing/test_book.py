@@ -43,14 +43,14 @@ def test_the_reference_has_every_public_name(place: str) -> None:
 @pytest.mark.parametrize(
     ("page", "link", "there"),
     [
-        ("docs/a.md", "b.md#c", "b.md#c"),
-        ("docs/cookbook/a.md", "../b.md", "../b.md"),
-        ("docs/cookbook/a.md", "../../CONTRIBUTING.md", "../CONTRIBUTING.md"),
-        ("docs/a.md", "../lumion_hw/clock.py", "source/lumion_hw/clock.py"),
+        ("docs/mesh.md", "circuits.md#using-it", "circuits.md#using-it"),
+        ("docs/cookbook/ber.md", "../mesh.md", "../mesh.md"),
+        ("docs/cookbook/ber.md", "../../CONTRIBUTING.md", "../CONTRIBUTING.md"),
+        ("docs/mesh.md", "../lumion_hw/clock.py", "source/lumion_hw/clock.py"),
         ("CONTRIBUTING.md", "docs/decisions/0001-foundation.md", "decisions/0001-foundation.md"),
-        ("CHANGELOG.md", "docs/a.md#b", "a.md#b"),
-        ("docs/a.md", "https://example.org/x.md", "https://example.org/x.md"),
-        ("docs/a.md", "#here", "#here"),
+        ("CHANGELOG.md", "docs/circuits.md#using-it", "circuits.md#using-it"),
+        ("docs/mesh.md", "https://example.org/x.md", "https://example.org/x.md"),
+        ("docs/mesh.md", "#here", "#here"),
     ],
 )
 def test_links_stay_in_the_book(page: str, link: str, there: str) -> None:
