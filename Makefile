@@ -14,11 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo test checks suite test-long campaign clean
+.PHONY: help demo docs test checks suite test-long campaign clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo       run the main job on the emulated bench: calibrate, connect, break, recover"
+	@echo "make docs       the book, as web pages in site/; needs no network once its tools are installed"
 	@echo "make test       lint, types, import contracts and the test suite"
 	@echo "make test-long  more seeds, fuzz and chaos"
 	@echo "make campaign   hours of seeds, fuzz and chaos, by hand: docs/performance.md keeps the results"
@@ -26,6 +27,11 @@ help:
 
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
+
+# Warnings are errors: a link that leads nowhere, a page without a place, a name without a docstring.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html; with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 # Both beside each other: the checks keep one core busy for half a minute.
 test: $(VENV)/.installed-test
@@ -65,6 +71,10 @@ $(VENV)/.installed-test: $(VENV)/.created $(INPUTS)
 	$(PIP) -e '.[test,interop]'
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-docs: $(VENV)/.created $(INPUTS)
+	$(PIP) -e '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,7 +7,6 @@ ipykernel, of the extra ``test``.
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -39,8 +38,6 @@ def main():
     )
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    if given.out != EXAMPLES:
-        shutil.copy(EXAMPLES / "small_bench.yaml", given.out)
     for path in sorted(EXAMPLES.glob("*.ipynb")):
         notebook = executed(nbformat.read(path, as_version=4), given.out)
         nbformat.write(notebook, given.out / path.name)

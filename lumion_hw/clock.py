@@ -43,8 +43,8 @@ class Clock(Protocol):
     def now(self) -> float:
         """Return the time in seconds; it never runs backwards."""
 
-    def sleep(self, seconds: float) -> None:
-        """Let ``seconds`` pass. Raises ``ValueError`` when they are negative, infinite or no number."""
+    def sleep(self, duration_s: float) -> None:
+        """Let this time pass. Raises ``ValueError`` when it is negative, infinite or no number."""
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds until the returned ticker is cancelled."""
@@ -107,11 +107,11 @@ def deadline_after(clock: Clock, timeout_s: float) -> float:
     raise LimitError("time to wait", asked=timeout_s, limit=0.0, unit="s", hint="Give a duration from now.")
 
 
-def _checked(seconds: float) -> float:
+def _checked(duration_s: float) -> float:
     """Return a time to sleep. Infinity would stop a virtual clock for ever: nothing is later."""
-    if not 0.0 <= seconds < math.inf:
-        raise ValueError(f"cannot sleep {seconds} s")
-    return seconds
+    if not 0.0 <= duration_s < math.inf:
+        raise ValueError(f"cannot sleep {duration_s} s")
+    return duration_s
 
 
 def _checked_period(period_s: float) -> float:
@@ -209,9 +209,9 @@ class VirtualClock:
         """Return the virtual time in seconds."""
         return self._now
 
-    def sleep(self, seconds: float) -> None:
-        """Advance by ``seconds``, running whatever else falls due, in order."""
-        end = self._now + _checked(seconds)
+    def sleep(self, duration_s: float) -> None:
+        """Advance by this time, running whatever else falls due, in order."""
+        end = self._now + _checked(duration_s)
         if self.runners or (self._agenda and self._agenda[0][0] <= end):
             self.wait(lambda wait: self._until(end, wait))
         else:
@@ -451,9 +451,9 @@ class SystemClock:
         """Return monotonic seconds."""
         return time.monotonic()
 
-    def sleep(self, seconds: float) -> None:
+    def sleep(self, duration_s: float) -> None:
         """Sleep on the wall clock."""
-        time.sleep(_checked(seconds))
+        time.sleep(_checked(duration_s))
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` from a background thread every ``period_s`` seconds."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
+from lumion_hw.files import AnyPath
 from lumion_hw.mesh.canonical import arrays_sha256
 from lumion_hw.mesh.record import ArrayFile
 from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
@@ -35,13 +36,14 @@ def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
     return ArrayFile(path.name, arrays_sha256(arrays))
 
 
-def load_raw(record_path: Path, raw: ArrayFile) -> Observations:
+def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
     """Read the readings that belong to a record.
 
     Raises:
         CalibrationError: The file is missing, damaged or another one.
         ConfigError: It is HDF5, and h5py is missing.
     """
+    record_path = Path(record_path)
     path = record_path.with_name(Path(raw.name).name)
     arrays = read_arrays(path)
     # Readings of another run would make residuals that look like faults.

@@ -28,6 +28,7 @@ from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.canonical import content_hash
 from lumion_hw.mesh.record import CalibrationRecord
@@ -198,7 +199,7 @@ def calibrate(
     bench: Bench,
     aligner: Aligner,
     seed: int,
-    path: Path,
+    path: AnyPath,
     progress: Progress = lambda stage, done, total: None,
     *,
     resume: bool = False,
@@ -234,6 +235,7 @@ def calibrate(
         LimitError: A source cannot make one of the wavelengths.
         LumionError: The disk is full.
     """
+    path = Path(path)
     check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner), None
     check_wavelengths(wavelengths_nm, probe.device_under_test())  # before light is aligned, which takes a while

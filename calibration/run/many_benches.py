@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from lumion_hw.errors import ConfigError, exit_code
+from lumion_hw.files import AnyPath
 
 if TYPE_CHECKING:
     from lumion_hw.bench.model import BenchModel
@@ -85,7 +86,11 @@ class BenchOutcome:
 
 
 def jobs_for(
-    bench_files: Sequence[str], out: Path, emulate: bool = False, seed: int = 0, tolerance_db: float | None = None
+    bench_files: Sequence[AnyPath],
+    out: AnyPath,
+    emulate: bool = False,
+    seed: int = 0,
+    tolerance_db: float | None = None,
 ) -> list[BenchJob]:
     """Return the jobs of some benches, none of which shares a device with another; nothing is opened.
 
@@ -96,11 +101,12 @@ def jobs_for(
     """
     from lumion_hw.bench.bench import load
 
-    models = [load(file) for file in bench_files]
-    check_distinct(bench_files, models)
+    files, out = [str(file) for file in bench_files], Path(out)
+    models = [load(file) for file in files]
+    check_distinct(files, models)
     return [
         BenchJob(file, model.name, str(out / f"{_file_name(model.name)}.json"), emulate, seed + number, tolerance_db)
-        for number, (file, model) in enumerate(zip(bench_files, models, strict=True))
+        for number, (file, model) in enumerate(zip(files, models, strict=True))
     ]
 
 

@@ -150,7 +150,7 @@ class DriftRun:
         record: What was known.
         days: Time since.
         seed: Seed of the settings.
-        seconds: Hardware time of the random settings at most.
+        hardware_s: Hardware time of the random settings at most.
         wanted_rad: Standard error of phases at which they are enough.
         drift: What may have happened.
         progress: Told of every setting.
@@ -160,7 +160,7 @@ class DriftRun:
     record: CalibrationRecord
     days: float
     seed: int = 0
-    seconds: float = SECONDS
+    hardware_s: float = SECONDS
     wanted_rad: float = WANTED_RAD
     drift: DriftModel = field(default_factory=DriftModel)
     progress: Progress = lambda stage, done, total: None
@@ -218,7 +218,7 @@ class DriftRun:
         prior = widened_prior(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
-        return designer.choose(walk, self.seconds, self.wanted_rad, self._rng, _TRIES).plan
+        return designer.choose(walk, self.hardware_s, self.wanted_rad, self._rng, _TRIES).plan
 
     def judge(self, renewal: Renewal) -> Health:
         """Return how well a renewed calibration predicts the pure states, which took no part in it."""

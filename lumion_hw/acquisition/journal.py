@@ -104,7 +104,7 @@ class LogHeader:
         return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False).encode() + b"\n"
 
     @classmethod
-    def parse(cls, line: bytes, path: Path) -> LogHeader:
+    def parse(cls, line: bytes, path: AnyPath) -> LogHeader:
         """Read the first line. Raises ``ConfigError`` if this is no journal."""
         from pydantic import TypeAdapter, ValidationError
 

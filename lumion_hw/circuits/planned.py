@@ -89,6 +89,14 @@ class PlannedCircuit:
     strategy: Strategy
     reason: str
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        budget = self.budget
+        ends = f"{self.request.source}:{self.request.target}"
+        return (
+            f"<PlannedCircuit {ends}, {self.hops} hops, {budget.mesh_loss_db:.2f} dB, margin {budget.margin_db:.2f} dB>"
+        )
+
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
         """Return the circuit with other trims: its loss and what it receives change by what all arms bring together."""
         before, after = (
@@ -146,6 +154,11 @@ class CircuitPlan:
     currents_ma: NDArray[np.float64]
     standing: tuple[PlannedCircuit, ...] = ()
     heat_mw: float = 0.0
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        ends = ", ".join(f"{circuit.request.source}:{circuit.request.target}" for circuit in self.everything)
+        return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
         """Return the circuits as a table for a notebook."""

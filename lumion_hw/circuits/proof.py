@@ -66,6 +66,13 @@ class CircuitProof:
     acceptance: Acceptance | None = None
     levels: ArmLevels | None = None
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        request = self.circuit.request
+        said = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
+        loss = "" if self.measured_loss_db is None else f", loss {self.measured_loss_db:.2f} dB"
+        return f"<CircuitProof {request.source}:{request.target}{loss}, {said}>"
+
     def _repr_html_(self) -> str:
         """Return what was measured as a table for a notebook."""
         from lumion_hw.files.html import html_pairs

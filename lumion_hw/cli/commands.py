@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from lumion_hw.cli.lazy import LazyCommand, LazyGroup
+from lumion_hw.cli.version import version_option
 
 COMMANDS = (
     LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),
@@ -32,27 +33,15 @@ COMMANDS = (
     LazyCommand("plan", "lumion_hw.cli.plan:plan", "Spares for a service level; what policies of recovery cost."),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Lose a server of a real training job, and go on."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
+    LazyCommand("new-driver", "lumion_hw.cli.new_driver:new_driver", "Make a package with a driver of your own."),
     LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),
     LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),
 )
 """One row per command; a new command is one more row."""
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if not asked or ctx.resilient_parsing:
-        return
-    import importlib.metadata
-
-    try:
-        version = importlib.metadata.version("lumion-hw")
-    except importlib.metadata.PackageNotFoundError:
-        version = "(not installed)"
-    click.echo(f"lumion-hw {version}")
-    ctx.exit()
-
-
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
+@version_option
 def lumion() -> None:
     """Drive, calibrate and rehearse a photonic-fabric bench.
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
     from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
     from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
-    from lumion_hw.drivers.scpi import Expected, Identity, ScpiDriver
+    from lumion_hw.drivers.scpi import Expected, Identity, ScpiDriver, StrictScpi
     from lumion_hw.drivers.switches.polatis import Polatis
     from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
     from lumion_hw.drivers.transponders.cmis.context import Quirks
@@ -80,6 +80,7 @@ __all__ = [
     "ScpiDriver",
     "Severity",
     "SfpTransponder",
+    "StrictScpi",
     "ThorlabsMpc",
     "ThorlabsPm",
     "TriggerInput",
@@ -119,7 +120,7 @@ if not TYPE_CHECKING:
             "polarization.novoptel_pm1000": ("NovoptelPm1000",),
             "polarization.oz_epc04": ("OzEpc04",),
             "polarization.thorlabs_mpc": ("ThorlabsMpc",),
-            "scpi": ("Expected", "Identity", "ScpiDriver"),
+            "scpi": ("Expected", "Identity", "ScpiDriver", "StrictScpi"),
             "transponders.cmis.context": ("Quirks",),
             "transponders.cmis.data_paths": ("DataPath",),
             "transponders.cmis.driver": ("CmisTransponder",),

@@ -295,6 +295,9 @@ class DeviceNames(TypedDict, total=False):
 class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     """Base of the drivers of instruments that answer ``*IDN?``.
 
+    A subclass writes ``open`` (``_identify`` asks who is there) and talks through ``_session``, the conversation, and
+    ``_scpi``, a :class:`StrictScpi` on it; time is ``_clock``, its name in messages ``_device``.
+
     Args:
         link: The link to the instrument.
         clock: The link's clock.

@@ -37,6 +37,13 @@ class PowerReading:
     timestamp_s: float
     _value_w: float | None = None
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        value = self.state.value if self._value_w is None else f"{self._value_w:.6g} W"
+        if self._value_w is not None and self._value_w > 0.0:
+            value += f" ({dbm_from_w(self._value_w):.2f} dBm)"
+        return f"<PowerReading of channel {self.channel}: {value}>"
+
     @property
     def power_w(self) -> float:
         """Power in watts; may be zero or slightly negative in the dark.

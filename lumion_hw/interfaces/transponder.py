@@ -215,6 +215,12 @@ class Reading:
     quality: Quality
     source: str
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
+        worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
+        return f"<Reading {value}{worth}, from {self.source}>"
+
 
 @dataclass(frozen=True)
 class LinkQuantity:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, InUseError, LinkLost
+from lumion_hw.files import AnyPath
 from lumion_hw.links.draining import drain_by_reading
 from lumion_hw.links.owner import Owner
 
@@ -40,8 +41,8 @@ class SerialLink:
         clock: A wall clock; deadlines are its times.
     """
 
-    def __init__(self, path: str, baud: int, clock: Clock) -> None:
-        self._path = path
+    def __init__(self, path: AnyPath, baud: int, clock: Clock) -> None:
+        self._path = str(path)
         self._baud = baud
         self._clock = clock
         self._owner = Owner()

@@ -46,9 +46,9 @@ class PacedClock(VirtualClock):
         """Pass as fast as it can."""
         self._ahead_s = None
 
-    def sleep(self, seconds: float) -> None:
-        """Advance by ``seconds``, and let as much of the wall clock's time pass."""
-        super().sleep(seconds)
+    def sleep(self, duration_s: float) -> None:
+        """Advance by this time, and let as much of the wall clock's time pass."""
+        super().sleep(duration_s)
         if self._ahead_s is not None:
             rest_s = self.now() - self._ahead_s - time.monotonic()
             if rest_s > 0.0:

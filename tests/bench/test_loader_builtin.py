@@ -35,8 +35,8 @@ def prototype() -> BenchModel:
 
 
 def test_the_built_in_bench_is_right() -> None:
-    assert builtin_names() == ("laser-bench", "lumion-prototype")
-    assert [check_bench(builtin_path(name)) for name in builtin_names()] == [(), ()]
+    assert builtin_names() == ("laser-bench", "lumion-prototype", "small-bench")
+    assert [check_bench(builtin_path(name)) for name in builtin_names()] == [(), (), ()]
 
 
 def test_a_built_in_bench_that_does_not_exist_names_those_that_do() -> None:

@@ -180,7 +180,7 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
     ("qontrol-q8", "trip"): ({"channel": 3}, lambda driver: len(driver.faults())),
     ("qontrol-q8", "open_heater"): ({"channel": 3}, heated),
     ("qontrol-q8", "short_heater"): ({"channel": 3}, heated),
-    ("qontrol-q8", "late_reply"): ({"seconds": 30.0}, lambda driver: outcome(driver.read_back)),
+    ("qontrol-q8", "late_reply"): ({"delay_s": 30.0}, lambda driver: outcome(driver.read_back)),
     ("qontrol-q8", "module_out"): ({"index": 1}, lambda driver: outcome(driver.read_back)),
     ("qontrol-q8", "mute"): ({}, lambda driver: outcome(driver.read_back)),
     ("sfp-8472", "module_dead"): ({}, module_answers),

@@ -1,7 +1,7 @@
 """The examples of README and docs run: blocks with tests as a test file of their own, the others as scripts.
 
 A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``. The ``console``
-blocks of docs/circuits.md run as one session.
+blocks of docs/circuits.md and docs/tutorial.md run as one session each.
 """
 
 import contextlib
@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recorded_calibration import recorded_in
 from waiting import PATIENCE_S, until
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HAS_TESTS = re.compile(r"^(?:class Test|def test_)", re.MULTILINE)
 
@@ -48,6 +49,10 @@ def test_the_example_runs(code, tmp_path, monkeypatch) -> None:
     for file in (ROOT / "examples").glob("*.yaml"):
         if f'"{file.name}"' in code:
             shutil.copy(file, tmp_path)
+    if '"record.json"' in code and "save_record" not in code:
+        recorded_in(tmp_path)  # what the tutorial's calibration of `small-bench` leaves
+    if "pyplot" in code or ".savefig(" in code:
+        monkeypatch.setenv("MPLBACKEND", "agg")
     exec(compile(code, "example", "exec"), {"__name__": "__main__"})
 
 
@@ -137,3 +142,15 @@ def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch) 
         *("emulate", "run", "budget", "explain", "connect", "circuits", "hold", "disconnect", "connect")
     ]
     assert shown == 5
+
+
+@pytest.mark.long
+def test_a_new_user_of_the_tutorial_gets_from_nothing_to_a_proven_circuit(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    steps = session(ROOT / "docs" / "tutorial.md")
+    for (program, *arguments), _ in steps:
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        assert done.stdout
+    assert "Connected" in done.stdout
+    assert [command[1] for command, _ in steps] == ["bench", "run", "show", "budget", "explain", "connect"]

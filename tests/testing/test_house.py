@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CITING = ("lumion_hw", "calibration", "firmware_protocol", "tests", "benchmarks", "examples")
 PAGE = re.compile(
-    r"docs/((?:decisions/)?[\w-]+\.md)(?:#([\w-]+)|, (?:section )?((?:[a-z]\.)?\d+(?:\.\d+)*)|,\s+\"([^\"]+)\")?"
+    r"docs/((?:(?:decisions|cookbook)/)?[\w-]+\.md)"
+    r"(?:#([\w-]+)|, (?:section )?((?:[a-z]\.)?\d+(?:\.\d+)*)|,\s+\"([^\"]+)\")?"
 )
 """A page, and what it may be followed by: an anchor, a number of a section, or a title in quotes."""
 NOT_HERE = re.compile(r"(?<![\w/])[a-z_]+\.md,? (?:sections? )?(?:[a-d]\.)?\d|(?<![\w*])[Ff]acts\b")

@@ -10,9 +10,10 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 
 import pytest
 from waiting import PATIENCE_S
@@ -100,6 +101,9 @@ def examples() -> Iterator[tuple[str, str]]:
             yield f"{page.name}:{text.count(chr(10), 0, block.start()) + 1}", block[1]
     for path in (*sorted((ROOT / "examples").rglob("*.py")), *sorted((ROOT / "tests/data/acme_lumion").glob("*.py"))):
         yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "lumion_hw/cli/driver_template").rglob("*.py.template")):
+        words = defaultdict(lambda: "acme")
+        yield str(path.relative_to(ROOT)), Template(path.read_text(encoding="utf-8")).substitute(words)
     for path in sorted((ROOT / "examples").rglob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -186,7 +186,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "late_reply",
             "the next reply comes later, and all that follow it",
-            (Argument("seconds", "how much later", 0.0, 60.0, "s"),),
+            (Argument("delay_s", "how much later", 0.0, 60.0, "s"),),
             passes("delay_next_reply"),
         ),
         ScriptedFault(

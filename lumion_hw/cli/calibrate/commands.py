@@ -18,6 +18,7 @@ from lumion_hw.cli.calibrate.wavelengths import wavelength_option
 from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option
+from lumion_hw.cli.version import version_option
 from lumion_hw.errors import CalibrationError, ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@version_option
 def calibrate() -> None:
     """Calibrate the mesh of a bench from light at its ports, and judge the result.
 

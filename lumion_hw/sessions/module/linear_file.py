@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkError, LinkLost, NotSupportedError
+from lumion_hw.files import AnyPath
 from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, check_range, check_write, page_words
 from lumion_hw.sessions.module.registers import (
@@ -47,8 +48,8 @@ class MemoryFile:
         retry_s: How long an access that the bus refuses is repeated.
     """
 
-    def __init__(self, path: str, clock: Clock, *, device: str, retry_s: float = 0.5) -> None:
-        self._path = path
+    def __init__(self, path: AnyPath, clock: Clock, *, device: str, retry_s: float = 0.5) -> None:
+        self._path = str(path)
         self._clock = clock
         self._device = device
         self._retry_s = retry_s
@@ -94,10 +95,10 @@ class MemoryFile:
             yield
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def patient(self, patience_s: float) -> Iterator[None]:
         """Repeat refused accesses for so long."""
         with self._lock:
-            before, self._retry_s = self._retry_s, max(self._retry_s, seconds)
+            before, self._retry_s = self._retry_s, max(self._retry_s, patience_s)
             try:
                 yield
             finally:

@@ -173,11 +173,11 @@ class PagedI2c:
                 self._depth -= 1
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def patient(self, patience_s: float) -> Iterator[None]:
         """Repeat refused accesses for so long."""
         with self._lock:
             before = self._retry_s, self._is_patient
-            self._retry_s, self._is_patient = max(self._retry_s, seconds), True
+            self._retry_s, self._is_patient = max(self._retry_s, patience_s), True
             try:
                 yield
             finally:

@@ -54,7 +54,7 @@ class ModulePages(Protocol):
     def transaction(self) -> AbstractContextManager[None]:
         """Hold the module for several accesses."""
 
-    def patient(self, seconds: float) -> AbstractContextManager[None]:
+    def patient(self, patience_s: float) -> AbstractContextManager[None]:
         """Repeat refused accesses for so long, as while a CDB command runs."""
 
     def forget(self) -> None:
@@ -155,9 +155,9 @@ class ImagePages:
             yield
 
     @contextmanager
-    def patient(self, seconds: float) -> Iterator[None]:
+    def patient(self, patience_s: float) -> Iterator[None]:
         """Do nothing: an image never refuses an access."""
-        del seconds
+        del patience_s
         yield
 
     def forget(self) -> None:

@@ -359,9 +359,9 @@ class QontrolChain(Switchable):
         if line is not None:
             self._broadcast(line, self._time)
 
-    def delay_next_reply(self, seconds: float) -> None:
+    def delay_next_reply(self, delay_s: float) -> None:
         """Let the next reply, and with it all that follow, come this much later."""
-        self._extra_s = seconds
+        self._extra_s = delay_s
 
     def take_out(self, index: int) -> None:
         """Take a module out of the chain: its outputs go dead, channels behind it are renumbered."""

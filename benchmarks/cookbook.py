@@ -1,0 +1,50 @@
+"""The pictures of the cookbook, drawn by its own pages.
+
+Run: .venv/bin/python benchmarks/cookbook.py    runs the blocks that draw, and writes docs/img anew
+
+A page of docs/cookbook/ that shows a picture has a block that saves it under the same name; what a reader runs and what
+he sees are then the same thing. Needs the extras plots and frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parents[1]
+IMAGES = HERE / "docs" / "img"
+PAGES = sorted((HERE / "docs" / "cookbook").glob("*.md"))
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SAVED = re.compile(r"\.savefig\(\"([\w-]+\.svg)\"\)")
+
+
+def drawn(page: Path) -> set[str]:
+    """Return the names of the pictures that the blocks of a page save."""
+    return set(_SAVED.findall(page.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    os.environ["MPLBACKEND"] = "agg"
+    import matplotlib as mpl
+
+    # The same file on every run: no date, and names that do not follow a random number.
+    mpl.rcParams.update({"svg.hashsalt": "lumion-hw", "figure.figsize": (6.4, 3.6)})
+    os.environ["SOURCE_DATE_EPOCH"] = "0"
+    for page in PAGES:
+        for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            names = _SAVED.findall(block)
+            if not names:
+                continue
+            with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+                exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
+                for name in names:
+                    shutil.copy(name, IMAGES / name)
+                    print(f"docs/img/{name}: {(IMAGES / name).stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

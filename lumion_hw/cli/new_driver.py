@@ -1,0 +1,106 @@
+"""``lumion new-driver``: a package of a lab's own that adds a kind of device, and passes its tests as it is made."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.output import echo_json, json_option, note, say
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+ROLES = ("meter", "laser")
+"""What a package can be made for: one folder of the template each, beside what all have in common."""
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_SUFFIX = ".template"
+
+
+@click.command("new-driver")
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="meter", show_default=True, help="What the device is for.")
+@click.option("--out", type=click.Path(path_type=Path), help="Directory of the package, new or empty.  [default: NAME]")
+@json_option
+def new_driver(name: str, role: str, out: Path | None, as_json: bool) -> None:
+    """Make a package that adds the kind of device NAME, such as acme-pm8: maker and model.
+
+    It holds a driver, an emulated device, the kind of bench files with its discovery, tests and a bench file, and works
+    as it is, for an instrument that nobody makes: replace its commands by those of your instrument's manual.
+    """
+    words = words_of(name, role)
+    folder = out or Path(name)
+    written = write_package(folder, role, words)
+    if as_json:
+        echo_json({"directory": str(folder), "files": written})
+        return
+    say(f"{folder}: {len(written)} files")
+    note(f"Next: cd {folder} && python -m pip install -e '.[test]' && python -m pytest; then read README.md there.")
+
+
+def words_of(name: str, role: str) -> dict[str, str]:
+    """Return what stands in the template for a kind of this name.
+
+    Raises:
+        ConfigError: It is no name of a kind, or there is one already.
+    """
+    from lumion_hw.bench.known_kinds import known_names
+
+    package = name.replace("-", "_")
+    if not _NAME.fullmatch(name) or keyword.iskeyword(package):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a kind",
+            hint="Give maker and model in small letters and digits, joined by '-', such as acme-pm8.",
+        )
+    if name in known_names():
+        raise ConfigError(f"there is a kind {name!r} already", hint="Bench files can use it; or choose another name.")
+    if importlib.util.find_spec(package) is not None:
+        raise ConfigError(f"there is a package {package!r} already, which would be hidden", hint="Choose another name.")
+    maker, _, model = name.partition("-")
+    return {
+        "name": name,
+        "package": package,
+        "cls": "".join(part.capitalize() for part in name.split("-")),
+        "maker": maker.upper(),
+        "model": (model or maker).upper(),
+        "title": f"{maker.upper()} {model.upper()}".strip(),
+        "device": f"{role}0",
+    }
+
+
+def write_package(folder: Path, role: str, words: dict[str, str]) -> list[str]:
+    """Write the files of a package; return their names, in order.
+
+    Raises:
+        ConfigError: The directory has something in it, or nothing can be written there.
+        LumionError: There is no room, or the disk failed.
+    """
+    from lumion_hw.files.writing import write_file, writing
+
+    with writing("the package", folder):
+        if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+            raise ConfigError(f"{folder} exists and is no empty directory", hint="Choose another one with --out.")
+    template = resources.files("lumion_hw.cli") / "driver_template"
+    contents = _filled(template / "common", words) | _filled(template / role, words)
+    for name in sorted(contents):
+        write_file(folder / name, "a file of the package", contents[name], over="nothing")
+    return sorted(contents)
+
+
+def _filled(directory: Traversable, words: dict[str, str], below: str = "") -> dict[str, Any]:
+    """Return the texts of a part of the template, by the names of their files."""
+    found: dict[str, Any] = {}
+    for entry in directory.iterdir():
+        name = f"{below}{entry.name.removesuffix(_SUFFIX)}".replace("/package", f"/{words['package']}")
+        if entry.is_dir():
+            found |= _filled(entry, words, f"{name}/")
+        elif entry.name.endswith(_SUFFIX):
+            found[name] = Template(entry.read_text(encoding="utf-8")).substitute(words)
+    return found

@@ -1,0 +1,125 @@
+"""`lumion new-driver` makes a package that passes its own tests, lint and types; it writes over nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from waiting import PATIENCE_S
+
+from lumion_hw.cli import main
+from lumion_hw.cli.new_driver import ROLES
+
+ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
+
+
+def made(folder: Path, role: str) -> Path:
+    """Make a package, and leave beside it what pip leaves of one that is installed editable."""
+    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    info = folder / "src" / "acme_pm8-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-pm8\nVersion: 0.1.0\n")
+    groups = project["project"]["entry-points"]
+    lines = [
+        line for group, rows in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in rows.items()))
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    return folder
+
+
+def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{ROOT}"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=PATIENCE_S * 5
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_its_tests_pass_as_it_is_made(role: str, tmp_path: Path) -> None:
+    folder = made(tmp_path / "lab", role)
+    # What it promises over real wires waits for silences by the wall clock: the long test has it.
+    ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not tcp")
+    assert ran.returncode == 0, ran.stdout
+    assert "skipped" not in ran.stdout.splitlines()[-1]
+    assert int(ran.stdout.splitlines()[-1].split(" passed")[0]) > 35
+
+
+def test_a_fault_in_its_driver_is_seen_by_its_tests(tmp_path: Path) -> None:
+    folder = made(tmp_path / "lab", "meter")
+    driver = folder / "src" / "acme_pm8" / "driver.py"
+    right = driver.read_text()
+    wrong = right.replace("if power_w >= OVER_RANGE:", "if power_w > 1e38:")
+    assert wrong != right
+    driver.write_text(wrong)
+    ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "overload or over_range")
+    failed = [line for line in ran.stdout.splitlines() if line.startswith("FAILED")]
+    assert len(failed) == 2, ran.stdout
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_lint_and_form_are_right_as_it_is_made(role: str, tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    for check in (("check", "--no-cache"), ("format", "--check", "--no-cache")):
+        ran = run_in(folder, str(TOOLS / "ruff"), *check)
+        assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+def test_installed_by_pip_all_its_tests_and_types_pass(role: str, tmp_path: Path) -> None:
+    folder, site = tmp_path / "lab", tmp_path / "site"
+    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(site), str(folder)], check=True, timeout=PATIENCE_S * 5)
+    environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
+    for command in ([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], [str(TOOLS / "mypy")]):
+        ran = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "lab"
+    assert main(["new-driver", "acme-pm8", "--out", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["directory"] == str(folder)
+    assert sorted(told["files"]) == sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
+    )
+    assert "src/acme_pm8/driver.py" in told["files"]
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert main(["new-driver", "acme-pm8", "--out", str(tmp_path)]) == 2
+    assert "is no empty directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    assert main(["new-driver", "acme-pm8", "--out", str(tmp_path / "thesis.tex" / "below")]) == 2
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Acme", "small letters"),
+        ("acme_pm8", "small letters"),
+        ("8-acme", "small letters"),
+        ("../acme", "small letters"),
+        ("class", "small letters"),
+        ("thorlabs-pm", "there is a kind 'thorlabs-pm' already"),
+        ("numpy", "there is a package 'numpy' already"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new-driver", name, "--out", str(tmp_path / "lab")]) == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "lab").exists()
