@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +135,7 @@ def scan(
                 hint="`lumion disconnect --all` first, or sweep something else.",
             )
         choices: dict[str, bool] = {"snake": snake, "by_hand": by_hand, "leave": leave, "resume": resume}
-        with progress(prepared.moves.plan.n_points, "points") as bar:
+        with _telling_of_interrupts(), progress(prepared.moves.plan.n_points, "points") as bar:
             data = run_scan(
                 bench,
                 dict(swept),
@@ -150,6 +152,17 @@ def scan(
     if data.n_failed:
         note(f"{data.n_failed} readings failed. They are NaN with state 4 in the file.")
         context.exit(LumionError.exit_code)
+
+
+@contextlib.contextmanager
+def _telling_of_interrupts() -> Iterator[None]:
+    """Say what Ctrl-C leaves: an interruption has no message of its own."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for text in getattr(interrupt, "__notes__", ()):
+            note(text)
+        raise
 
 
 def path_of(bench_file: str) -> Path:
