@@ -150,13 +150,7 @@ def scan(
         LumionError: A device or the disk failed; the message says how many points are safe, and where.
     """
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand)
-    target = None if out is None else Path(out)
-    if target is not None:
-        require_hdf5()
-        if not (resume and target.exists()):
-            check_target(target, "the scan", over="nothing")
-    elif resume:
-        raise ConfigError("a scan without a file cannot be gone on with", hint="Name it with out=.")
+    target = _target(out, resume)
     with _claimed(prepared), _folder(target) as journal_path:
         snapshot = take_snapshot(bench)
         header = _header(prepared, snapshot, bench_file, record)
@@ -272,6 +266,19 @@ class _Scanning:
 
 _in_use: WeakKeyDictionary[Bench, set[str]] = WeakKeyDictionary()
 _claiming = fork_safe(threading.Lock())
+
+
+def _target(out: AnyPath | None, resume: bool) -> Path | None:
+    """Return where the file is to be written. Raises ``ConfigError`` if it cannot be."""
+    if out is None:
+        if resume:
+            raise ConfigError("a scan without a file cannot be gone on with", hint="Name it with out=.")
+        return None
+    target = Path(out)
+    require_hdf5()
+    if not (resume and target.exists()):
+        check_target(target, "the scan", over="nothing")
+    return target
 
 
 @contextlib.contextmanager

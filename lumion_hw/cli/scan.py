@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +113,7 @@ def scan(
     from lumion_hw.acquisition.scanning import prepare_scan
     from lumion_hw.storage.record_files import load_record
 
-    names = [name for name, _ in swept]
-    if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"{doubled} is swept twice", hint="Name it once, with all of its values.")
+    names = _each_once(swept)
     drawn = out.with_suffix(".png") if picture else None
     if drawn is not None:
         require_plots()
@@ -127,13 +127,9 @@ def scan(
         if dry_run:
             _show(prepared, as_json)
             return
-        if standing and prepared.moves.wholes:
-            raise BusyError(
-                f"other heater currents would take down what is connected: {', '.join(standing)}",
-                hint="`lumion disconnect --all` first, or sweep something else.",
-            )
+        _check_standing(standing, prepared)
         choices: dict[str, bool] = {"snake": snake, "by_hand": by_hand, "leave": leave, "resume": resume}
-        with progress(prepared.moves.plan.n_points, "points") as bar:
+        with _telling_of_interrupts(), progress(prepared.moves.plan.n_points, "points") as bar:
             data = run_scan(
                 bench,
                 dict(swept),
@@ -150,6 +146,34 @@ def scan(
     if data.n_failed:
         note(f"{data.n_failed} readings failed. They are NaN with state 4 in the file.")
         context.exit(LumionError.exit_code)
+
+
+def _each_once(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
+    """Return the names of what is swept. Raises ``ConfigError`` for one that is given twice."""
+    names = [name for name, _ in swept]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{doubled} is swept twice", hint="Name it once, with all of its values.")
+    return names
+
+
+def _check_standing(standing: Sequence[str], prepared: PreparedScan) -> None:
+    """Refuse to drive the heaters of circuits that stand."""
+    if standing and any(name.endswith(".heaters_ma") for name in prepared.moves.wholes):
+        raise BusyError(
+            f"other heater currents would take down what is connected: {', '.join(standing)}",
+            hint="`lumion disconnect --all` first, or sweep something else.",
+        )
+
+
+@contextlib.contextmanager
+def _telling_of_interrupts() -> Iterator[None]:
+    """Say what Ctrl-C leaves: an interruption has no message of its own."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        for text in getattr(interrupt, "__notes__", ()):
+            note(text)
+        raise
 
 
 def path_of(bench_file: str) -> Path:
