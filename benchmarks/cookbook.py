@@ -32,7 +32,7 @@ def main() -> None:
     import matplotlib as mpl
 
     # The same file on every run: no date, and names that do not follow a random number.
-    mpl.rcParams.update({"svg.hashsalt": "lumion-hw", "figure.figsize": (6.4, 3.6)})
+    mpl.rcParams.update({"svg.hashsalt": "lumion-hw", "figure.figsize": (6.4, 3.6), "savefig.bbox": "tight"})
     os.environ["SOURCE_DATE_EPOCH"] = "0"
     for page in PAGES:
         for block in _BLOCK.findall(page.read_text(encoding="utf-8")):

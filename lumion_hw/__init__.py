@@ -1,7 +1,8 @@
 """lumion-hw: drivers, calibration, path set-up, recovery and an emulator for photonic-fabric benches.
 
 ``Bench.open(path)`` opens a bench of real devices, ``Bench.emulate(path, seed=...)`` the same file without hardware.
-Everything it raises is a ``LumionError``. What else users import is in docs/api.md; all other names are private.
+Everything it raises is a ``LumionError``. ``dir(lumion_hw)`` shows these names and the packages that have more of them,
+such as ``lumion_hw.mesh``; docs/api.md lists all. All other names are private.
 """
 
 from __future__ import annotations
@@ -149,4 +150,20 @@ if not TYPE_CHECKING:
             ),
             "storage.record_files": ("load_record", "save_record"),
         },
+        (
+            "acquisition",
+            "bench",
+            "circuits",
+            "drivers",
+            "emulator",
+            "fabric",
+            "interfaces",
+            "links",
+            "mesh",
+            "planning",
+            "polarization",
+            "schedules",
+            "sessions",
+            "testing",
+        ),
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def public_names(
-    package: str, names: Mapping[str, tuple[str, ...]]
+    package: str, names: Mapping[str, tuple[str, ...]], packages: tuple[str, ...] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
@@ -23,12 +23,15 @@ def public_names(
     Args:
         package: Its ``__name__``.
         names: Public names by the module below the package that has them.
+        packages: Packages below it that have public names of their own: shown, and imported when they are asked for.
     """
     module_of = {name: module for module, listed in names.items() for name in listed}
 
     def get(name: str) -> Any:
         if name in module_of:
             return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        if name in packages:
+            return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return get, lambda: sorted(vars(sys.modules[package])["__all__"])
+    return get, lambda: sorted({*vars(sys.modules[package])["__all__"], *packages})

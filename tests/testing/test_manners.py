@@ -103,6 +103,18 @@ def test_whatever_takes_a_path_takes_a_str_or_a_path() -> None:
 # -- what a prompt shows
 
 
+def test_tab_and_dir_show_all_names_and_the_packages_that_have_more() -> None:
+    code = (
+        "import sys, lumion_hw; shown = dir(lumion_hw); print(*shown);"
+        "print(lumion_hw.mesh.HexMesh.__name__, 'lumion_hw.fabric' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    shown, used = ran.stdout.splitlines()
+    packages = {place.split(".")[1] for place in PLACES if place.startswith("lumion_hw.")} - {"standards"}
+    assert set(shown.split()) == PLACES["lumion_hw"] | packages
+    assert used == "HexMesh False"
+
+
 def test_readings_are_one_line() -> None:
     assert repr(PowerReading(2, RangeState.OK, 5.0, 1e-5)) == "<PowerReading of channel 2: 1e-05 W (-20.00 dBm)>"
     assert repr(PowerReading(1, RangeState.OK, 5.0, -1e-12)) == "<PowerReading of channel 1: -1e-12 W>"
