@@ -17,6 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parents[1]
 IMAGES = HERE / "docs" / "img"
+EXAMPLES = sorted((HERE / "examples").glob("*.yaml"))
 PAGES = sorted((HERE / "docs" / "cookbook").glob("*.md"))
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SAVED = re.compile(r"\.savefig\(\"([\w-]+\.svg)\"\)")
@@ -40,6 +41,8 @@ def main() -> None:
             if not names:
                 continue
             with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+                for bench in EXAMPLES:
+                    shutil.copy(bench, folder)
                 exec(compile(block, page.name, "exec"), {"__name__": "__main__"})
                 for name in names:
                     shutil.copy(name, IMAGES / name)

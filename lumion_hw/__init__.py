@@ -163,6 +163,7 @@ if not TYPE_CHECKING:
             "planning",
             "polarization",
             "schedules",
+            "serving",
             "sessions",
             "testing",
         ),
