@@ -37,6 +37,7 @@ class Lab:
                 mesh=SimpleNamespace(controller=controller),
                 model=SimpleNamespace(mesh=SimpleNamespace(controller="mesh0")),
                 **dict.fromkeys(("meters", "lasers", "polarization", "polarimeters"), none),
+                **dict.fromkeys(("attenuators", "switches", "amplifiers", "temperature_controllers"), none),
             ),
         )
 

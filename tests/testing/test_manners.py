@@ -39,6 +39,7 @@ NO_PATHS = {
     "lumion_hw.acquisition.LogJournal.__init__.path": "made by create() and resume()",
     "lumion_hw.circuits.CircuitArm.__init__.path": "of light",
     "lumion_hw.circuits.CircuitRequest.__init__.target": "a device",
+    "lumion_hw.serving.ServedCircuit.__init__.target": "a device",
     "lumion_hw.circuits.CircuitService.__init__.record_path": "made by open()",
 }
 

@@ -53,7 +53,7 @@ _POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldQuantity:
     """How one quantity is held: the unit of its set point, and the limits in it."""
 
     unit: str
@@ -107,7 +107,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._scpi = StrictScpi(self._session)
         self._clock = clock
         self._expected = Expected(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
-        self._held: dict[AmplifierMode, _Held] = {}
+        self._held: dict[AmplifierMode, _HeldQuantity] = {}
         self._n_pumps = 1
         self._monitors: set[str] = set()
 
@@ -285,13 +285,13 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             raise self._scpi.wrong_shape(":MODE:SW:CH1?", found, f"one of {', '.join(WORDS)}")
         return found
 
-    def _read_held(self, word: str) -> _Held:
+    def _read_held(self, word: str) -> _HeldQuantity:
         unit = self._session.query(f":READ:DRIV:UNIT:{word}:CH1?").strip().upper()
         if unit not in (*_MILLI, "DBM", "DB"):
             raise self._scpi.wrong_shape(f":READ:DRIV:UNIT:{word}:CH1?", unit, "a unit of current, power or gain")
         low, high = (self._scpi.setting(f":READ:DRIV:{end}:{word}:CH1?") for end in ("MIN", "MAX"))
         step = self._if_known(f":READ:DRIV:STEP:{word}:CH1?")
-        return _Held(unit, low, high, step or _STEP)
+        return _HeldQuantity(unit, low, high, step or _STEP)
 
     def _state_of(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")
