@@ -28,7 +28,7 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
-# Warnings are errors: a link that leads nowhere, a page without a place, a name without a docstring.
+# Warnings are errors: a link that leads nowhere, a page without a place.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html; with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"

@@ -27,7 +27,11 @@ _SUFFIX = ".template"
 @click.command("new-driver")
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), default="meter", show_default=True, help="What the device is for.")
-@click.option("--out", type=click.Path(path_type=Path), help="Directory of the package, new or empty.  [default: NAME]")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the package, new or empty.  [default: NAME]",
+)
 @json_option
 def new_driver(name: str, role: str, out: Path | None, as_json: bool) -> None:
     """Make a package that adds the kind of device NAME, such as acme-pm8: maker and model.

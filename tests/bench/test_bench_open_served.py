@@ -14,6 +14,7 @@ from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError, ConnectError, IdentityError, LinkError
 from lumion_hw.interfaces import RangeState
+from tests.waiting import PatientClock
 
 
 class Served:
@@ -45,7 +46,7 @@ def warm_up(bench: Bench) -> np.ndarray:
 
 @pytest.mark.parametrize("served", ["tcp", "pty"], indirect=True)
 def test_a_bench_opened_by_address_programs_reads_back_and_sees_light(served) -> None:
-    with Bench.open(SMALL, addresses=served.addresses) as bench:
+    with Bench.open(SMALL, addresses=served.addresses, clock=PatientClock()) as bench:
         assert not bench.is_emulated
         assert bench.mesh.controller.info.serial == "SMALL-0001"
         currents_ma = warm_up(bench)
@@ -69,7 +70,8 @@ def test_a_bench_opened_by_address_programs_reads_back_and_sees_light(served) ->
 
 
 def test_an_exception_in_the_script_switches_the_heaters_of_a_real_bench_off(served) -> None:
-    with pytest.raises(RuntimeError, match="of the script"), Bench.open(SMALL, addresses=served.addresses) as bench:  # noqa: PT012
+    opened = Bench.open(SMALL, addresses=served.addresses, clock=PatientClock())
+    with pytest.raises(RuntimeError, match="of the script"), opened as bench:  # noqa: PT012
         warm_up(bench)
         assert served.board.driven_codes.any()
         raise RuntimeError("of the script")
@@ -103,7 +105,7 @@ def test_nobody_at_an_address_is_told_with_the_address(served) -> None:
 def test_a_bench_that_is_gone_in_the_middle_raises_link_errors_and_can_be_closed(tmp_path) -> None:
     served = Served("tcp", tmp_path)
     with served.server.in_thread():
-        bench = Bench.open(SMALL, addresses=served.addresses)
+        bench = Bench.open(SMALL, addresses=served.addresses, clock=PatientClock())
         warm_up(bench)
     served.server.close()
     with bench:
