@@ -47,6 +47,8 @@ class Seen:
     def open(self) -> None:
         self.driver.get(self.server.address)
         until(lambda: self.word == "LIVE", 60.0)
+        # The word comes with the first state, what it says with the next frame.
+        until(lambda: self.text("#circuit-rows") and self.text("#version"), 60.0)
 
     def text(self, selector: str) -> str:
         return str(
