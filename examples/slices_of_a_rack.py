@@ -1,0 +1,29 @@
+"""What a job's slice is worth on a torus and on a switched fabric, beside others and over many requests: no bench needed.
+
+Run: python examples/slices_of_a_rack.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lumion_hw.planning import MIXES, FabricRack, SliceRequest, TorusRack, serve_stream
+
+RACKS = {"torus": TorusRack((4, 4, 4)), "fabric": FabricRack(size=64, per_server=4, ports=6)}
+
+
+def main() -> None:
+    """Place one slice beside busy accelerators, then serve a stream of requests."""
+    busy = np.zeros(64, dtype=np.bool_)
+    busy[::3] = True  # one here, one there: no box of eight is left whole
+    for name, rack in RACKS.items():
+        placed = rack.place(SliceRequest(8), busy)
+        what = "does not fit" if placed is None else f"uses {placed.bandwidth_share:.0%} of its links"
+        print(f"{name}: a slice of 8 beside {busy.sum()} that are busy {what}")
+    for name, rack in RACKS.items():
+        found = serve_stream(rack, MIXES["tpu-v4-small"], load=1.0, requests=2000, seed=1)
+        print(f"{name}: accepted {found.accepted:.1%}, lost though enough were free {found.fragmented:.1%}")
+
+
+if __name__ == "__main__":
+    main()
