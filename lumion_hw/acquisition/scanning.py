@@ -158,16 +158,17 @@ def scan(
             data = load_scan(target)
             _check_same(target, data.header, header)
             return data
-        with (
-            _journal(journal_path, header, resume) as journal,
-            _kept(journal),
-            _put_back(prepared, snapshot, leave),
-        ):
+        with _journal(journal_path, header, resume) as journal, _kept(journal), _put_back(prepared, snapshot, leave):
             _Scanning(prepared, journal, progress).run()
-        data = ScanData.of(*read_table(journal_path))
-        if target is not None:
-            write_hdf5(journal_path, target)
-            journal_path.unlink()
+        return _finished(journal_path, target)
+
+
+def _finished(journal_path: Path, target: Path | None) -> ScanData:
+    """Return the data of a whole scan; its journal becomes the file."""
+    data = ScanData.of(*read_table(journal_path))
+    if target is not None:
+        write_hdf5(journal_path, target)
+        journal_path.unlink()
     return data
 
 
