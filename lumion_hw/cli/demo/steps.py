@@ -123,12 +123,7 @@ def run_demo(
             progress("recovery", 0, 1)
             recovery = lose_and_replace(manager, lost)
             _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
-            title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} takes its place (bench time)"
-            spans = recovery.spans
-            picture_of_spans = timeline_svg(
-                title, [s.name for s in spans], [s.at_ms for s in spans], [s.source for s in spans]
-            )
-            write_file(artifacts.timeline, "the timeline", picture_of_spans)
+            write_file(artifacts.timeline, "the timeline", _timeline(bench, recovery))
         progress("recovery", 1, 1)
         say("recovery", recovery)
     progress("report", 0, 1)
@@ -137,6 +132,13 @@ def run_demo(
     write_file(artifacts.report, "the report", report_text(bench, demo_run, seed))
     progress("report", 1, 1)
     return demo_run
+
+
+def _timeline(bench: Bench, recovery: Recovery) -> str:
+    """Return a picture of where the time of a recovery went."""
+    title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} takes its place (bench time)"
+    names, at_ms, sources = zip(*((span.name, span.at_ms, span.source) for span in recovery.spans), strict=True)
+    return timeline_svg(title, names, at_ms, sources)
 
 
 def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:

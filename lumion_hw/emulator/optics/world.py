@@ -121,17 +121,10 @@ class OpticalWorld:
         self._inputs_of: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
             self._inputs_of.setdefault(path.source, []).append(index)
-        self._taps_of: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
-        for out in wiring.outputs:
-            for tap in out.ends:
-                self._taps_of.setdefault((tap.meter, tap.channel), []).append((out, tap.fraction))
-        for fibre in wiring.fibres:
-            for tap in fibre.taps:
-                self._taps_of.setdefault((tap.meter, tap.channel), []).append((fibre, tap.fraction))
+        self._taps_of = _taps_of(wiring)
         self.parts = LightParts()
         self._loops = Loops(wiring.loops)
-        nominal_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-        self._beside = {fibre.source: _FibreSource(0.0, nominal_hz) for fibre in wiring.fibres}
+        self._beside = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
         self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
@@ -675,3 +668,13 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
+
+
+def _taps_of(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
+    """Return by device and channel the fibres that it looks at, and the share of their light that it sees."""
+    found: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
+    ways: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
+    for way in ways:
+        for tap in way.ends if isinstance(way, OutputPath) else way.taps:
+            found.setdefault((tap.meter, tap.channel), []).append((way, tap.fraction))
+    return found
