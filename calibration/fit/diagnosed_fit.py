@@ -30,7 +30,7 @@ from calibration.diagnose.breakdowns import (
 from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, drift_trajectories
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
-from calibration.fit.global_fit import FitResult, GlobalFit, Round
+from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import RowScore, Scores, pair_directions, score_rows, width_after
 from calibration.fit.stated_errors import harmful, stated_errors
 from calibration.model.likelihood import Likelihood
@@ -59,6 +59,9 @@ _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
 # Steps towards the least of another branch: it is a few standard errors away, and for a comparison near is enough.
 _BRANCH_ROUNDS = 3
+# Step, in standard errors, at which a fit ends that is not the last one: the next settings, or the next cause, move it
+# farther than all that is left, and each round near the end takes as long as one that leads there.
+_ON_THE_WAY_SIGMA = 0.3
 # Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
 _NEARLY = 0.1
 
@@ -198,6 +201,7 @@ class FaultDiagnosis:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
         if not now.fit.certified:
             return self._unexplained(now)
+        now = self.beyond(now.physics)._ended(now)
         before, scores = now, self._harmful(now)
         while scores.chosen and not self.model.work.is_used_up:
             now = self.beyond(now.physics)._with_rows(now, scores.chosen)
@@ -205,9 +209,16 @@ class FaultDiagnosis:
         me = self.beyond(now.physics)
         if now.physics is not before.physics and (other := me._branched(now)) is not now:
             now, scores = other, self._harmful(other)
+        if now is not before:
+            now = me._ended(now)
         fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
         found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+
+    def _ended(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit with what is left of the way: so far it ended as near as the next step needed it."""
+        given = now.fit.parameters, now.likelihood, now.dead
+        return replace(now, fit=self._fit(*given, near=True, known=now.fit, within_sigma=CONVERGED_SIGMA))
 
     def _harmful(self, now: DiagnosedFit) -> Scores:
         """Return the scores of a fit that explains its readings; chosen are only rows that it cannot do without."""
@@ -490,8 +501,10 @@ class FaultDiagnosis:
         *,
         near: bool = False,
         known: FitResult | None = None,
+        within_sigma: float = _ON_THE_WAY_SIGMA,
     ) -> FitResult:
-        return self._fitting(likelihood, dead).run(start, near=near, known=known, kept=True)
+        fitting = self._fitting(likelihood, dead)
+        return fitting.run(start, near=near, known=known, kept=True, within_sigma=within_sigma)
 
     def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
         free = self.free.copy()

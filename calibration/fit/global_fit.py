@@ -38,8 +38,8 @@ Real = NDArray[np.float64]
 _log = logging.getLogger(__name__)
 
 MOST_ROUNDS = 60
-# Root mean square step, in standard errors, at which a fit has converged.
-_CONVERGED = 0.02
+CONVERGED_SIGMA = 0.02
+"""Root mean square step, in standard errors, at which a fit has converged."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
 # As long as fields are wrong by more than this, the fine parameters stay where they started.
 _EARLY_DISCREPANCY = 0.05
@@ -212,6 +212,7 @@ class GlobalFit:
         near: bool = False,
         known: FitResult | None = None,
         kept: bool = False,
+        within_sigma: float = CONVERGED_SIGMA,
     ) -> FitResult:
         """Fit from a start.
 
@@ -222,6 +223,7 @@ class GlobalFit:
             known: The fit of the first so many of these settings, if its information still holds at the start.
             kept: Whether the information given may be that of a point near the end. To go on from that is enough; the
                 errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
+            within_sigma: Root mean square step, in standard errors, at which it ends.
         """
         point = self._model.space.pack(start)
         # At exactly 0 a difference that shows as its square has no slope, and would stay there for ever.
@@ -244,7 +246,7 @@ class GlobalFit:
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
             # A small step at a model discrepancy that still falls is no end: the next round weighs the readings anew.
-            converged = step.size_sigma < _CONVERGED and here.discrepancy == before.discrepancy and not early
+            converged = step.size_sigma < within_sigma and here.discrepancy == before.discrepancy and not early
             if self._give_up(here.point):
                 break
         result = self._result(here, converged, history)
@@ -328,7 +330,7 @@ class GlobalFit:
             if self._cost(here, ahead, reading_ma) <= cost:
                 return _FitStep(here, ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
             # No step leads downhill: the point stays, and the fit converges or is given up.
-            if size < _CONVERGED or damping > _DAMPING_MOST:
+            if size < CONVERGED_SIGMA or damping > _DAMPING_MOST:
                 return _FitStep(here, here.point, here.equations.reading_ma, 0.0, damping)
             damping = max(10.0 * damping, _DAMPING_FELT)
             # What shows as its square only, such as some coupler differences, may show in another way by now.

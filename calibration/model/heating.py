@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,12 +46,17 @@ class Heating:
     def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
         self._distances = HeaterDistances.of(mesh)
         self._mw_per_ma2 = heater_ohm * 1e-3
-        self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
+        # By decay length: a fit asks for the same ones a hundred times at every point.
+        self._shapes = functools.lru_cache(maxsize=4)(self._shapes_of)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
         """Return the crosstalk of the kernel, and of pairs beyond it."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
-        found = self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        near, _, everywhere = self._shapes(float(length_mm))
+        found = ThermalCrosstalk(
+            amplitude * near.arm_rad_per_mw + floor * everywhere.arm_rad_per_mw,
+            amplitude * near.joint_rad_per_mw + floor * everywhere.joint_rad_per_mw,
+        )
         if (pairs := parameters.further.get("crosstalk_pairs")) is None:
             return found
         arms = len(found.arm_rad_per_mw)
@@ -119,12 +125,17 @@ class Heating:
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns = []
         # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
-        for shape in (
-            lambda mm: np.exp(-mm / length_mm),
-            lambda mm: amplitude * mm / length_mm**2 * np.exp(-mm / length_mm),
-            np.ones_like,
-        ):
-            part = self._distances.crosstalk(shape)
+        for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
             warmed = (heat_mw @ part.arm_rad_per_mw.T)[:, :, None], (heat_mw @ part.joint_rad_per_mw.T)[:, :, None]
-            columns.append((arm @ warmed[0] + joint @ warmed[1])[..., 0])
+            columns.append(factor * (arm @ warmed[0] + joint @ warmed[1])[..., 0])
         return np.stack(columns, axis=-1)
+
+    def _shapes_of(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
+        """Return what pairs have of a decay of that length, of its derivative, and of a floor; each of size one."""
+        shapes = (
+            lambda mm: np.exp(-mm / length_mm),
+            lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
+            np.ones_like,
+        )
+        near, slope, everywhere = (self._distances.crosstalk(shape) for shape in shapes)
+        return near, slope, everywhere

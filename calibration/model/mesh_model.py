@@ -36,6 +36,8 @@ BATCH = 16
 """Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
 each, because they leave the caches."""
 
+# Settings whose phases by directions of pairs are made in one product: it reads all directions, which fit no cache.
+_PAIRS_AT_ONCE = 4 * BATCH
 _STEP_RAD = 1e-4
 _NEPER_PER_DB = np.log(10.0) / 20.0
 _LN10_PER_10 = np.log(10.0) / 10.0
@@ -206,10 +208,15 @@ class MeshModel:
         Raises:
             ConfigError: As :meth:`predict`.
         """
-        number = self._sources_of(observations)
+        number, pairs = self._sources_of(observations), self.space.physics.pairs
         for first in range(0, len(observations), BATCH):
             part = slice(first, min(first + BATCH, len(observations)))
-            yield self._linearised(parameters, observations[part], number[part], part)
+            if pairs and first % _PAIRS_AT_ONCE == 0:
+                some = observations[first : first + _PAIRS_AT_ONCE]
+                by_pair = pairs.phases(self.heating.phases(parameters, some.currents_ma, some.behind_ma2).heat_mw)
+            begin = first % _PAIRS_AT_ONCE
+            own = by_pair[begin : begin + BATCH] if pairs else None
+            yield self._linearised(parameters, observations[part], number[part], part, own)
 
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``, by differences.
@@ -397,7 +404,12 @@ class MeshModel:
             yield self.space.groups["second_db"].start + self._second_number[number][rows], rows
 
     def _linearised(
-        self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
+        self,
+        parameters: MeshParameters,
+        part: Observations,
+        number: NDArray[np.int64],
+        settings: slice,
+        by_pair: NDArray[np.float32] | None,
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
         each: list[Real] = []
@@ -407,10 +419,9 @@ class MeshModel:
             adjoint = light.adjoint()
             by_phase = self._by_phase(light, adjoint)
             jacobian = self._by_parameter(parameters, light, by_phase)
-            if pairs := self.space.physics.pairs:
-                jacobian[..., self.space.groups["crosstalk_pairs"]] = self._by_waveguide(light, by_phase).astype(
-                    np.float32
-                ) @ pairs.phases(light.heated.heat_mw)
+            if by_pair is not None:
+                by_waveguide = self._by_waveguide(light, by_phase).astype(np.float32)
+                jacobian[..., self.space.groups["crosstalk_pairs"]] = by_waveguide @ by_pair
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]

@@ -77,6 +77,16 @@ class ParameterSpace:
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
+    def felt_from(self, number: int) -> NDArray[np.bool_]:
+        """Return which parameters the light of a source can follow: not what hangs on another one; ``(size,)``."""
+        felt = np.ones(self.size, dtype=np.bool_)
+        for name in self.physics.names:
+            if ROWS[name].per == "source and monitor":
+                place, each = self.groups[name], len(self.monitors)
+                felt[place] = False
+                felt[place.start + number * each : place.start + (number + 1) * each] = True
+        return felt
+
     def pack(self, parameters: MeshParameters) -> Real:
         """Return the vector of a point, shape ``(size,)``. The gauge of its joint phases is lost."""
         vector = np.empty(self.size)
