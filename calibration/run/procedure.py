@@ -48,6 +48,8 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_fr
 
 _SETTINGS_UNSEEN = 16
 _MORE_STARTS = 4
+# Share by which the fields of a fit may be wrong in the right valley: in others it is several hundredths.
+_RIGHT_VALLEY = 0.01
 
 
 @dataclass
@@ -444,7 +446,7 @@ def first_fit(
     for settled in (False, *(True,) * _MORE_STARTS):
         if work.is_used_up:
             break
-        if not now[1].fit.certified and (settled or now[0].trusted):
+        if _is_astray(now[1].fit) and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
             work.spent += now[0].search.work
             found(*now)
@@ -454,7 +456,17 @@ def first_fit(
     start, diagnosed = now
     # The last cause has an allowance of its own: searches for a better start may have used up all else.
     work.allowed = max(work.allowed, work.spent + work.allowed / MOST)
-    return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
+    if not _is_astray(diagnosed.fit):
+        return start, diagnosed
+    return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
+
+
+def _is_astray(fit: FitResult) -> bool:
+    """Whether a fit may be one of phases that only look right; one that nearly explains everything is not.
+
+    What it lacks is physics: the same phases would be found again, for as much time as all explanations together.
+    """
+    return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
 
 def _elsewhere(

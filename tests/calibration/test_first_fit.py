@@ -23,6 +23,8 @@ class Fit:
 
     certified: bool
     chi2_per_dof: float
+    discrepancy: float = 0.05
+    converged: bool = True
 
 
 @dataclass
@@ -105,6 +107,18 @@ def test_from_a_false_valley_another_search_comes_before_anything_else() -> None
     assert bench.did == ["fit 0", "search", "fit 1", "settle 1"]
     assert told[0] == 0
     assert told[-1] == 1
+
+
+@pytest.mark.parametrize("nearly", [Fit(False, 1.4, 0.002), Fit(False, 9.0, 0.009)])
+def test_a_fit_that_lacks_a_little_lacks_physics_and_no_other_phases(nearly: Fit) -> None:
+    bench = Bench([0], {0: nearly})
+    bench.run()
+    assert bench.did == ["fit 0", "settle 0"]
+
+
+def test_a_fit_that_was_cut_short_says_nothing_of_how_much_it_lacks() -> None:
+    bench = Bench([0, 1], {0: Fit(False, 1.4, 0.002, converged=False), 1: GOOD})
+    assert bench.run()[0] == 1
 
 
 def test_a_second_search_that_ends_in_the_same_valley_says_that_it_was_right() -> None:
