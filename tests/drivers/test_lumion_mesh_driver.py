@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from least_board import LEAST_BOARD
 from waiting import PATIENCE_S
 
 import firmware_protocol as fp
@@ -31,37 +32,20 @@ from lumion_hw.interfaces import ControllerLimits, MeshController
 from lumion_hw.links.memory import MemoryLink
 
 READY = fp.OutputsState.READY
-HELLO = fp.HelloReply(
-    proto=1,
+HELLO = replace(
+    LEAST_BOARD,
     window=8,
-    fw_rx_max=512,
-    fw_tx_max=512,
-    n_dac=4,
     n_adc=3,
     dac_bits=14,
     adc_bits=16,
     n_banks=2,
-    n_streams=0,
     outputs_state=fp.OutputsState.BOOT,
-    drive=fp.Drive.CURRENT,
-    dac_full_scale=20_000,
     adc_full_scale=2_000_000,
-    tick_us=1000,
-    t_cmd_ms=1,
     t_slow_ms=500,
-    latch_skew_us=0,
     adc_scan_us=50,
     features=1 << fp.Feature.CLEAR_ONE,
-    schema_crc32=0,
     boot_id=77,
-    uptime_ms=0,
-    faults=0,
     active_generation=41,
-    config_crc32=0,
-    sweep_mem=0,
-    sweep_ring=0,
-    serial="FP-0007",
-    fw_version="1.0.0",
 )
 LIMITS = ControllerLimits(
     heater_max_ma=np.array([20.0, 20.0, 10.0, 0.0]), heater_ohm=np.full(4, 1000.0), total_power_mw=400.9

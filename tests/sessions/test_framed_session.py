@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from least_board import LEAST_BOARD
 from waiting import PATIENCE_S
 
 import firmware_protocol as fp
@@ -32,37 +33,17 @@ from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.framed.session import FramedSession, SessionState
 
 SESSION = 0x2F71
-HELLO = fp.HelloReply(
-    proto=1,
+HELLO = replace(
+    LEAST_BOARD,
     window=8,
-    fw_rx_max=512,
-    fw_tx_max=512,
-    n_dac=4,
     n_adc=4,
-    dac_bits=16,
     adc_bits=16,
     n_banks=2,
     n_streams=2,
-    outputs_state=fp.OutputsState.READY,
-    drive=fp.Drive.CURRENT,
-    dac_full_scale=20_000,
     adc_full_scale=2_000_000,
-    tick_us=1000,
-    t_cmd_ms=1,
     t_slow_ms=500,
-    latch_skew_us=0,
     adc_scan_us=50,
-    features=0,
-    schema_crc32=0,
-    boot_id=1,
-    uptime_ms=0,
-    faults=0,
     active_generation=41,
-    config_crc32=0,
-    sweep_mem=0,
-    sweep_ring=0,
-    serial="FP-0007",
-    fw_version="1.0.0",
 )
 PONG = fp.PingReply(0, 1, 1, fp.OutputsState.READY, SESSION)
 Answer = Callable[[fp.Frame], "list[tuple[float, bytes]]"]
