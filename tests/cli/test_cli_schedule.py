@@ -166,6 +166,7 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
 
 
+@pytest.mark.long
 def test_configurations_are_prepared_once_and_run_from_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
