@@ -1,6 +1,7 @@
-"""`make test` proves every driver in memory, and one driver of each session on its wire; `make test-long` all.
+"""On wires, where each silence is waited for, `make test` proves one driver of each session and one of its calls.
 
-What a wire breaks is mended by the session, which drivers of one family share, and each silence is waited for there.
+What a wire breaks is mended by the session, which drivers of one family share. In memory it proves every driver and
+call, as `make test-long` does on the wires.
 """
 
 import pytest
@@ -25,6 +26,9 @@ ON_THEIR_WIRES = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, OverItsWire):
-            transport = item.callspec.params.get("transport", "memory") if hasattr(item, "callspec") else "memory"
-            if transport != "memory" and item.cls.__name__ not in ON_THEIR_WIRES:
+            chosen = item.callspec.params if hasattr(item, "callspec") else {}
+            is_first_call = chosen.get("device_call") in (None, next(iter(item.cls.calls.values()), None))
+            if chosen.get("transport", "memory") != "memory" and not (
+                item.cls.__name__ in ON_THEIR_WIRES and is_first_call
+            ):
                 item.add_marker("long")

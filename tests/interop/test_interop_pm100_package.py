@@ -198,7 +198,7 @@ WRITES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture(params=["tcp", "pty"])
+@pytest.fixture(params=["tcp", pytest.param("pty", marks=pytest.mark.long)])
 def serve(request, tmp_path):
     """Return a function that serves a meter and gives its opened VISA resource."""
     import pyvisa
