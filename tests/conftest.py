@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from effort import TIMES
 from hypothesis import HealthCheck, settings
 from remembered_files import remember_files
 from remembered_fits import remember_fits
@@ -18,9 +19,9 @@ from lumion_hw.clock import VirtualClock
 
 # How long an example takes is no judgement: machines are slow and busy. `make test` draws the same examples each time,
 # the others draw new ones.
-settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("long", settings.get_profile("test"), derandomize=False, max_examples=400)
-settings.register_profile("campaign", settings.get_profile("long"), max_examples=20_000)
+EVERY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+for name, share in TIMES.items():
+    settings.register_profile(name, EVERY, derandomize=name == "test", max_examples=round(100 * share))
 settings.load_profile("test")
 
 

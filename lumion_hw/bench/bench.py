@@ -332,23 +332,34 @@ class Bench:
         return Named(role.words, found, elsewhere)
 
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
-        """Open every device; if any fails, close the others and report all that failed."""
-        failures: list[Exception] = []
-        for name, device in self.model.devices.items():
-            if name not in self._chosen:
-                continue
+        """Open every device, on wires of their own side by side; if any fails, close the others and report all."""
+        names = [name for name in self.model.devices if name in self._chosen]
+        failures: dict[str, LumionError] = {}
+
+        def open_one(name: str) -> None:
+            device = self.model.devices[name]
             try:
                 self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
-                failures.append(error)
-            except BaseException:
-                self.close()
-                raise
+                failures[name] = error
+
+        jobs = [(name, functools.partial(open_one, name)) for name in names]
+        try:
+            if isinstance(self.clock, VirtualClock):  # one after another: its waits cost nothing
+                for _, job in jobs:
+                    job()
+            else:  # every wire has to be silent for a time first
+                self.side_by_side(jobs)
+        except BaseException:
+            self.close()
+            raise
+        self._devices = {name: self._devices[name] for name in names if name in self._devices}
         if failures:
             self.close()
-            if len(failures) == 1:
-                raise failures[0]
-            raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
+            told = [failures[name] for name in names if name in failures]
+            if len(told) == 1:
+                raise told[0]
+            raise ExceptionGroup(f"{len(told)} of {len(self.model.devices)} devices could not be opened", told)
 
     def _mesh_access(self) -> MeshAccess | None:
         """Put the mesh together from file and controller; ``None`` without one, or one open that takes currents."""

@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from waiting import Bound
 
@@ -49,7 +50,7 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
     assert all(same(found, row(index)) for index, found in enumerate(rows))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(cut=st.integers(0, 200))
 def test_a_file_cut_anywhere_keeps_the_rows_before_and_goes_on_behind_them(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -309,7 +309,9 @@ def test_a_link_that_stumbles_once_is_asked_again(bench, monkeypatch: pytest.Mon
     assert data.n_failed == 0
 
 
-@pytest.mark.parametrize("spare", range(0, 61, 10))
+@pytest.mark.parametrize(
+    "spare", [0, 40, *(pytest.param(spare, marks=pytest.mark.long) for spare in (10, 20, 30, 50, 60))]
+)
 def test_a_full_disk_loses_no_acknowledged_point(bench, tmp_path: Path, spare: int) -> None:
     out, x, told = tmp_path / "s.h5", pol_values(bench, 12), []
     with pytest.raises(KeyboardInterrupt):  # to see how large it is

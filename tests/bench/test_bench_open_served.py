@@ -1,7 +1,9 @@
 """``Bench.open`` by address: the small bench served over TCP and ptys, with the same drivers as in memory."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier, Lock
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError, ConnectError, IdentityError, LinkError
 from lumion_hw.interfaces import RangeState
-from tests.waiting import PatientClock
+from lumion_hw.links.base import Link
+from tests.waiting import PATIENCE_S, PatientClock
 
 
 class Served:
@@ -113,6 +116,35 @@ def test_a_bench_that_is_gone_in_the_middle_raises_link_errors_and_can_be_closed
             with pytest.raises(LinkError) as caught:
                 action()
             assert caught.value.device in SMALL_DEVICES
+
+
+def test_devices_on_wires_of_their_own_are_opened_side_by_side_and_told_in_the_order_of_the_file() -> None:
+    model = load(SMALL)
+    all_at_once = Barrier(len(model.devices), timeout=PATIENCE_S)
+
+    def link(name: str, _device: object) -> Link:
+        all_at_once.wait()
+        raise ConfigError("no address", device=name)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        Bench(model, link, SystemClock())
+    assert [error.device for error in caught.value.exceptions] == list(model.devices)
+
+
+def test_devices_at_one_address_are_opened_one_after_another() -> None:
+    model = load(SMALL)
+    for name in ("pol-a", "pol-b", "pol-c"):
+        model.devices[name] = model.devices[name].model_copy(update={"address": "serial:///dev/ttyUSB0"})
+    busy = Lock()
+
+    def link(name: str, _device: object) -> Link:
+        assert busy.acquire(blocking=False), f"{name} is opened beside another at its address"
+        time.sleep(0.01)  # the others would have begun by now
+        busy.release()
+        raise ConfigError("no address", device=name)
+
+    with pytest.raises(ExceptionGroup, match="3 of 8 devices"):
+        Bench(model, link, SystemClock(), only=["pol-a", "pol-b", "pol-c"])
 
 
 def test_addresses_of_devices_that_are_not_in_the_file_are_refused() -> None:

@@ -1,7 +1,8 @@
 """What contradicts another part of the bench file: each rule broken once, in an otherwise right file."""
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.bench.checks import cross_check, path_text
@@ -360,13 +361,13 @@ fibre_keys = ["transponder", "port", "polarization", "tap"]
 fibres = st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(fibre_keys, anything)), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(parts | anything)
 def test_checks_skip_what_has_the_wrong_type(data: object) -> None:
     assert isinstance(cross_check(data, KnownKinds()), list)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(fibres, anything)
 def test_checks_of_wiring_skip_what_has_the_wrong_type(listed: list[object], devices: object) -> None:
     data = {"devices": {"a": devices, "b": {"kind": "sfp-8472"}}, "wiring": {"inputs": listed, "outputs": listed}}

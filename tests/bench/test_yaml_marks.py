@@ -3,7 +3,8 @@
 import math
 
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lumion_hw.bench.yaml_marks import MAX_DEPTH, Document, Place, read_yaml
@@ -212,7 +213,7 @@ def test_line_ends_of_any_system_count_as_one_line() -> None:
 yaml_like = st.text(alphabet="ab01 -:[]{},\n\t'\"&*!<>|?#%@.~eE+", max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(yaml_like)
 @example("&a\n")
 @example("? ")
@@ -224,7 +225,7 @@ def test_no_text_raises_anything(text: str) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=4_000, deadline=None)
+@examples(2_000)
 @given(st.one_of(yaml_like, st.text(max_size=60)))
 def test_no_text_at_all_raises_anything(text: str) -> None:
     document = read_yaml(text)

@@ -74,6 +74,7 @@ def test_a_source_that_has_died_since_is_named(bench: Bench, tmp_path: Path) -> 
     assert not bench.mesh.driven_ma().any()
 
 
+@pytest.mark.long
 def test_a_source_that_was_dead_is_not_tried_again(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     bench.emulated.faults.kill_port(6)
@@ -82,6 +83,7 @@ def test_a_source_that_was_dead_is_not_tried_again(bench: Bench, tmp_path: Path)
     assert (header.sources, set(header.dead)) == ((1, 11), {6})
 
 
+@pytest.mark.long
 def test_a_heater_that_was_broken_since_is_seen_by_the_last_settings(bench: Bench, tmp_path: Path) -> None:
     path = killed_in(tmp_path, in_the_sweeps(0.6))
     last = read_journal(journal_path(path)).entries[-1].currents_ma[-1]

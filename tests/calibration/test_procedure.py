@@ -207,6 +207,7 @@ def test_a_tampered_record_fails_its_verification(small_calibrated: Calibrated) 
     assert verify(small_calibrated.probe, tampered, seed=987).excess_db > 10 * TOLERANCE_DB
 
 
+@pytest.mark.long
 def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrated) -> None:
     with Bench.emulate(SMALL, seed=small_calibrated.seed + 100) as other:
         probe = BenchProbe(other)

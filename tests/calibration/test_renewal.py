@@ -111,6 +111,7 @@ def test_a_temperature_further_away_leaves_switching_as_it_was(tmp_path: Path) -
     assert health.but_temperature < 1.3
 
 
+@pytest.mark.long
 def test_minutes_after_its_calibration_a_drifting_chip_has_another_temperature_at_most(
     home: Path, record: CalibrationRecord
 ) -> None:

@@ -67,6 +67,7 @@ def test_the_sign_of_a_coupler_difference_stays_open_where_only_its_square_shows
     assert len(undecided) < SMALL.n_pucs / 2
 
 
+@pytest.mark.long
 def test_three_terms_do_for_another_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """The published form, I² and I³, is no even law: what is left of it costs less than 3 mrad."""
     small = SimulatedMesh.draw(SMALL, 51)

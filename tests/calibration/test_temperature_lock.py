@@ -45,6 +45,7 @@ def _settings(bench: Bench) -> np.ndarray:
     return np.zeros((2, 2 * bench.mesh.topology.n_pucs))
 
 
+@pytest.mark.long
 def test_it_waits_for_the_lock_first(bench: Bench, held: Path) -> None:
     bench.emulated.devices["tec0"].warm_by(2.0)
     probe = BenchProbe(bench)
@@ -89,6 +90,7 @@ def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held:
     assert "the lock of tec0 was lost once, first with 25." in sentence
 
 
+@pytest.mark.long
 def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
     probe, tec, sweep = BenchProbe(bench), bench.emulated.devices["tec0"], bench.mesh.sweep
     probe.align_all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from bench_run import SMALL, Calibrated
 from recorded_calibration import SEED
 from scipy.special import chdtri
@@ -69,6 +70,7 @@ def test_phases_of_the_small_bench_are_off_by_what_is_stated(recorded: Calibrate
         assert chdtri(len(found), 1.0 - 1e-4) < (found**2).sum() < chdtri(len(found), 1e-4)
 
 
+@pytest.mark.long
 def test_a_mesh_without_room_for_four_modes_is_judged_by_all_else(recorded: Calibrated) -> None:
     with Bench.emulate(SMALL, seed=SEED) as bench:
         probe = BenchProbe(bench)

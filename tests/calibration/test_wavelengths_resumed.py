@@ -88,6 +88,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CalibrationRe
     return run(bench, tmp_path_factory.mktemp("undisturbed") / "record.journal"), bench.tunings
 
 
+@pytest.mark.long
 def test_undisturbed_it_finds_the_delay(undisturbed: tuple[CalibrationRecord, int]) -> None:
     record, tunings = undisturbed
     assert record.dispersion is not None

@@ -11,6 +11,12 @@ from lumion_hw.errors import CircuitError, DeviceError, LimitError
 from lumion_hw.interfaces.polarization import ActuatorInfo
 from lumion_hw.polarization import Aligner
 
+
+def few_of(seeds: int) -> list[object]:
+    """Return two seeds for `make test`, and the rest for `make test-long`."""
+    return [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, seeds))]
+
+
 S1, S2 = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
 DRIVE = ActuatorInfo("drive voltage", "mV", -5000.0, 5000.0, 1.0, None, endless=False)
 
@@ -91,9 +97,9 @@ class Searches:
 
 @pytest.fixture(scope="module")
 def searches() -> Searches:
-    """Six controllers, searched once from nothing, and again after the fibre has moved."""
+    """Four controllers, searched once from nothing, and again after the fibre has moved."""
     found = Searches([], [], [], [])
-    for seed in range(6):
+    for seed in range(4):
         squeezers, aligner = searched(seed)
         found.first_reads.append(squeezers.reads)
         found.first_loss_db.append(squeezers.loss_db)
@@ -155,7 +161,7 @@ def test_every_reading_waits_for_the_squeezers() -> None:
     assert min(read_at) == pytest.approx(squeezers.settle_s)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", few_of(10))
 def test_a_clipped_sensor_does_not_hang_the_search(seed: int) -> None:
     squeezers = Squeezers(seed)
     found = Aligner(VirtualClock()).maximise("pol", squeezers, lambda: min(squeezers.reading_w(), 0.4e-4))
@@ -164,7 +170,7 @@ def test_a_clipped_sensor_does_not_hang_the_search(seed: int) -> None:
     assert found.reads < 500
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", few_of(5))
 def test_readings_in_decibels_are_refused_as_darkness(seed: int) -> None:
     squeezers = Squeezers(seed)
     with pytest.raises(CircuitError, match="no light"):

@@ -15,7 +15,11 @@ from lumion_hw.polarization import Aligner
 
 @pytest.mark.parametrize(
     ("kind", "method", "most_reads"),
-    [("oz-epc04", "model", 120), ("thorlabs-mpc", "model", 25), ("keysight-n7785c", "feedback", 500)],
+    [
+        pytest.param("oz-epc04", "model", 120, marks=pytest.mark.long),
+        ("thorlabs-mpc", "model", 25),
+        ("keysight-n7785c", "feedback", 500),
+    ],
 )
 def test_the_extinction_ends_within_three_decibels_of_the_floor(
     tmp_path: Path, kind: str, method: str, most_reads: int

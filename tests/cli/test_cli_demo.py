@@ -277,6 +277,7 @@ def test_a_file_in_the_place_of_the_directory_is_exit_code_2(demo: Callable[...,
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.long
 def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], tmp_path: Path) -> None:
     with room(150_000):
         run = demo(tmp_path / "out", "--json")
@@ -289,7 +290,11 @@ def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], 
 
 
 @pytest.mark.parametrize(
-    ("interruption", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)], ids=["Ctrl-C", "SIGTERM"]
+    ("interruption", "code"),
+    [
+        pytest.param(KeyboardInterrupt(), 130, id="Ctrl-C"),
+        pytest.param(SystemExit(143), 143, id="SIGTERM", marks=pytest.mark.long),
+    ],
 )
 def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
     demo: Callable[..., Run],

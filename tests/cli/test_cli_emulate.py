@@ -84,9 +84,15 @@ def bench_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def addresses(bench_file: Path) -> Iterator[dict[str, str]]:
-    with served(bench_file, bench_file.parent, "--seed", "7") as (_, found):
-        yield found
+def service(bench_file: Path) -> Iterator[tuple[dict[str, str], str]]:
+    """The addresses of the served bench, and what its process had in memory before a host asked for anything."""
+    with served(bench_file, bench_file.parent, "--seed", "7") as (process, found):
+        yield found, Path(f"/proc/{process.pid}/maps").read_text()
+
+
+@pytest.fixture(scope="module")
+def addresses(service: tuple[dict[str, str], str]) -> dict[str, str]:
+    return service[0]
 
 
 def patiently(action: Callable[[], T]) -> T:
@@ -186,14 +192,16 @@ def test_a_second_host_is_told_that_the_controller_is_held(host: Bench, addresse
     host.mesh.program(np.zeros(30))  # and the first one never noticed
 
 
-def test_the_solver_is_loaded_before_the_first_host_asks_for_light(tmp_path: Path) -> None:
+def test_the_solver_is_loaded_before_the_first_host_asks_for_light(service: tuple[dict[str, str], str]) -> None:
     # Loading it takes longer than a host waits for a module: the first opening of a served bench failed on that.
-    with served(SMALL, tmp_path) as (process, _):
-        maps = Path(f"/proc/{process.pid}/maps").read_text()
-        assert "llvmlite" in maps or "_superlu" in maps, "neither the compiled solver nor that of scipy"
+    _, maps = service
+    assert "llvmlite" in maps or "_superlu" in maps, "neither the compiled solver nor that of scipy"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGTERM, id="SIGTERM"), pytest.param(signal.SIGINT, id="Ctrl-C", marks=pytest.mark.long)],
+)
 def test_a_signal_ends_the_service_though_hosts_are_connected_and_takes_the_ptys_away(
     tmp_path: Path, number: int
 ) -> None:

@@ -132,6 +132,7 @@ def test_route_splits_and_keeps(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 more settings" in printed(capsys, "route", "ring", "--ranks", 3, *ports)
 
 
+@pytest.mark.long
 def test_rounds_and_places_of_ranks_are_chosen_for_the_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ports = ("--mesh", "columns:2", "--inputs", "1,6,11,15", "--outputs", "3,8,13,0")
     as_given = document(capsys, "route", "all-to-all-shifts", "--ranks", 4, *ports)
@@ -166,6 +167,7 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
 
 
+@pytest.mark.long
 def test_configurations_are_prepared_once_and_run_from_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

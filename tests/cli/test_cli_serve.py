@@ -56,6 +56,7 @@ def test_it_says_where_it_is_survives_its_clients_and_ends_with_heaters_off(emul
     assert sum(event["event"] == "lease ended" for event in events) == 2
 
 
+@pytest.mark.long
 def test_a_bench_has_one_server_and_a_port_one_program(emulated, tmp_path) -> None:
     first = served(emulated, tmp_path / "one", "--pva-port", "0")
     try:

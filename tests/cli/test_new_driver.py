@@ -41,7 +41,9 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "role", ["meter", *(pytest.param(role, marks=pytest.mark.long) for role in ROLES if role != "meter")]
+)
 def test_its_tests_pass_as_it_is_made(role: str, tmp_path: Path) -> None:
     folder = made(tmp_path / "lab", role)
     # What it promises over real wires waits for silences by the wall clock: the long test has it.

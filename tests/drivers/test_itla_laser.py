@@ -46,6 +46,11 @@ def module(clock: VirtualClock) -> Module:
 
 class TestItlaKeepsThePromises(TunableLaserContract):
     @pytest.fixture
+    def clock(self) -> VirtualClock:
+        """That of the contract is the wall clock, on which the module takes its two seconds to tune."""
+        return VirtualClock()
+
+    @pytest.fixture
     def link(self, module: Module, clock: VirtualClock) -> DisturbedLink:
         return DisturbedLink(MemoryLink(lambda: module, clock, "module"), clock)
 

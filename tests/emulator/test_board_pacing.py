@@ -113,7 +113,13 @@ def test_set_and_commit_take_the_time_of_their_bytes_on_a_uart(
 
 
 @pytest.mark.parametrize(
-    ("pacing", "rate"), [("uart:115200", 72.5), ("uart:921600", 580.0), ("uart:3000000", 1890.0), ("usb-fs", 5030.0)]
+    ("pacing", "rate"),
+    [
+        pytest.param("uart:115200", 72.5, marks=pytest.mark.long),
+        ("uart:921600", 580.0),
+        ("uart:3000000", 1890.0),
+        ("usb-fs", 5030.0),
+    ],
 )
 def test_telemetry_of_64_monitors_reaches_the_rate_of_the_line(pacing: str, rate: float) -> None:
     seconds = 100 / rate

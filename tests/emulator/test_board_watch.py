@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from board_testbench import TINY, Bench, Host
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -241,7 +242,7 @@ def reference(codes: list[int], hold: int) -> list[int]:
     return changes
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.sampled_from([0, BELOW - 2, BELOW + 2, FROM - 2, FROM + 2, 65000]), max_size=40), st.integers(0, 4))
 def test_every_sequence_of_readings_is_judged_as_the_text_says(codes: list[int], hold: int) -> None:
     bench, host = watching((2, BELOW, FROM, hold))

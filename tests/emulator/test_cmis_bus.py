@@ -135,7 +135,9 @@ def test_impossible_accesses_are_programming_errors() -> None:
 # Access rights -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "profile", ["400zr", *(pytest.param(name, marks=pytest.mark.long) for name in PROFILES if name != "400zr")]
+)
 def test_no_read_only_or_reserved_bit_can_be_written(profile: str) -> None:
     """Every byte of every page is written with ones and zeros; bits that are not writable stay."""
     host = awake(profile)

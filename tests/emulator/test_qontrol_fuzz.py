@@ -150,7 +150,7 @@ FLOODS = [b"V", b"\n", b"\xff", b"\x82", b"\x00", b"V3=1\n", b"ID?\n", b"I3=24\n
 
 
 @pytest.mark.parametrize("unit", FLOODS)
-@pytest.mark.parametrize("baud", [None, 115_200])
+@pytest.mark.parametrize("baud", [pytest.param(None, marks=pytest.mark.long), 115_200])
 def test_a_flood_is_bounded_in_memory(unit: bytes, baud: int | None) -> None:
     rig = Rig(loads=OPEN, baud=baud)
     rig.chain.connect()  # a host that never reads

@@ -33,13 +33,13 @@ def te_share(world: OpticalWorld) -> float:
 def test_of_uniformly_random_polarizations_one_in_ten_loses_more_than_ten_db() -> None:
     # TE power is (1 + s·t)/2 with s·t uniform on -1 … 1, so the share itself is uniform on 0 … 1.
     world, rng = lit(), np.random.default_rng(11)
-    shares = np.empty(10_000)
+    shares = np.empty(2_000)
     for index in range(len(shares)):
         world.chains[0].fibre_in = random_unitary(rng)
         world.set_polarization("pol", np.eye(2))
         shares[index] = te_share(world)
-    assert np.mean(shares < 0.1) == pytest.approx(0.10, abs=0.01)
-    assert shares.mean() == pytest.approx(0.5, abs=0.01)
+    assert np.mean(shares < 0.1) == pytest.approx(0.10, abs=0.025)
+    assert shares.mean() == pytest.approx(0.5, abs=0.025)
     assert shares.max() <= 1.0 + 1e-9
 
 
@@ -161,7 +161,10 @@ def polarizations(world: OpticalWorld) -> np.ndarray:
     return stokes(np.array([chain.fibre_out @ chain.fibre_in @ chain.launch for chain in world.chains]))
 
 
-@pytest.mark.parametrize(("rate", "looks"), [(2.0, 5), (0.5, 1)], ids=["in steps", "in one go"])
+@pytest.mark.parametrize(
+    ("rate", "looks"),
+    [pytest.param(2.0, 5, id="in steps", marks=pytest.mark.long), pytest.param(0.5, 1, id="in one go")],
+)
 def test_polarization_forgets_itself_exponentially(rate: float, looks: int) -> None:
     # ⟨s(0)·s(t)⟩ = e^{-Γt}; a mean over 3000 fibres is good to 0.6/√3000 = 0.011.
     world, clock = drifting(rate)
@@ -174,10 +177,10 @@ def test_polarization_forgets_itself_exponentially(rate: float, looks: int) -> N
 
 
 def test_after_a_long_pause_nothing_is_left_of_the_old_polarization() -> None:
-    world, clock = drifting(1.0, fibres=1000)
+    world, clock = drifting(1.0, fibres=400)
     before = polarizations(world)
     clock.sleep(3600.0)
-    assert abs(float((before * polarizations(world)).sum(axis=1).mean())) < 0.06  # 3·√(1/3/1000)
+    assert abs(float((before * polarizations(world)).sum(axis=1).mean())) < 0.087  # 3·√(1/3/400)
 
 
 def test_fibres_only_turn_they_lose_nothing() -> None:

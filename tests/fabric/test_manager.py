@@ -83,6 +83,7 @@ def rare_scans() -> Photodiodes:
     return Photodiodes(PhotodiodeOptions(detector="photodiodes", period_s=0.01, hold_s=0.02))
 
 
+@pytest.mark.long
 def test_a_fibre_that_somebody_moved_is_searched_and_costs_neither_way_nor_spare(patient: FabricManager) -> None:
     before = standing(patient)
     ways = patient.service.setup.active.circuits  # type: ignore[union-attr]
@@ -309,6 +310,7 @@ def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench
         assert standing(manager) == A_TO_C
 
 
+@pytest.mark.long
 def test_a_member_that_died_while_no_manager_ran_is_replaced_by_the_next(bench: Bench, tmp_path: Path) -> None:
     with managed(bench, tmp_path, detectors=[rare_scans()]) as manager:
         manager.begin()
@@ -333,7 +335,7 @@ def test_a_job_that_cannot_begin_is_refused_with_the_reason_and_tried_again(benc
         assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
 
 
-@pytest.mark.parametrize("telemetry", [True, False])
+@pytest.mark.parametrize("telemetry", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_controller_that_cannot_watch_is_watched_by_the_host(telemetry: bool, bench: Bench, tmp_path: Path) -> None:
     # The board without the feature, and without streams: then its monitors are asked again and again.
     board = bench.emulated.faults.board("mesh0")

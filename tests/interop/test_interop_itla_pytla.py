@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 QUICK = ItlaProfile(enable_s=0.3, tune_s=0.2, power_s=0.2, fine_tune_s=0.1, boot_s=0.2)
 
 
-@pytest.fixture(params=["pty", "socket"])
+@pytest.fixture(params=["pty", pytest.param("socket", marks=pytest.mark.long)])
 def connect(request, tmp_path):
     """Serve a module and open the client on it."""
     import serial

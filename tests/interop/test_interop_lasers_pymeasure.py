@@ -134,7 +134,7 @@ def test_n7776c_manual_steps(n7776c):
     assert client.check_errors() == []
 
 
-@pytest.fixture(params=["TSL-550", "TSL-570"])
+@pytest.fixture(params=[pytest.param("TSL-550", marks=pytest.mark.long), "TSL-570"])
 def tsl(request, connect):
     device = EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
     return connect(device, TSL550 if request.param == "TSL-550" else TSL570, "\r"), device

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-@pytest.fixture(params=["tcp", "pty"])
+@pytest.fixture(params=["tcp", pytest.param("pty", marks=pytest.mark.long)])
 def resource(request, tmp_path):
     """Return a function that serves a meter and gives its VISA resource name."""
     if request.param == "pty" and sys.platform == "win32":

@@ -68,7 +68,7 @@ class Recorded(QontrolChain):
         return peer
 
 
-ON_BOTH_WIRES = pytest.mark.parametrize("wire", ["pty", "socket"], indirect=True)
+ON_BOTH_WIRES = pytest.mark.parametrize("wire", ["pty", pytest.param("socket", marks=pytest.mark.long)], indirect=True)
 """The modules sit on a serial line; that a socket carries the same is shown once for each way of talking to them."""
 
 
@@ -146,6 +146,7 @@ def test_the_client_enumerates_the_chain(dial: Dial) -> None:
     assert bytes(chain.heard) == b"id?\nnup=0\nnupall?\nvfull?\nifull?\n"
 
 
+@pytest.mark.long
 def test_a_first_module_without_a_number_has_no_id(dial: Dial) -> None:
     client, _ = dial((ModuleSpec(), ModuleSpec(number=1)))
     assert client.device_id is None
@@ -213,6 +214,7 @@ def test_the_client_raises_what_the_limits_refuse_when_told_to(dial: Dial) -> No
     assert chain.currents_ma[3] == 0.0
 
 
+@pytest.mark.long
 def test_an_unknown_command_costs_the_time_out_and_is_logged(dial: Dial) -> None:
     client, _ = dial()
     _, elapsed = timed(lambda: client.issue_command("bogus", operator="?"))
@@ -231,6 +233,7 @@ def test_an_error_nobody_asked_for_is_logged_and_the_next_read_is_right(dial: Di
     assert client.v[3] == pytest.approx(2.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", list(ErrorOrder))
 def test_supervision_in_any_order_disturbs_no_reading(dial: Dial, order: ErrorOrder) -> None:
     client, _ = dial(loads=[OPEN] * 4 + [HeaterLoad()] * 12, error_order=order)
@@ -243,6 +246,7 @@ def test_supervision_in_any_order_disturbs_no_reading(dial: Dial, order: ErrorOr
     assert sorted(errors_in(client)) == [(1, channel) for channel in range(4)]
 
 
+@pytest.mark.long
 def test_voltage_current_and_power_of_all_channels(dial: Dial) -> None:
     client, _ = dial()
     client.i[5] = 10.0
@@ -253,7 +257,14 @@ def test_voltage_current_and_power_of_all_channels(dial: Dial) -> None:
     assert lines[5] == "0,5: +10.0000 V, +10.0000 mA, 100.0000 mW,   1000 Ohm\n"
 
 
-@pytest.mark.parametrize("mode", [ReplyMode.USB1, ReplyMode.FTDI16, ReplyMode.RECORDED])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(ReplyMode.USB1, marks=pytest.mark.long),
+        pytest.param(ReplyMode.FTDI16, marks=pytest.mark.long),
+        ReplyMode.RECORDED,
+    ],
+)
 def test_the_client_gets_along_with_the_timing_of_real_modules(dial: Dial, mode: ReplyMode) -> None:
     opened: list[Any] = []
     promptly(lambda: opened.append(dial(reply_mode=mode)), 8.0 * OPENING_TIMEOUT_S)
@@ -269,6 +280,7 @@ def test_the_client_gets_along_with_the_timing_of_real_modules(dial: Dial, mode:
     assert errors_in(client) == []
 
 
+@pytest.mark.long
 def test_the_client_repeats_a_line_that_is_too_long_until_the_errors_are_suppressed(dial: Dial) -> None:
     client, chain = dial()
     chain.heard.clear()
@@ -279,6 +291,7 @@ def test_the_client_repeats_a_line_that_is_too_long_until_the_errors_are_suppres
     assert client.v[0] == 0.0
 
 
+@pytest.mark.long
 def test_a_64_channel_chain_is_enumerated_set_and_read(dial: Dial) -> None:
     client, chain = dial((ModuleSpec(number=1),) + (ModuleSpec(),) * 7)
     assert client.n_chs == 64
@@ -290,6 +303,7 @@ def test_a_64_channel_chain_is_enumerated_set_and_read(dial: Dial) -> None:
     assert chain.currents_ma == pytest.approx([1.5] * 64)
 
 
+@pytest.mark.long
 def test_other_questions_of_the_client(dial: Dial) -> None:
     client, _ = dial()
     assert client.firmware.strip() == "v2.4.1"
@@ -310,6 +324,7 @@ def test_outputs_stay_when_the_client_goes_and_the_next_client_finds_them(dial: 
     again.close()
 
 
+@pytest.mark.long
 def test_the_input_client_stops_after_enumeration(dial: Dial) -> None:
     client, chain = dial(client=qontrol.SXInput)
     assert bytes(chain.heard) == b"id?\nnup=0\nnupall?\n"

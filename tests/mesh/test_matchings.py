@@ -8,7 +8,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError
@@ -73,7 +74,7 @@ def test_a_round_robin_joins_every_pair_once(count: int) -> None:
     assert sorted(pair for matching in rounds for pair in matching) == list(itertools.combinations(range(count), 2))
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(order=st.randoms(use_true_random=False), half=st.integers(2, 8))
 def test_a_random_matching_of_a_complete_graph_is_perfect(order: object, half: int) -> None:
     pairs = set(itertools.combinations(range(2 * half), 2))

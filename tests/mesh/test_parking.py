@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
@@ -59,7 +60,7 @@ def test_states_that_cannot_be_set_are_not_chosen(smartlight: HexMesh) -> None:
     assert len(parked.states) == 71
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_whatever_is_in_use_stays_and_no_ring_with_a_free_puc_is_left(seed: int) -> None:
     rng = np.random.default_rng(seed)

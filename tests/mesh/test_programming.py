@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from known_truth import MAX_MA, drawn, record_of, true_cells
 from numpy.typing import NDArray
@@ -111,7 +112,7 @@ def test_both_arms_of_all_pucs_come_out_as_wanted_against_crosstalk(hidden) -> N
     assert programmed.own_rad.max() < TURN
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.floats(0.0, TURN), st.floats(0.0, 0.02))
 def test_equally_good_choices_are_not_taken_in_turns(passive: float, strength: float) -> None:
     # All PUCs half a turn from their state: either arm will do, and each choice warms the neighbours differently.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
@@ -305,7 +306,7 @@ def followed(mesh: HexMesh, port: int, states: dict[int, State]) -> list[int]:
     return waves
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_in_any_setting_only_the_reverse_of_a_circuit_runs_against_it(seed: int) -> None:
     """Why states are all that circuits contest: the opposite wave in a joint belongs to the way from the other end."""

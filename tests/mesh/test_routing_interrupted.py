@@ -39,7 +39,9 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("program", [AFTER, DURING], ids=["after", "during"])
+@pytest.mark.parametrize(
+    "program", [pytest.param(AFTER, id="after"), pytest.param(DURING, id="during", marks=pytest.mark.long)]
+)
 def test_ctrl_c_reaches_the_caller(program: str) -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300.0, check=False)
     assert (ended.returncode, ended.stdout) == (0, "told\n"), ended.stderr

@@ -8,7 +8,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
@@ -147,7 +148,7 @@ def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_s
 # ------------------------------------------------------------------------------------------------- random small meshes
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_too_little_room_beside_standing_circuits_means_that_cp_sat_agrees(seed: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[:12].tolist()
@@ -164,7 +165,7 @@ def test_too_little_room_beside_standing_circuits_means_that_cp_sat_agrees(seed:
         pass
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(1, 5))
 def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, circuits: int) -> None:
     rng = np.random.default_rng(seed)
@@ -208,7 +209,7 @@ def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> c
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(2, 6))
 def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()

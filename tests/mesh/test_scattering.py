@@ -6,7 +6,8 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -121,21 +122,21 @@ def test_so_it_does_where_joints_and_facets_send_light_back(
 # ------------------------------------------------------------------------------------------------------------ physics
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(cells=st.sampled_from(list(MESHES)), seed=st.integers(0, 2**32 - 1))
 def test_light_goes_both_ways_alike(cells: tuple[int, ...], seed: int) -> None:
     matrix = SOLVERS[cells].solve(fabricated(MESHES[cells], seed), F0)
     assert np.max(np.abs(matrix - matrix.T)) < 1e-12
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(cells=st.sampled_from(list(MESHES)), seed=st.integers(0, 2**32 - 1))
 def test_a_lossless_mesh_keeps_all_the_energy(cells: tuple[int, ...], seed: int) -> None:
     matrix = SOLVERS[cells].solve(fabricated(MESHES[cells], seed, lossless=True), F0)
     np.testing.assert_allclose(matrix.conj().T @ matrix, np.eye(len(matrix)), atol=1e-12)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(cells=st.sampled_from(list(MESHES)), seed=st.integers(0, 2**32 - 1))
 def test_a_lossy_mesh_never_gives_out_more_than_it_takes(cells: tuple[int, ...], seed: int) -> None:
     """Every path passes at least one PUC, so each input loses at least the smallest PUC loss."""
@@ -152,7 +153,7 @@ def test_each_port_of_a_lossy_mesh_loses_power(smartlight: HexMesh, solver: Solv
 # ------------------------------------------------------------------------------------------- the solver as path tracer
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cells=st.sampled_from(list(MESHES)), seed=st.integers(0, 2**32 - 1))
 def test_light_in_a_lossless_mesh_of_bars_and_crosses_leaves_where_the_path_ends(
     cells: tuple[int, ...], seed: int
@@ -166,7 +167,7 @@ def test_light_in_a_lossless_mesh_of_bars_and_crosses_leaves_where_the_path_ends
     np.testing.assert_allclose(powers, expected, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cells=st.sampled_from(list(MESHES)), seed=st.integers(0, 2**32 - 1))
 def test_a_path_loses_what_its_pucs_lose(cells: tuple[int, ...], seed: int) -> None:
     mesh = MESHES[cells]
@@ -178,7 +179,7 @@ def test_a_path_loses_what_its_pucs_lose(cells: tuple[int, ...], seed: int) -> N
         assert powers[trace.port, port] == pytest.approx(10 ** (-loss_db[list(trace.pucs)].sum() / 10), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_group_delay_is_11_25_ps_per_hop_and_positive(seed: int) -> None:
     mesh, solver = MESHES[2, 3, 2, 3, 2, 3, 2], SOLVERS[2, 3, 2, 3, 2, 3, 2]

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_scattering import F0, MESHES, SOLVERS, fabricated
 
@@ -21,7 +22,7 @@ def heated(cells: UnitCells, pucs: list[int], upper: np.ndarray) -> UnitCells:
     return replace(cells, phase_upper=phase)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(layout=st.sampled_from(list(MESHES)), seed=st.integers(0, 1000), n_pucs=st.integers(1, 3))
 def test_every_step_is_what_a_full_solution_says(layout: tuple[int, ...], seed: int, n_pucs: int) -> None:
     mesh, solver, rng = MESHES[layout], SOLVERS[layout], np.random.default_rng(seed)

@@ -5,7 +5,8 @@ from collections import Counter, deque
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
@@ -299,7 +300,7 @@ def test_shortest_paths_pass_1_to_15_pucs_and_every_port_reaches_every_port(smar
     assert lengths == set(range(1, 16))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cells=st.sampled_from(LAYOUTS), seed=st.integers(0, 2**32 - 1))
 def test_light_in_random_states_takes_hops_of_the_parity_of_its_ports(cells: tuple[int, ...], seed: int) -> None:
     mesh = HexMesh.columns(cells)
@@ -309,7 +310,7 @@ def test_light_in_random_states_takes_hops_of_the_parity_of_its_ports(cells: tup
         assert len(trace.pucs) % 2 == mesh.port_parity(port, trace.port)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(cells=st.sampled_from(LAYOUTS), seed=st.integers(0, 2**32 - 1))
 def test_light_comes_back_the_way_it_went_and_never_to_its_own_port(cells: tuple[int, ...], seed: int) -> None:
     """One state holds for both directions of travel, so binary states pair the ports off."""

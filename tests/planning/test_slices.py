@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
@@ -54,7 +55,7 @@ def test_links_out_of_the_box_are_lost(box: tuple[int, int, int], share: float) 
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5)), min_size=1, max_size=30))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_slices_never_overlap_and_the_fabric_refuses_only_for_want_of_accelerators(
     wanted: list[tuple[int, int]],
 ) -> None:
@@ -79,7 +80,7 @@ def test_slices_never_overlap_and_the_fabric_refuses_only_for_want_of_accelerato
 def test_a_torus_places_a_box_wherever_one_is_free(wrapped: bool) -> None:
     """Against every corner and every turn of the box, tried one by one."""
     rng = np.random.default_rng(3)
-    for _ in range(200):
+    for _ in range(40):
         busy = rng.random(64) < rng.uniform(0.1, 0.7)
         placed = TorusRack(wrapped=wrapped).place(SliceRequest(8), busy)
         free = False

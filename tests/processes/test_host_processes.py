@@ -14,7 +14,7 @@ from processes_testbench import BUSY_MACHINE_S, ServedBoard, host
 from firmware_protocol import FaultSource, OutputsState, table_crc32
 
 TICK_S = 1e-3
-BOTH = pytest.mark.parametrize("transport", ["tcp", "pty"])
+BOTH = pytest.mark.parametrize("transport", ["tcp", pytest.param("pty", marks=pytest.mark.long)])
 
 
 def sources(served: ServedBoard) -> list[int]:

@@ -90,6 +90,7 @@ def test_both_arms_are_as_long_as_each_other_and_go_on_as_they_are(setup: PathSe
     assert [each.plan.circuits for each in read.values()] == [each.plan.circuits for each in prepared.values()]
 
 
+@pytest.mark.long
 def test_coherent_circuits_are_switched_by_tag_and_phases_wait_for_the_lock(setup: PathSetup) -> None:
     prepared = prepare(setup.bench.model, setup.record, PLAN)
     switch = PhaseSwitch(setup, prepared)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -51,7 +52,7 @@ def test_the_example_worked_by_hand() -> None:
 
 
 @given(MATRICES)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_birkhoff_serves_everything_in_the_least_time(matrix: np.ndarray) -> None:
     demand = demand_from(matrix)
     found, n = birkhoff(demand), demand.ranks
@@ -69,7 +70,7 @@ def test_birkhoff_serves_everything_in_the_least_time(matrix: np.ndarray) -> Non
 
 
 @given(MATRICES, st.integers(1, 6), st.booleans(), st.floats(0.1, 2.0))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_bounded_keeps_its_bounds(matrix: np.ndarray, count: int, duplex: bool, share: float) -> None:
     demand = demand_from(matrix)
     budget = int(share * demand.busiest_bytes)

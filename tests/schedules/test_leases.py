@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw import Bench
@@ -164,7 +165,7 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS)
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_leases_never_overlap_on_a_port(actions: list) -> None:
     clock = VirtualClock()
     table = LeaseTable(clock, PORTS, grace_s=0.5)

@@ -140,6 +140,7 @@ def in_turn(ranks: int) -> MeshRouter:
     return MeshRouter(LARGE, ports[0::2], ports[1::2])
 
 
+@pytest.mark.long
 def test_another_factorisation_needs_no_more_settings_than_a_sound_switch() -> None:
     router, schedule = in_turn(6), make_schedule("all-to-all", 6)
     assert on_mesh(router, schedule).extra > 0  # the circle method has a round without routes

@@ -6,7 +6,8 @@ import random
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.schedules.packing import Packer
@@ -16,7 +17,7 @@ ALL_OF_FIVE = tuple(((a, b),) for a in range(5) for b in range(5) if a != b)
 
 
 @given(st.lists(st.tuples(st.sampled_from(ALL_OF_FIVE), st.sampled_from(ALL_OF_FIVE)), max_size=40), st.integers(0, 99))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_every_setting_is_a_permutation_that_can_be_routed(apart: list, seed: int) -> None:
     def routable(circuits: Circuits) -> bool:
         together = {(circuit,) for circuit in circuits}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw import Bench
@@ -171,7 +172,7 @@ PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd")), ma
 
 
 @given(st.lists(st.tuples(PAIRS, st.floats(0.01, 2.0)), min_size=1, max_size=6), st.floats(0.0, 3.0))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_no_circuit_is_used_while_dark(phases: list, delta_s: float) -> None:
     plan = PhasePlan("j", tuple(JobPhase(str(i), length_s, circuits) for i, (circuits, length_s) in enumerate(phases)))
     times = iteration_times(plan, delta_s)

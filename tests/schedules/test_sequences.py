@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
@@ -31,7 +32,7 @@ def test_every_maker_is_tested() -> None:
 
 
 @given(st.sampled_from(ANY), st.integers(2, 17))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_schedules_of_any_number_of_ranks_do_what_they_say(name: str, ranks: int) -> None:
     verify(make_schedule(name, ranks), seed=ranks)
 
@@ -107,7 +108,7 @@ def test_stragglar_of_many_ranks_keeps_the_bound(ranks: int) -> None:
 
 
 @given(st.integers(2, 16).filter(lambda half: half & (half - 1)), st.integers(0, 10**6), st.booleans())
-@settings(deadline=None, max_examples=25)
+@examples(25)
 def test_stragglar_is_right_whatever_chance_does(half: int, seed: int, rotated: bool) -> None:
     import numpy as np
 

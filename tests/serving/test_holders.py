@@ -76,7 +76,11 @@ def test_a_writer_that_is_killed_leaves_the_lease_at_once_and_no_heat(served, ho
     assert "connection is lost" in ended(served)["why"], "it was its deadline, of 3 s or ten minutes, that ended it"
 
 
-@pytest.mark.parametrize("holder", [SCRIPT, PLAIN], indirect=True, ids=["script", "plain client"])
+@pytest.mark.parametrize(
+    "holder",
+    [pytest.param(SCRIPT, id="script", marks=pytest.mark.long), pytest.param(PLAIN, id="plain client")],
+    indirect=True,
+)
 def test_a_writer_that_freezes_loses_the_lease(served, holder) -> None:
     os.kill(holder.pid, signal.SIGSTOP)
     until(lambda: not served.owner.lease.served().owner)

@@ -60,6 +60,7 @@ print("sent", after - before, "counts", sent() > after, "elsewhere", elsewhere)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root may make a network of its own")
 def test_no_packet_leaves_loopback() -> None:
     if not shutil.which("unshare") or not shutil.which("ip"):

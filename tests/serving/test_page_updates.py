@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from page_states import HOSTILE, NOW_S, a_state
 
@@ -144,7 +145,7 @@ def merged(known: dict, parts: dict) -> None:
             known[name] = part
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(history=histories(), seen=st.sets(st.integers(1, 8)))
 def test_a_page_knows_the_same_whatever_it_has_missed(history, seen) -> None:
     updates, patient, hasty, last = PageUpdates({}), {}, {}, 0

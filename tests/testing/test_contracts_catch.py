@@ -161,7 +161,6 @@ def test_a_driver_that_works_after_close_is_caught() -> None:
     said = broken(
         PolarizationControllerContract().test_a_closed_driver_raises_a_link_error,
         Undead(),
-        PolarizationControllerContract.calls["read"],
         SystemClock(),
         SLACK_S,
     )

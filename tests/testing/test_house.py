@@ -1,5 +1,6 @@
 """The picture of the house names what exists, a class name means one thing, and what is cited can be found."""
 
+import functools
 import importlib.util
 import re
 from pathlib import Path
@@ -15,6 +16,7 @@ NOT_HERE = re.compile(r"(?<![\w/])[a-z_]+\.md,? (?:sections? )?(?:[a-d]\.)?\d|(?
 """A section of a page outside docs/, or of notes ("facts"): no reader of this repository has them."""
 
 
+@functools.cache
 def house():
     spec = importlib.util.spec_from_file_location("house", ROOT / "benchmarks" / "house.py")
     assert spec is not None
@@ -43,6 +45,7 @@ def test_every_file_that_the_architecture_page_names_exists() -> None:
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
 
 
+@functools.cache
 def anchors(page: Path) -> tuple[set[str], set[str], set[str]]:
     """Return the anchors, numbers and titles of the sections of a page."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
