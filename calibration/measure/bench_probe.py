@@ -511,6 +511,10 @@ class BenchProbe:
         self.time_heaters()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
+    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+        """Go on from losses of the temperature in earlier sittings, and have those of this one kept, each in words."""
+        self._temperature.keep_losses(before, keep)
+
     def doubts(self) -> tuple[str, ...]:
         """Return what happened while it was measured that a record has to tell, a sentence each."""
         return self._temperature.doubts()
