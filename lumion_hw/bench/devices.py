@@ -110,3 +110,9 @@ class TriggeredMeterModel(MeterModel):
         description="Laser whose trigger output is wired to the trigger input of this meter: scans of its wavelength "
         "then sweep. One in the mainframe of the meter needs no cable.",
     )
+
+
+class PartModel(DeviceModel):
+    """What every device that light passes is told; each kind has its own default of it."""
+
+    insertion_loss_db: Number
