@@ -26,6 +26,7 @@ from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
+from lumion_hw.bench.parts_as_set import wiring_as_set
 from lumion_hw.circuits.exit_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
@@ -235,7 +236,8 @@ class BenchProbe:
         self._began_s = bench.clock.now()
         self._seconds = lit_together(bench.wiring.inputs)
         second = set(self._seconds.values())
-        self._inputs = {path.port: path for path in bench.wiring.inputs if path.port not in second}
+        self._wiring = wiring_as_set(bench)  # what is set in the fibres stays as it is while they are measured
+        self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
         self._launched_dbm: dict[int, float] = {}
@@ -511,6 +513,10 @@ class BenchProbe:
         self.time_heaters()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
+    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+        """Go on from losses of the temperature in earlier sittings, and have those of this one kept, each in words."""
+        self._temperature.keep_losses(before, keep)
+
     def doubts(self) -> tuple[str, ...]:
         """Return what happened while it was measured that a record has to tell, a sentence each."""
         return self._temperature.doubts()
@@ -523,7 +529,7 @@ class BenchProbe:
             for reading in meter.read_all()
         }
         powers: dict[int, float] = {}
-        for out in self._bench.wiring.outputs:
+        for out in self._wiring.outputs:
             reading = readings.get((out.meter, out.meter_channel)) if out.meter and out.meter_channel else None
             if reading is None:
                 continue

@@ -5,7 +5,7 @@ The phases of a mesh follow its temperature: what was read while the lock was lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from lumion_hw.bench.bench import Bench
@@ -38,6 +38,13 @@ class TemperatureLock:
         self._controller = bench.temperature_controllers[self._name] if self._name is not None else None
         self._counted: int | None = None
         self._lost: list[str] = []
+        self._keep: Callable[[str], object] = lambda lost: None
+
+    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+        """Go on from the losses of earlier sittings; those of this one, so far and from now on, are given away."""
+        for lost in self._lost:
+            keep(lost)
+        self._lost, self._keep = [*before, *self._lost], keep
 
     def wait(self) -> None:
         """Wait until the temperature is held.
@@ -110,4 +117,5 @@ class TemperatureLock:
                 faults=list(state.faults),
             )
             self._counted = state.losses
+            self._keep(self._lost[-1])
         return lost

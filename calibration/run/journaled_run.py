@@ -37,6 +37,7 @@ from lumion_hw.storage import load_record, save_record
 
 _LAST_SETTINGS = 3
 _LOOKS = 4
+_TEMPERATURE_LOST = "temperature lost"
 # Change of a source's light that is still one of its polarization, searched anew, and can be corrected for.
 _MOST_POWER_DB = 1.0
 # Smaller ones are no more than light varies anyway.
@@ -248,6 +249,8 @@ def calibrate(
             run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
             _head(bench, run, book, header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s), resume)
+            before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
+            probe.keep_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
             # From here on there is something to keep: an error leaves a record of what was found.
             begun = run
             record = _finished(run.run(), run, book, path, command, lambda record: (*judge(record), *probe.doubts()))

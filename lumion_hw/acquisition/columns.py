@@ -194,18 +194,25 @@ def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
     return {section.controller: controller} if controller.info.n_monitors else {}
 
 
-def _meter(name: str, meter: PowerMeter) -> _ColumnSource:
-    states = {
-        RangeState.OVER: State.OVER_RANGE,
-        RangeState.UNDER: State.UNDER_RANGE,
-        RangeState.INVALID: State.FAILED,
-    }
+_RANGE_STATES = {
+    RangeState.OK: State.OK,
+    RangeState.OVER: State.OVER_RANGE,
+    RangeState.UNDER: State.UNDER_RANGE,
+    RangeState.INVALID: State.FAILED,
+}
 
+
+def power_value(state: RangeState, power_w: float) -> Value:
+    """Return a reading of a power meter as a value."""
+    return Value(State.OK, power_w) if state is RangeState.OK else Value(_RANGE_STATES[state])
+
+
+def _meter(name: str, meter: PowerMeter) -> _ColumnSource:
     def read() -> Values:
         return {
-            f"{name}.power.{reading.channel}": Value(State.OK, reading.power_w)
-            if reading.state is RangeState.OK
-            else Value(states[reading.state])
+            f"{name}.power.{reading.channel}": power_value(
+                reading.state, reading.power_w if reading.state is RangeState.OK else math.nan
+            )
             for reading in meter.read_all()
         }
 

@@ -478,7 +478,8 @@ class _Points:
                 f"the scan has several dimensions, {chosen.name} is one", hint="Fit a scan over this setting alone."
             )
         name, values, good = _numbers(data, reading)
-        x = chosen.numbers
+        # Of a sweep that a laser ran, where it was counts, not where it was sent.
+        x = data.setting_was.get(chosen.name, chosen.numbers).ravel()
         return cls(
             chosen.name, chosen.unit, x[good], values[good], data.unit[name], f"{name} ({data.unit[name]})",
             int(len(x) - good.sum()),

@@ -9,7 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from lumion_hw.acquisition.columns import Reader, State, Value
+from lumion_hw.acquisition.lambda_scan import lambda_scan
 from lumion_hw.acquisition.scan_moves import Moves
+from lumion_hw.acquisition.swept_points import SweptPoint
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError
@@ -30,12 +32,19 @@ class OwnSweep(Protocol):
     points_in_pass: int
     most_at_once: int
 
-    def run(self, places: Sequence[tuple[int, ...]]) -> list[list[Value]] | None:
-        """Run these points and return their readings; ``None``, with nothing moved, if it does not take them."""
+    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+        """Run these points and return what was found; if they are not taken, nothing but why in words."""
 
 
-def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | None:
-    """Return how the devices of a scan can run it by themselves; ``None`` if they cannot."""
+def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | str:
+    """Return how the devices of a scan can run it by themselves.
+
+    Or else why they cannot, in words: none if there is nothing in it that a device runs.
+    """
+    return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
+
+
+def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | None:
     section = bench.model.mesh
     if section is None:
         return None
@@ -79,13 +88,16 @@ class _BoardSweep:
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
         self.most_at_once = _MOST_AT_ONCE
 
-    def run(self, places: Sequence[tuple[int, ...]]) -> list[list[Value]] | None:
+    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Go to the first point, and let the controller run all of them."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]
         self._moves.arrived(places[-1], {self._whole: tables[-1]})
         return [
-            [Value(State.OVER_RANGE) if np.isnan(value) else Value(State.OK, value) for value in row]
-            for row in read_ma.tolist()
+            SweptPoint(
+                self._moves.numbers(place),
+                [Value(State.OVER_RANGE) if np.isnan(value) else Value(State.OK, value) for value in row],
+            )
+            for place, row in zip(places, read_ma.tolist(), strict=True)
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class ScanData:
         unit: Units of the readings, by name.
         time_s: When each point was read, in s since the start; NaN where no point is.
         by_instrument: Which points a device has swept by itself; of these the time is that of the end of its sweep.
+        setting_was: What settings were at every point, by name, where that says more than what was asked: the
+            wavelengths that a laser logged while it swept; NaN where no point is.
     """
 
     header: LogHeader
@@ -54,6 +56,7 @@ class ScanData:
     unit: Mapping[str, str]
     time_s: NDArray[np.float64]
     by_instrument: NDArray[np.bool_]
+    setting_was: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, header: LogHeader, table: LogTable) -> ScanData:
@@ -84,6 +87,7 @@ class ScanData:
             {column.name: column.unit for _, column in readings},
             on_grid(table.time_s, np.nan),
             on_grid(table.value[:, first - 1] == 1.0, False),
+            _not_as_asked(plan, [on_grid(table.value[:, at], np.nan) for at in range(len(plan.settings))]),
         )
 
     def __repr__(self) -> str:
@@ -149,7 +153,8 @@ class ScanData:
     def to_xarray(self) -> xr.Dataset:
         """Return a labelled data set: dimensions are what was swept, states stand beside their readings.
 
-        A reading of the same name as a swept setting ends with ``.read``.
+        A reading of the same name as a swept setting ends with ``.read``; a coordinate that ends with ``.set`` is the
+        wavelength that a laser logged while it swept.
 
         Raises:
             ConfigError: xarray is not installed.
@@ -172,6 +177,9 @@ class ScanData:
             variables[plain + STATE] = (dims, self.state[name], flags)
         variables["time_s"] = (dims, self.time_s, {"units": "s", "start": self.header.started})
         variables["by_instrument"] = (dims, self.by_instrument)
+        for name, found in self.setting_was.items():
+            units = {"units": self.swept(name)[1].unit}
+            coordinates[name + SET] = (dims, found, units)
         data: xr.Dataset = xarray.Dataset(variables, coords=coordinates, attrs=self._about())
         return data
 
@@ -192,10 +200,12 @@ class ScanData:
         }
         names = self._names()
         columns |= {plain: self.value[name].ravel() for name, plain in names.items()}
+        columns |= {name + SET: found.ravel() for name, found in self.setting_was.items()}
         columns |= {"time_s": self.time_s.ravel(), "by_instrument": self.by_instrument.ravel()}
         table: pd.DataFrame = pandas.DataFrame(columns)
         units = {setting.name: setting.unit for setting in self.plan.settings}
         units |= {plain: self.unit[name] for name, plain in names.items()}
+        units |= {name + SET: units[name] for name in self.setting_was}
         table.attrs.update(self._about(), units=units)
         return table
 
@@ -233,6 +243,17 @@ class ScanData:
         if header.bench_file is not None:
             about |= {"bench_file": header.bench_file.name, "bench_file_sha256": header.bench_file.sha256}
         return {key: text for key, text in about.items() if text}
+
+
+def _not_as_asked(plan: ScanPlan, found: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Return what settings were, by name and in the shape of the plan, of those that were not what was asked."""
+    asked = [(at, each) for at, axis in enumerate(plan.axes) for each in axis.settings]
+    was = {}
+    for (at, setting), numbers in zip(asked, found, strict=True):
+        wanted = np.expand_dims(setting.numbers, [axis for axis in range(len(plan.shape)) if axis != at])
+        if np.any((numbers != wanted) & ~np.isnan(numbers)):
+            was[setting.name] = numbers
+    return was
 
 
 def _ends(labels: NDArray[Any]) -> tuple[object, object]:

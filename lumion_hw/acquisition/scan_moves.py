@@ -100,6 +100,12 @@ class Moves:
                     found[track.setting.part_of][track.setting.place] = track.numbers[at]
         return found
 
+    def forget(self, axis: int) -> None:
+        """Take note that a device has moved an axis by itself, and that it has to be set anew."""
+        at = list(self._at)
+        at[axis] = None
+        self._at = tuple(at)
+
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
         """Take note that a device has gone to a point by itself, with arrays that it drives there."""
         self._at = place

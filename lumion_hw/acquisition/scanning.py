@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import shutil
 import tempfile
@@ -39,6 +40,8 @@ from lumion_hw.files.writing import check_target
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.mesh.record import CalibrationRecord
 
+_log = logging.getLogger(__name__)
+
 _SYNC_S = 0.2
 """Longest time a point waits to be acknowledged. Of the wall clock: what a crash takes does not care about another."""
 _BY_HOST, _BY_ITSELF = Value(State.OK, 0.0), Value(State.OK, 1.0)
@@ -52,11 +55,13 @@ class ScanProgress:
         done: Points that are safe on disk, of this and earlier sittings.
         total: All points.
         left_s: Time still needed at the pace so far; ``None`` before the first point.
+        stepped: Why points that a device might sweep by itself are set and read from here; empty if none are.
     """
 
     done: int
     total: int
     left_s: float | None
+    stepped: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +73,14 @@ class PreparedScan:
         moves: The settings.
         reader: The readings.
         own: The sweep that a device runs by itself, if one can.
+        stepped: Why a device that might sweep does not; empty if there is none.
     """
 
     bench: Bench
     moves: Moves
     reader: Reader
     own: OwnSweep | None
+    stepped: str = ""
 
     @property
     def devices(self) -> list[str]:
@@ -100,7 +107,12 @@ def prepare_scan(
     if moves.plan.n_points > MOST_ROWS:
         raise ConfigError(f"{moves.plan.n_points} points are more than the {MOST_ROWS} of a scan")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
-    return PreparedScan(bench, moves, reader, None if by_hand else own_sweep(bench, moves, reader))
+    own = "" if by_hand else own_sweep(bench, moves, reader)
+    return (
+        PreparedScan(bench, moves, reader, None, own)
+        if isinstance(own, str)
+        else PreparedScan(bench, moves, reader, own)
+    )
 
 
 def scan(
@@ -183,6 +195,7 @@ class _Scanning:
 
     def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
+        self._stepped = prepared.stepped
         self._plan = prepared.moves.plan
         self._clock = prepared.bench.clock
         self._journal, self._progress = journal, progress
@@ -218,12 +231,15 @@ class _Scanning:
 
     def _run_group(self, own: OwnSweep, places: Sequence[tuple[int, ...]]) -> None:
         found = own.run(places)
-        if found is None:
+        if isinstance(found, str):
+            if found != self._stepped:
+                _log.info("set and read point by point: %s", found)
+            self._stepped = found
             for place in places:
                 self._visit(place)
             return
-        for place, values in zip(places, found, strict=True):
-            self._keep(place, _BY_ITSELF, values)
+        for place, point in zip(places, found, strict=True):
+            self._keep(place, _BY_ITSELF, point.values, point.numbers)
 
     def _is_done(self, place: tuple[int, ...]) -> bool:
         return bool(self._done[self._plan.index(place)])
@@ -232,7 +248,7 @@ class _Scanning:
         if not self._is_done(place):
             self._moves.go(place)
             self._reader.begin()
-            self._keep(place, _BY_HOST, self._read())
+            self._keep(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
         """Read; a device that does not answer is asked once more, and then it is gone."""
@@ -244,10 +260,10 @@ class _Scanning:
                     raise failure
         return values
 
-    def _keep(self, place: tuple[int, ...], way: Value, values: Sequence[Value]) -> None:
+    def _keep(self, place: tuple[int, ...], way: Value, values: Sequence[Value], numbers: Sequence[float]) -> None:
         settings = [
             Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN: none was set, as automatic
-            for number in self._moves.numbers(place)
+            for number in numbers
         ]
         index = self._plan.index(place)
         self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, way, *values)))
@@ -260,7 +276,8 @@ class _Scanning:
         done, total = self._journal.sync(), self._plan.n_points
         fresh = done - self._before
         pace_s = (self._clock.now() - self._origin_s - self._begun_s) / fresh if fresh else None
-        self._progress(ScanProgress(done, total, None if pace_s is None else pace_s * (total - done)))
+        left_s = None if pace_s is None else pace_s * (total - done)
+        self._progress(ScanProgress(done, total, left_s, self._stepped))
 
 
 # -- around it

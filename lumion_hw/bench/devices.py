@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field
 
-from lumion_hw.bench.fields import Address, Number, Port, StrictModel
+from lumion_hw.bench.fields import Address, Name, Number, Port, StrictModel
 
 if TYPE_CHECKING:
     from lumion_hw.bench.module_optics import ModuleOptics
@@ -100,3 +100,19 @@ class MeterModel(DeviceModel):
                 meter.set_wavelength_nm(channel, self.wavelength_nm)
                 meter.set_averaging_s(channel, self.averaging_s)
         return meter
+
+
+class TriggeredMeterModel(MeterModel):
+    """What a power meter with a trigger input is told besides."""
+
+    triggered_by: Name | None = Field(
+        None,
+        description="Laser whose trigger output is wired to the trigger input of this meter: scans of its wavelength "
+        "then sweep. One in the mainframe of the meter needs no cable.",
+    )
+
+
+class PartModel(DeviceModel):
+    """What every device that light passes is told; each kind has its own default of it."""
+
+    insertion_loss_db: Number

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.parts_as_set import wiring_as_set
 from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
@@ -52,14 +53,15 @@ def plan_circuits(
     standing: Sequence[PlannedCircuit] = (),
     improve_s: float = 0.0,
 ) -> CircuitPlan:
-    """Plan circuits on a calibrated bench; nothing is changed, and no device is asked anything.
+    """Plan circuits on a calibrated bench; nothing is changed, and no device is asked but those in the fibres.
 
     Routes take the least loss; PUCs that no circuit uses are parked in the cross state, or in bar where that opens a
     closed ring. A state that a PUC's heaters do not reach is neither used nor parked in. Of two arms the better one is
     trimmed, and so is light that would overload a receiver.
 
     Args:
-        bench: The bench, or its checked file alone: for a plan without any device.
+        bench: The bench, or its checked file alone: for a plan without any device. Of an open bench attenuators,
+            switches and amplifiers in the fibres count as they are set, of a file as if they took nothing.
         record: Calibration of its mesh.
         requests: Circuits wanted, planned together; those of higher priority choose their ways first.
         fixed: States that have to stay. A circuit all of whose PUCs are fixed keeps its path.
@@ -76,7 +78,8 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    return _Draughtsman(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
+    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_as_set(bench)
+    return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
 
 
 def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
@@ -101,6 +104,7 @@ class _Draughtsman:
 
     Args:
         model: The bench.
+        wiring: Its fibres.
         mesh: Its mesh.
         planning: What is known of that.
         requests: Circuits wanted.
@@ -112,6 +116,7 @@ class _Draughtsman:
     def __init__(
         self,
         model: BenchModel,
+        wiring: Wiring,
         mesh: MeshTopology,
         planning: PlanningMesh,
         requests: Sequence[CircuitRequest],
@@ -120,7 +125,7 @@ class _Draughtsman:
         improve_s: float,
     ) -> None:
         self._model, self._mesh, self._planning = model, mesh, planning
-        self._wiring: Wiring = model.to_wiring()
+        self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
         self._standing = tuple(self._stands(circuit) for circuit in standing)
         stands = [path for circuit in standing for path in circuit.paths]

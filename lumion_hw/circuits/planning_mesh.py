@@ -93,9 +93,9 @@ class PlanningMesh:
         before = next((path for path in wiring.inputs if path.port == first.port), entry)
         if first.source_dbm is None or here.source_dbm is None:
             return typical_db, _TYPICAL_SIGMA_DB
-        launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.loss_db)
+        launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.fibre_loss_db)
         half_db = 10.0 * math.log10(2.0)
-        loss_db = launched_dbm + entry.gain_db - entry.loss_db - half_db - here.source_dbm
+        loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - here.source_dbm
         return _or_typical(typical_db, loss_db, first.input_loss_sigma_db)
 
     def out_of_db(self, port: int, typical_db: float) -> tuple[float, float]:

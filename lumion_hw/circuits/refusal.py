@@ -10,6 +10,7 @@ from lumion_hw.circuits.budget import BudgetViolation
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import CircuitError
+from lumion_hw.interfaces.wiring import BLOCKED_DB
 
 
 class BudgetError(CircuitError):
@@ -60,7 +61,9 @@ def refused(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> Budget
     relaxed = {each.field: _relaxed(each, request) for each in found if each.field is not None}
     rest = [each for each in found if each.field is None]
     told = f"{circuit.hops} hops, {budget.mesh_loss_db:.1f} dB over the mesh, {budget.received_dbm:.1f} dBm received"
-    if rest:
+    if blocked := _blocking(circuit):
+        hint, nearest = f"No light passes {', '.join(blocked)}: a shutter, a connection or a pump is off.", None
+    elif rest:
         remedy = next((words for start, words in _REMEDIES.items() if rest[0].what.startswith(start)), "Ask for less")
         hint, nearest = f"The nearest found: {told}. {remedy}.", None
     else:
@@ -71,6 +74,18 @@ def refused(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> Budget
     return BudgetError(
         f"circuit {request} is refused: {failing}", request=request, violations=found, nearest=nearest, hint=hint
     )
+
+
+def _blocking(circuit: PlannedCircuit) -> list[str]:
+    """Return the devices on a circuit's way that let no light pass."""
+    paths = [path for arm in circuit.arms for path in (arm.entry, arm.exit)]
+    found = [
+        part.device
+        for path in paths
+        for part, loss_db in zip(path.through, path.parts_db, strict=False)  # of a file nobody has asked them
+        if loss_db >= 0.5 * BLOCKED_DB
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _relaxed(violation: BudgetViolation, request: CircuitRequest) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.parts_as_set import wiring_as_set
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof
@@ -287,7 +288,8 @@ class CircuitService:
         requests = [circuit.request for circuit in state.circuits]
         if [circuit.request for circuit in active] == requests:
             return
-        plan = standing_plan(self.setup.bench.model, self.setup.record, state)
+        bench = self.setup.bench
+        plan = standing_plan(bench.model, self.setup.record, state, wiring_as_set(bench))
         if plan is None:
             self.setup.active = None
         else:

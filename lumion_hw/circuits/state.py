@@ -381,13 +381,16 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}
 
 
-def standing_plan(model: BenchModel, record: CalibrationRecord, state: CircuitState) -> CircuitPlan | None:
+def standing_plan(
+    model: BenchModel, record: CalibrationRecord, state: CircuitState, wiring: Wiring | None = None
+) -> CircuitPlan | None:
     """Return what stands as a plan, its budgets reckoned anew; ``None`` if nothing does. No device is asked.
 
     Args:
         model: The bench.
         record: Calibration of its mesh.
         state: What stands.
+        wiring: Its fibres, with what is set in them; those of the file if not given.
 
     Raises:
         CircuitError: The modules of a circuit do not fit together any more.
@@ -395,7 +398,7 @@ def standing_plan(model: BenchModel, record: CalibrationRecord, state: CircuitSt
     """
     if not state.circuits:
         return None
-    wiring, mesh, planning = model.to_wiring(), record.mesh, planning_mesh(record)
+    wiring, mesh, planning = wiring or model.to_wiring(), record.mesh, planning_mesh(record)
     routed = []
     for circuit in state.circuits:
         entries, exits = zip(*(_fibres(wiring, circuit, path) for path in circuit.paths), strict=True)

@@ -18,7 +18,7 @@ from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.files.writing import check_target
 
 if TYPE_CHECKING:
-    from lumion_hw.acquisition import ScanData, SweptSetting
+    from lumion_hw.acquisition import ScanData, ScanProgress, SweptSetting
     from lumion_hw.acquisition.scanning import PreparedScan
 
 _MOST_POINTS = 10_000_000
@@ -128,6 +128,12 @@ def scan(
             _show(prepared, as_json)
             return
         _check_standing(standing, prepared)
+        stepped: set[str] = set()
+
+        def tell(told: ScanProgress) -> None:
+            bar.update(told.done - bar.pos)
+            stepped.add(told.stepped)
+
         choices: dict[str, bool] = {"snake": snake, "by_hand": by_hand, "leave": leave, "resume": resume}
         with _telling_of_interrupts(), progress(prepared.moves.plan.n_points, "points") as bar:
             data = run_scan(
@@ -137,9 +143,11 @@ def scan(
                 out=out,
                 bench_file=path_of(bench_file),
                 record=in_force,
-                progress=lambda told: bar.update(told.done - bar.pos),
+                progress=tell,
                 **choices,
             )
+    for why in sorted(filter(None, stepped)):
+        note(f"Set and read point by point: {why}.")
     if drawn is not None:
         data.plot(target=drawn)
     _report(data, out, drawn, as_json)
@@ -195,6 +203,7 @@ def _document(prepared: PreparedScan) -> dict[str, Any]:
         ],
         "readings": [{"name": column.name, "unit": column.unit} for column in prepared.reader.columns],
         "run_by": "this program" if prepared.own is None else prepared.own.words,
+        "stepped_because": prepared.stepped or None,
     }
 
 
@@ -210,7 +219,8 @@ def _show(prepared: PreparedScan, as_json: bool) -> None:
         return
     rows = [(each["name"], each["points"], each["from"], each["to"], each["unit"]) for each in document["swept"]]
     say(table(("setting", "points", "from", "to", "unit"), rows))
-    say(f"{document['points']} points of {len(document['readings'])} readings, run by {document['run_by']}")
+    why = f": {prepared.stepped}" if prepared.stepped else ""
+    say(f"{document['points']} points of {len(document['readings'])} readings, run by {document['run_by']}{why}")
     say("Nothing was moved.")
 
 

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING
 from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
+    from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
+    from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
+    from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
     from lumion_hw.emulator.faults.device_faults import calls, passes, sets
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.lasers.itla.device import Itla
@@ -43,6 +47,8 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
     from lumion_hw.emulator.polarization.oz_epc04 import Epc04
     from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
+    from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+    from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
     from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
     from lumion_hw.emulator.transponders.cmis.fibre import Fibre, join
     from lumion_hw.emulator.transponders.cmis.module import BusAccess, CmisModule, LinearView, ModuleOnBus
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.mains import Cord, MessageCord, Switchable
     from lumion_hw.emulator.wires.serial_device import SerialDevice
     from lumion_hw.emulator.wires.server import EmulatorServer
+    from lumion_hw.emulator.wires.text_device import TextDevice
 
 __all__ = [
     "Argument",
@@ -63,12 +70,18 @@ __all__ = [
     "ChainProfile",
     "CmisModule",
     "Cord",
+    "EmulatedAedfa",
+    "EmulatedAq6370",
+    "EmulatedArroyoTec",
     "EmulatedBench",
+    "EmulatedDa100",
     "EmulatedDevice",
     "EmulatedKeysight816x",
     "EmulatedKeysightLaser",
     "EmulatedKeysightN77xx",
     "EmulatedKeysightN7785C",
+    "EmulatedN776xA",
+    "EmulatedPolatis",
     "EmulatedSantecMpm",
     "EmulatedSantecTsl",
     "EmulatorServer",
@@ -105,6 +118,7 @@ __all__ = [
     "SfpModule",
     "SfpProfile",
     "Switchable",
+    "TextDevice",
     "ThorlabsPm100",
     "Timing",
     "calls",
@@ -117,6 +131,10 @@ if not TYPE_CHECKING:
     __getattr__, __dir__ = public_names(
         __name__,
         {
+            "amplifiers.amonics_aedfa": ("EmulatedAedfa",),
+            "analyzers.yokogawa_aq6370": ("EmulatedAq6370",),
+            "attenuators.keysight_n77xx_attenuator": ("EmulatedN776xA",),
+            "attenuators.oz_da100": ("EmulatedDa100",),
             "assembly": ("EmulatedBench",),
             "faults.device_faults": ("calls", "passes", "sets"),
             "faults.fault_table": ("Argument", "ScriptedFault"),
@@ -149,6 +167,9 @@ if not TYPE_CHECKING:
             "transponders.cmis.recorded": ("RecordedModule",),
             "transponders.i2c_bridge": ("I2cBridge",),
             "transponders.sfp": ("SfpModule", "SfpProfile"),
+            "switches.polatis": ("EmulatedPolatis",),
+            "temperature.arroyo_tec": ("EmulatedArroyoTec",),
+            "wires.text_device": ("TextDevice",),
             "wires.device": ("EmulatedDevice", "MessagePeer"),
             "wires.mains": ("Cord", "MessageCord", "Switchable"),
             "wires.serial_device": ("SerialDevice",),

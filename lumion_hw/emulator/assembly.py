@@ -123,6 +123,7 @@ class EmulatedBench:
             self.rng("photodiode offsets"),
         )
         self.warm = warm
+        self._trigger_inputs: dict[str, list[Callable[[NDArray[np.float64]], None]]] = {}
         self.transponders: dict[str, Any] = {}
         bodies: dict[str, Switchable] = {}
         for device in spec.devices:
@@ -173,6 +174,19 @@ class EmulatedBench:
     def launch(self, name: str) -> Callable[[Light], None]:
         """Return what the light of a laser does: it enters the mesh where the wiring says so, if it does."""
         return lambda light: self.world.set_source(name, light.power_w, light.wavelength_nm)
+
+    def trigger_output(self, name: str) -> Callable[[NDArray[np.float64]], None]:
+        """Return what takes the times of the pulses at a device's trigger output: they go where cables lead them."""
+
+        def pulses(times_s: NDArray[np.float64]) -> None:
+            for take in self._trigger_inputs.get(name, ()):
+                take(times_s)
+
+        return pulses
+
+    def trigger_cable(self, source: str, take: Callable[[NDArray[np.float64]], None]) -> None:
+        """Lead the pulses of a device's trigger output to another one's trigger input."""
+        self._trigger_inputs.setdefault(source, []).append(take)
 
     def turn(self, name: str) -> Callable[[Jones], None]:
         """Return what a polarization controller does to the light: that of the input the wiring names."""

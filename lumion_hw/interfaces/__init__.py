@@ -39,6 +39,8 @@ from lumion_hw.interfaces.polarization import (
     PolarizationReading,
 )
 from lumion_hw.interfaces.power_meter import (
+    LoggingMeter,
+    LogRun,
     MeterLimits,
     MeterSettings,
     PowerLog,
@@ -105,6 +107,8 @@ __all__ = [
     "LinkQuantity",
     "LockReport",
     "LockStage",
+    "LogRun",
+    "LoggingMeter",
     "MeshController",
     "MeshStates",
     "MeshStatesInfo",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,3 +166,44 @@ class PowerMeter(Protocol):
 
     def close(self) -> None:
         """Release the link; idempotent."""
+
+
+class LogRun(Protocol):
+    """A log under way. End it with :meth:`wait` or :meth:`stop`."""
+
+    def wait(self, timeout_s: float | None = None) -> PowerLog:
+        """Wait for the last sample, fetch all and stop the run, however it ends; at most so long from now.
+
+        Raises:
+            DeviceTimeoutError: The run did not complete in time: there were too few triggers.
+            FrameError: A channel gave another number of samples.
+        """
+
+    def stop(self) -> None:
+        """End the run; idempotent."""
+
+
+@runtime_checkable
+class LoggingMeter(PowerMeter, Protocol):
+    """A power meter that by itself takes a sample at every pulse of its trigger input. Not every meter can."""
+
+    @property
+    def most_samples(self) -> int:
+        """Samples per channel that it holds at least."""
+
+    def start_triggered_log(
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+    ) -> LogRun:
+        """Begin to wait for pulses, and average at each.
+
+        Args:
+            channels: Channels to log.
+            n_samples: Samples per channel; the range stays what it is during the run.
+            averaging_s: Averaging time of one sample; a pulse that comes meanwhile is lost.
+            own_pulses: The pulses come from the instrument itself, such as a laser in the mainframe of the sensors.
+
+        Raises:
+            LimitError: There are no such samples; nothing was changed.
+            BusyError: A run is under way.
+            DeviceError: The meter refuses these values.
+        """

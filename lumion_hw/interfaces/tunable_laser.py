@@ -36,12 +36,14 @@ class LaserRanges:
         frequency_step_thz: Settings are rounded to multiples of this step, or of the step in wavelength it stands for.
         power_dbm: Lowest and highest output power; ``None`` if the instrument states none and refuses by itself.
         power_step_db: Settings are rounded to multiples of this step.
+        sweep_nm_per_s: Speeds of sweeps, ascending; empty if they are not known, or the laser does not sweep.
     """
 
     frequency_thz: tuple[float, float]
     frequency_step_thz: float
     power_dbm: tuple[float, float] | None
     power_step_db: float
+    sweep_nm_per_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

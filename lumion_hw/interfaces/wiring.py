@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+BLOCKED_DB = 200.0
+"""Loss of what lets no light pass: a closed shutter, a connection that is not made, an amplifier that is off."""
+
 Tributary = Literal["x", "y"]
 """Which output of a polarization splitter, or input of a combiner."""
 
@@ -64,6 +67,8 @@ class InputPath:
         laser: Device name of the tunable laser; ``None`` where a module is the source.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the first one next to the source.
+        parts_db: What each of them takes as it is set, of an amplifier beyond ``gain_db``; it is part of ``loss_db``.
+            Empty as long as nobody has asked them: see :func:`lumion_hw.bench.parts_as_set.wiring_as_set`.
     """
 
     transponder: str | None
@@ -77,11 +82,17 @@ class InputPath:
     laser: str | None = None
     noise_figure_db: float = 5.0
     through: tuple[LightPart, ...] = ()
+    parts_db: tuple[float, ...] = ()
 
     @property
     def source(self) -> str:
         """Device name of the module or laser whose light it is."""
         return self.transponder or self.laser or ""
+
+    @property
+    def fibre_loss_db(self) -> float:
+        """Loss without that of the devices that are set."""
+        return self.loss_db - sum(self.parts_db)
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class OutputPath:
         tap_fraction: Share of the power that goes to the meter; the rest goes to the receiver.
         tributary: Which input of a polarization combiner this is; ``None`` without one.
         through: Devices that the light passes before the splitter, the first one next to the mesh.
+        parts_db: What each of them takes as it is set, as of an input.
         taps: Further ends of the splitter, besides that of ``meter``.
     """
 
@@ -109,6 +121,7 @@ class OutputPath:
     tributary: Tributary | None = None
     through: tuple[LightPart, ...] = ()
     taps: tuple[MeterTap, ...] = ()
+    parts_db: tuple[float, ...] = ()
 
     @property
     def receiver_fraction(self) -> float:

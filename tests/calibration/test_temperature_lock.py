@@ -121,16 +121,38 @@ def test_a_controller_that_was_left_out_is_said(held: Path) -> None:
         BenchProbe(bench)
 
 
+def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench: Bench) -> None:
+    probe, kept = BenchProbe(bench), []
+    probe.align_all()
+    probe.keep_losses(["with 25.400 °C of 25 °C"], kept.append)
+    sweep, tec = bench.mesh.sweep, bench.emulated.devices["tec0"]
+
+    def disturbed(currents_ma: np.ndarray) -> np.ndarray:
+        if not kept:
+            tec.warm_by(0.5)
+        return sweep(currents_ma)
+
+    bench.mesh.sweep = disturbed
+    probe.measure_many(_settings(bench))
+    assert len(kept) == 1
+    (sentence,) = probe.doubts()
+    assert "was lost 2 times, first with 25.400 °C" in sentence
+
+
 @pytest.mark.long
-def test_the_record_tells_of_a_lost_lock(bench: Bench, tmp_path: Path) -> None:
-    tec, pushed = bench.emulated.devices["tec0"], []
+def test_the_record_tells_of_a_lost_lock_also_when_the_run_was_gone_on_with(bench: Bench, tmp_path: Path) -> None:
+    tec, stages = bench.emulated.devices["tec0"], []
 
     def progress(stage: str, done: int, total: int) -> None:
-        if stage != "alignment" and not pushed:
-            pushed.append(stage)
-            tec.warm_by(0.3)
+        if stage != "alignment":
+            stages.append(stage)
+            if len(stages) == 1:
+                tec.warm_by(0.3)
+            if len(stages) == 4:
+                raise KeyboardInterrupt
 
-    record = calibrate(bench, Aligner(bench.clock), 3, tmp_path / "record.json", progress)
-    assert pushed
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(bench, Aligner(bench.clock), 3, tmp_path / "record.json", progress)
+    record = calibrate(bench, Aligner(bench.clock), 3, tmp_path / "record.json", progress, resume=True)
     assert [fault for fault in record.faults if "the lock of tec0 was lost once" in fault]
     assert record.complete

@@ -195,10 +195,15 @@ def test_one_trigger_starts_a_complete_run(bench):
 
 
 def test_triggers_need_their_wiring(bench):
-    bench.ask("TRIG:CONF DIS;:TRIG1:INP CME;:SENS1:FUNC:STAT LOGG,STAR;:TRIG 2")
+    """Node A is the input connector, node B the output, which LOOPback alone leads back (816x guide pp. 209, 214)."""
+    bench.ask("TRIG:CONF DIS;:TRIG1:INP CME;:SENS1:FUNC:STAT LOGG,STAR;:TRIG 1")
     bench.clock.sleep(100.0)
     assert bench.ask("SENS1:FUNC:STAT?;:TRIG:CONF?") == "LOGGING_STABILITY,PROGRESS;DIS"
-    bench.ask("TRIG:CONF DEF;:TRIG 2")
+    for wiring in ("DEF", "PASS"):
+        bench.ask(f"TRIG:CONF {wiring};:TRIG 2")
+        bench.clock.sleep(100.0)
+        assert bench.ask("SENS1:FUNC:STAT?").endswith("PROGRESS"), wiring
+    bench.ask("TRIG:CONF LOOP;:TRIG 2")
     bench.clock.sleep(100.0)
     assert bench.ask("SENS1:FUNC:STAT?").endswith("COMPLETE")
     bench.ask("TRIG 3")

@@ -16,7 +16,7 @@ from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
 from lumion_hw.emulator.faults.fault_table import BENCH
 from lumion_hw.emulator.transponders.cmis.faults import FAULTS as MODULE_FAULTS
-from lumion_hw.errors import ConfigError, LimitError, LinkError, LumionError
+from lumion_hw.errors import ConfigError, DeviceError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
 
 QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
@@ -224,6 +224,29 @@ def test_faults_of_one_kind_are_seen_by_its_driver(kind: str, fault: str) -> Non
         assert look(driver) != before
         if any(each.name == fault and each.end is not None for each in faults.of(name)):
             faults.end(name, fault, **arguments)
+
+
+@pytest.mark.parametrize(("fault", "words"), [("no_sensor", "sensor open"), ("interlock", "interlock")])
+def test_what_ends_a_temperature_lock_is_named(fault: str, words: str) -> None:
+    """By whoever asks, waits for the lock, or switches on: the operator has to know which plug to look at."""
+    name = NAMES["arroyo-tec"]
+    with opened(name) as bench:
+        controller = driver_of(bench, name)
+        assert controller.wait_locked(60.0).losses == 0
+        bench.emulated.faults.inject(name, fault)
+        bench.clock.sleep(0.2)
+        state = controller.state()
+        assert (state.enabled, state.locked, state.losses) == (False, False, 1)
+        assert words in " ".join(state.faults)
+        assert (state.temperature_c is None) is (fault == "no_sensor")
+        for refused in (controller.enable, lambda: controller.wait_locked(1.0)):
+            with pytest.raises(DeviceError) as caught:
+                refused()
+            assert words in str(caught.value) or caught.value.code in (402, 403), refused
+        bench.emulated.faults.end(name, fault)
+        assert not controller.state().enabled, "it stays off until somebody switches it on"
+        controller.enable()
+        assert controller.wait_locked(120.0).locked
 
 
 def test_faults_of_a_cmis_module_come_and_go_by_name() -> None:

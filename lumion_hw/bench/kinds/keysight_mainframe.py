@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from lumion_hw.bench.checks import BenchData, Check, Path, Uses, mapping
-from lumion_hw.bench.devices import DeviceModel, MeterModel
+from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel
 from lumion_hw.bench.fields import Name, Number, Pin, Whole
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -69,7 +69,7 @@ def check_modules(modules: MainframeModules, model: str) -> None:
         raise ValueError("expected at least one module, found none")
 
 
-class MainframeMeterModel(MeterModel):
+class MainframeMeterModel(TriggeredMeterModel):
     """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
 
     Channels are numbered from 1 in the order in which the mainframe lists its heads. A laser in slot 0 is a device of
@@ -141,6 +141,10 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
     return sum(sensors), "keysight-816x"
 
 
+def _check_meter(bench: BenchData, name: str) -> Iterator[Check]:
+    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)
+
+
 def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
     """Check that a laser in a mainframe has one that can hold it, and has it to itself."""
     device, path = bench.devices[name], ("devices", name, "mainframe")
@@ -188,7 +192,10 @@ def _emulate_meter(bench: EmulatedBench, name: str, model: MainframeMeterModel) 
     laser = next((each.name for each in bench.spec.devices if each.inside == name), None)
     if laser is not None:
         modules.setdefault(0, DEFAULT_LASER)
-    return _mainframe(bench, name, model, modules, laser or name)
+    mainframe = _mainframe(bench, name, model, modules, laser or name)
+    if model.triggered_by is not None:
+        bench.trigger_cable(model.triggered_by, mainframe.hardware_trigger)
+    return mainframe
 
 
 def _emulate_laser(
@@ -204,9 +211,11 @@ def _emulate_laser(
         bench.rng(name),
         serial=model.emulated_serial(name),
         model=model.model or "N7776C",
+        on_triggers=bench.trigger_output(name),
         emit=bench.launch(name),
     )
     bench.world.before_reading.append(laser.advance)
+    bench.world.swept[name] = laser.light_at
     return laser
 
 
@@ -222,8 +231,8 @@ def _mainframe(
 
     channels = {port: number for number, port in enumerate(ports_of(modules), start=1)}
 
-    def light(slot: int, channel: int, _at_s: float) -> Light:
-        return bench.world.tapped(name, channels[slot, channel])
+    def light(slot: int, channel: int, at_s: float) -> Light:
+        return bench.world.tapped_at(name, channels[slot, channel], at_s)
 
     mainframe = EmulatedKeysight816x(
         name,
@@ -233,10 +242,12 @@ def _mainframe(
         serial=model.emulated_serial(name),
         model=model.model or _DEFAULT_MAINFRAME,
         modules=modules,
+        on_triggers=bench.trigger_output(laser),
         emit=bench.launch(laser),
     )
     if mainframe.laser is not None:
         bench.world.before_reading.append(mainframe.advance)
+        bench.world.swept[laser] = mainframe.light_at
     return mainframe
 
 
@@ -251,6 +262,7 @@ METER = DeviceKind(
         "keysight|agilent|hewlett", "816[346][AB]$", names_model=True
     ),  # it does not say whether a laser is in slot 0
     channels=_channels,
+    check=_check_meter,
 )
 LASER = DeviceKind(
     title="Keysight N7776C, or 8164A/B with a laser in slot 0",

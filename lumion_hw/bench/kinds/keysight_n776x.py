@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.devices import PartModel
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -24,7 +24,7 @@ _CHANNELS = {"N7761A": 1, "N7762A": 2, "N7764A": 4, "N7766A": 2, "N7768A": 4, "N
 _DEFAULT: Literal["N7764A"] = "N7764A"
 
 
-class AttenuatorModel(DeviceModel):
+class AttenuatorModel(PartModel):
     """Keysight N7761A, N7762A, N7764A, N7766A, N7768A, or the attenuators of a N7751A or N7752A (SCPI).
 
     Opening sets neither attenuation nor shutter.
@@ -36,6 +36,7 @@ class AttenuatorModel(DeviceModel):
     )
     serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
     wavelength_nm: Number = Field(1550.0, ge=1260.0, le=1640.0, description="Wavelength of every channel.")
+    insertion_loss_db: Number = Field(2.2, ge=0.0, le=30.0, description="Loss that it adds to what it is set to.")
 
     @property
     def n_channels(self) -> int:
@@ -72,6 +73,7 @@ def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> Emulate
         n_channels=model.n_channels,
         passing_w=lambda channel: world.part_w(name, channel),
         changed=world.parts_changed,
+        insertion_loss_db=model.insertion_loss_db,
     )
     for channel in range(1, model.n_channels + 1):
         world.parts.attenuates(name, channel, partial(attenuator.transmission, channel))

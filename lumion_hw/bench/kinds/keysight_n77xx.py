@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import MeterModel
+from lumion_hw.bench.checks import BenchData, Check
+from lumion_hw.bench.devices import TriggeredMeterModel
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -23,7 +24,7 @@ _CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 _DEFAULT: Literal["N7745A"] = "N7745A"
 
 
-class PowerMeterModel(MeterModel):
+class PowerMeterModel(TriggeredMeterModel):
     """Keysight N7744 or N7745 multiport power meter (SCPI)."""
 
     kind: Literal["keysight-n77xx"]
@@ -53,8 +54,13 @@ def _open(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerM
 
 def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> EmulatedKeysightN77xx:
     from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
+    from lumion_hw.emulator.optics.light import Light
 
-    return EmulatedKeysightN77xx(
+    def light_at(channel: int, at_s: float) -> Light:
+        """The light of a sample in a run; its responsivity is that of the wavelength set, as of plain readings here."""
+        return Light(bench.world.tapped_at(name, channel, at_s).power_w, 1550.0)
+
+    meter = EmulatedKeysightN77xx(
         name,
         bench.clock,
         bench.rng(name),
@@ -62,7 +68,15 @@ def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> Emulate
         model=model.model,
         serial=model.emulated_serial(name),
         n_ports=model.n_channels,
+        light_at=light_at if model.triggered_by is not None else None,
     )
+    if model.triggered_by is not None:
+        bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
+    return meter
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)
 
 
 KIND = DeviceKind(
@@ -74,4 +88,5 @@ KIND = DeviceKind(
     hislip=True,
     scpi=ScpiIdentity("keysight|agilent|hewlett", "N774[45][AC]$", names_model=True),
     channels=_channels,
+    check=_check,
 )

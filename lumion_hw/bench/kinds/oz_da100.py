@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.devices import PartModel
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, Question
 from lumion_hw.bench.roles import Role
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import VariableAttenuator
 
 
-class MotorAttenuatorModel(DeviceModel):
+class MotorAttenuatorModel(PartModel):
     """OZ Optics DA-100 or DD-100 attenuator: a motor before a fibre, behind a serial line of text.
 
     It says neither its range nor its wavelength, which is that of its calibration.
@@ -29,6 +29,7 @@ class MotorAttenuatorModel(DeviceModel):
 
     kind: Literal["oz-da100"]
     attenuation_max_db: Number = Field(60.0, gt=0.0, le=99.0, description="Largest attenuation of this unit.")
+    insertion_loss_db: Number = Field(1.2, ge=0.0, le=30.0, description="Loss that it adds to what it is set to.")
 
 
 def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:
@@ -48,7 +49,11 @@ def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> Em
 
     world = bench.world
     attenuator = EmulatedDa100(
-        name, bench.clock, attenuation_max_db=model.attenuation_max_db, changed=world.parts_changed
+        name,
+        bench.clock,
+        attenuation_max_db=model.attenuation_max_db,
+        least_loss_db=model.insertion_loss_db,
+        changed=world.parts_changed,
     )
     world.parts.attenuates(name, 1, attenuator.transmission)
     world.before_reading.append(attenuator.advance)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from lumion_hw.bench.checks import BenchData, Check, is_index, items, mapping
-from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.devices import PartModel
 from lumion_hw.bench.fields import Number, Whole
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import OpticalSwitch
 
 
-class MatrixSwitchModel(DeviceModel):
+class MatrixSwitchModel(PartModel):
     """Polatis (HUBER+SUHNER) series 1000, 6000 or 7000 matrix switch (SCPI, TCP port 5025 or serial)."""
 
     kind: Literal["polatis"]
@@ -29,6 +29,7 @@ class MatrixSwitchModel(DeviceModel):
     n_inputs: Whole = Field(16, ge=1, le=576, description="Number of inputs; they are the ports from 1.")
     n_outputs: Whole = Field(16, ge=1, le=576, description="Number of outputs; they are the ports behind the inputs.")
     settle_s: Number = Field(0.025, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+    insertion_loss_db: Number = Field(1.0, ge=0.0, le=30.0, description="Loss of a connection.")
 
 
 def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> OpticalSwitch:
@@ -47,7 +48,7 @@ def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> Opti
 
 
 def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> EmulatedPolatis:
-    from lumion_hw.emulator.switches.polatis import INSERTION_LOSS_DB, EmulatedPolatis
+    from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 
     switch = EmulatedPolatis(
         name,
@@ -57,7 +58,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
         n_outputs=model.n_outputs,
         changed=bench.world.parts_changed,
     )
-    bench.world.parts.switches(name, switch.connections, INSERTION_LOSS_DB)
+    bench.world.parts.switches(name, switch.connections, model.insertion_loss_db)
     return switch
 
 

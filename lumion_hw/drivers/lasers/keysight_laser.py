@@ -6,7 +6,7 @@ float64 in metres.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 
@@ -59,6 +59,12 @@ class KeysightLaser(ScpiLaser):
 
     makers = ("KEYSIGHT", "AGILENT")
     models = MODELS
+    # N7776C as public drivers list them; 81600B family: user's guide, table of the wavelength test.
+    speeds_nm_per_s: ClassVar = {
+        "N7776C": (0.5, 1.0, 50.0, 80.0, 200.0),
+        "8164A": (0.5, 5.0, 10.0, 20.0, 40.0, 80.0),
+        "8164B": (0.5, 5.0, 10.0, 20.0, 40.0, 80.0),
+    }
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
 
     def __init__(

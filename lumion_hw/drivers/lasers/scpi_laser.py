@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import logging
 import threading
+from collections.abc import Mapping
 from typing import ClassVar, Unpack
 
 from lumion_hw.clock import Clock, deadline_after
@@ -64,12 +65,18 @@ class ScpiLaser(ScpiDriver):
         clock: The link's clock.
         **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Time until the power follows after the output was switched on or another power was set.
+
+    Attributes:
+        step_nm: Settings are rounded to multiples of this.
+        power_step_db: So are powers.
+        speeds_nm_per_s: Speeds of sweeps by model.
     """
 
     kind = "laser"
     capabilities: ClassVar[LaserCapabilities]
     step_nm: ClassVar[float] = 1e-4
     power_step_db: ClassVar[float] = 0.01
+    speeds_nm_per_s: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def __init__(self, link: Link, clock: Clock, *, settle_s: float = SETTLE_S, **names: Unpack[DeviceNames]) -> None:
         super().__init__(link, clock, **names)
@@ -154,7 +161,13 @@ class ScpiLaser(ScpiDriver):
         shortest_nm, longest_nm = self._limits_nm
         highest_thz = thz_from_nm(shortest_nm)
         step_thz = highest_thz * self.step_nm / shortest_nm
-        return LaserRanges((thz_from_nm(longest_nm), highest_thz), step_thz, self._limits_dbm, self.power_step_db)
+        return LaserRanges(
+            (thz_from_nm(longest_nm), highest_thz),
+            step_thz,
+            self._limits_dbm,
+            self.power_step_db,
+            self.speeds_nm_per_s.get(self.model.upper(), ()),
+        )
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
         """Set the frequency, to the nearest step of the wavelength.

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import struct
 
-from lumion_hw.drivers.meters.keysight_functions import KeysightFunctions
-from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
+from lumion_hw.drivers.meters.keysight_functions import LoggingKeysightMeter
+from lumion_hw.drivers.meters.keysight_meter import Head
 from lumion_hw.errors import IdentityError
 
 MAINFRAMES = ("8163A", "8163B", "8164A", "8164B", "8166A", "8166B")
 _LARGEST_SLOT = 17
 
 
-class Keysight816x(KeysightMeter):
-    """Driver of all power sensors of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
+class Keysight816x(LoggingKeysightMeter):
+    """Driver of all power sensors of one mainframe; implements ``LoggingMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1 in the order in which the mainframe lists its heads; :meth:`slot_and_head` tells which
     is which. Args and readings as in :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`.
@@ -27,11 +27,7 @@ class Keysight816x(KeysightMeter):
     makers = ("KEYSIGHT", "AGILENT", "HEWLETT-PACKARD")
     models = MAINFRAMES
     channel_word = "channel"
-
-    @property
-    def functions(self) -> KeysightFunctions:
-        """Logging, stability, minimum and maximum, and triggers."""
-        return KeysightFunctions(self)
+    most_samples = 4000  # of the smallest sensors
 
     def slot_and_head(self, channel: int) -> tuple[int, int]:
         """Return slot and head of a channel, as in the mainframe's own numbering."""

@@ -6,9 +6,11 @@ Nothing may be set while a run is under way, which would end it, so the driver r
 
 from __future__ import annotations
 
+import abc
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,26 @@ class TriggerWiring(enum.Enum):
     DEFAULT = "DEFault"
     PASS_THROUGH = "PASSthrough"
     LOOP_BACK = "LOOPback"
+
+
+class LoggingKeysightMeter(KeysightMeter, abc.ABC):
+    """Base of the drivers; implements ``LoggingMeter``. Args and readings as of ``KeysightMeter``."""
+
+    most_samples: ClassVar[int]
+
+    @property
+    def functions(self) -> KeysightFunctions:
+        """Logging, stability, minimum and maximum, and triggers."""
+        return KeysightFunctions(self)
+
+    def start_triggered_log(
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+    ) -> PowerRun:
+        """Begin to wait for pulses, and average at each. Raises as :meth:`KeysightFunctions.start_log`."""
+        functions = self.functions
+        # Pulses of the instrument's own output reach its input only where they are looped back.
+        functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if own_pulses else TriggerWiring.DEFAULT)
+        return functions.start_log(channels, n_samples, averaging_s, TriggerInput.ONE_SAMPLE)
 
 
 @dataclass(frozen=True)

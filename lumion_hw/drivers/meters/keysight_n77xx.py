@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import struct
 
-from lumion_hw.drivers.meters.keysight_functions import KeysightFunctions
-from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
+from lumion_hw.drivers.meters.keysight_functions import LARGEST_LOG, LoggingKeysightMeter
+from lumion_hw.drivers.meters.keysight_meter import Head
 from lumion_hw.errors import IdentityError
 
 PORTS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 """Supported models and their numbers of ports."""
 
 
-class KeysightN77xx(KeysightMeter):
-    """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
+class KeysightN77xx(LoggingKeysightMeter):
+    """Driver of one meter; implements ``LoggingMeter``. Thread-safe; every set is read back.
 
     Args and readings as in :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`; a channel is a port.
     """
 
     models = tuple(PORTS)
-
-    @property
-    def functions(self) -> KeysightFunctions:
-        """Logging, stability, minimum and maximum, and triggers."""
-        return KeysightFunctions(self)
+    most_samples = LARGEST_LOG
 
     def find_heads(self) -> tuple[Head, ...]:
         """Check that the instrument has the ports its model has: pairs of uint16, slot and channel."""

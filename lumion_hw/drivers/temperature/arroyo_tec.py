@@ -107,6 +107,7 @@ class ArroyoTec(ScpiDriver):
             found_c, found_s = self._tolerance()
             self._scpi.verify("tolerance in K", tolerance_c, found_c, 0.0051)
             self._scpi.verify("time within the tolerance in s", window_s, found_s, 0.051)
+            self._was_locked = False  # the controller counts the window anew; the temperature has not moved
 
     def enable(self) -> None:
         """Switch the output on. Raises ``DeviceError`` if it does not stay on."""

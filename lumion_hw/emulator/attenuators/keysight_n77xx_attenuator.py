@@ -89,8 +89,8 @@ class _PowerLevel:
 class _AttenuatorChannel:
     """One filter and its shutter."""
 
-    def __init__(self, clock: Clock, largest_db: float) -> None:
-        self._clock, self.largest_db = clock, largest_db
+    def __init__(self, clock: Clock, largest_db: float, insertion_loss_db: float) -> None:
+        self._clock, self.largest_db, self.insertion_loss_db = clock, largest_db, insertion_loss_db
         self.settings = _AttenuatorSettings()
         self._from_db = self._to_db = 0.0
         self._begun_s = self._arrives_s = clock.now()
@@ -121,7 +121,7 @@ class _AttenuatorChannel:
     def transmission(self) -> float:
         """Share of the light that passes."""
         shut_db = 0.0 if self.settings.open else SHUTTER_DB
-        return float(10.0 ** (-(INSERTION_LOSS_DB + self.filter_db + shut_db) / 10.0))
+        return float(10.0 ** (-(self.insertion_loss_db + self.filter_db + shut_db) / 10.0))
 
 
 class EmulatedN776xA(ScpiDevice):
@@ -135,6 +135,7 @@ class EmulatedN776xA(ScpiDevice):
         n_channels: Attenuators, numbered from 1; in its language they are slots 1, 3, 5, 7.
         passing_w: Returns the power before and behind a channel in watts; nothing is there if not given.
         changed: Called when a channel begins to pass more or less light.
+        insertion_loss_db: What every channel takes at its least.
         firmware: Last field of ``*IDN?``.
     """
 
@@ -148,12 +149,15 @@ class EmulatedN776xA(ScpiDevice):
         n_channels: int = 4,
         passing_w: Callable[[int], tuple[float, float]] = lambda _: (0.0, 0.0),
         changed: Callable[[], None] = lambda: None,
+        insertion_loss_db: float = INSERTION_LOSS_DB,
         firmware: str = "1.50",
     ) -> None:
         super().__init__(name, clock)
         self._passing_w, self._changed = passing_w, changed
         largest_db = LARGEST_DB.get(model, 45.0)
-        self._channels = {2 * k + 1: _AttenuatorChannel(clock, largest_db) for k in range(n_channels)}
+        self._channels = {
+            2 * k + 1: _AttenuatorChannel(clock, largest_db, insertion_loss_db) for k in range(n_channels)
+        }
         self._monitored = model not in WITHOUT_MONITOR
         profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", tells_busy=True)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._follow)
@@ -308,7 +312,7 @@ class EmulatedN776xA(ScpiDevice):
             if before_w <= 0.0:
                 continue
             wanted_w = settings.power_w / 10.0 ** (settings.power_offset_db / 10.0)
-            wanted_db = 10.0 * math.log10(before_w / wanted_w) - INSERTION_LOSS_DB
+            wanted_db = 10.0 * math.log10(before_w / wanted_w) - channel.insertion_loss_db
             target_db = min(max(wanted_db, 0.0), channel.largest_db)
             if abs(target_db - channel.target_db) > _SMALLEST_MOVE_DB:
                 self._move(channel, target_db)

@@ -36,6 +36,7 @@ class EmulatedDa100(TextDevice):
         name: Device name of the bench file.
         clock: The injected clock.
         attenuation_max_db: Its largest attenuation.
+        least_loss_db: What it takes at its least.
         changed: Called when the motor sets out.
         serial: Serial number in ``CD``.
     """
@@ -48,10 +49,12 @@ class EmulatedDa100(TextDevice):
         clock: Clock,
         *,
         attenuation_max_db: float = 60.0,
+        least_loss_db: float = LEAST_LOSS_DB,
         changed: Callable[[], None] = lambda: None,
         serial: str = "000001-01",
     ) -> None:
         super().__init__(name, clock, _BAUD, _ANSWER_S)
+        self._least_db = least_loss_db
         self._max_db, self._changed, self._serial = attenuation_max_db, changed, serial
         self._steps = self._from_steps = 0
         self._begun_s = self._arrives_s = clock.now()
@@ -66,7 +69,7 @@ class EmulatedDa100(TextDevice):
         if left_s > 0.0:
             gone = 1.0 - left_s / (self._arrives_s - self._begun_s)
             steps = self._from_steps + gone * (self._steps - self._from_steps)
-        return float(10.0 ** (-(LEAST_LOSS_DB + self._max_db * (steps / FULL_STEPS) ** 2) / 10.0))
+        return float(10.0 ** (-(self._least_db + self._max_db * (steps / FULL_STEPS) ** 2) / 10.0))
 
     def _regain_power(self) -> None:
         super()._regain_power()

@@ -339,7 +339,15 @@ class EmulatedKeysightLaser(ScpiDevice):
     ) -> None:
         identity = f"Keysight Technologies,{model},{serial},{firmware}"
         super().__init__(name, clock)
-        self._scpi = ScpiInstrument(name, clock, Profile(identity, tells_busy=True), self._reset, self._follow)
+        # A meter on a cable measures at every pulse, in the light of its time: they are given although nobody asks.
+        self._scpi = ScpiInstrument(
+            name,
+            clock,
+            Profile(identity, tells_busy=True),
+            self._reset,
+            self._follow,
+            lambda: self.module.laser.next_look_s(),  # noqa: PLW0108 - the module is made after the instrument
+        )
         self._outlet = LightOutlet(emit)
         self.module = LaserModule(
             self._scpi.state,

@@ -126,6 +126,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
+        on_triggers: Called with the times of the laser's pulses at the trigger output.
         emit: Called with the laser's light whenever it has changed.
 
     Raises:
@@ -143,6 +144,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         serial: str = "DE00000003",
         firmware: str = "V5.25(72637)",
         modules: Mapping[int, str] = DUAL_SENSORS,
+        on_triggers: Callable[[NDArray[np.float64]], None] | None = None,
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         _check_modules(name, model, modules)
@@ -155,6 +157,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         }
         self.laser: LaserModule | None = None
         self._light = light
+        self._on_triggers = on_triggers or (lambda _times: None)
         self._outlet = LightOutlet(emit)
         self._model = model
         self._modules = modules
@@ -216,8 +219,9 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         return ScpiCommand(command.pattern, Form(write, (every,)), Form(read))
 
     def _laser_pulses(self, times_s: NDArray[np.float64]) -> None:
-        # Wired inside the mainframe: the laser's pulses trigger the sensors, each at its own time.
-        self.hardware_trigger(times_s.tolist())
+        # They leave at the output connector; the sensors see them if the mainframe is told to loop them back.
+        self.pulses_out(times_s.tolist())
+        self._on_triggers(times_s)
 
     def _acquire(self) -> None:
         self._show_laser()

@@ -177,6 +177,11 @@ class Acquisition:
             self._state.status.operation.set_bit(slot, on=False)
         state.run = state.operation = None
 
+    def pulses_out(self, times_s: Iterable[float]) -> None:
+        """Pulses at the trigger output: ``LOOPback`` makes them pulses at the input (816x guide p. 214)."""
+        if self._wiring == "LOOPback":
+            self.hardware_trigger(times_s)
+
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
         """Pulses at the trigger input; nobody listens when the wiring is disabled."""
         times = list(times_s)
@@ -261,8 +266,8 @@ class Acquisition:
         return write
 
     def _software_trigger(self, call: Call) -> Reply:
-        del call
-        self.hardware_trigger([self._clock.now()])
+        """Node A is the input connector, node B the output connector (816x guide p. 209)."""
+        (self.hardware_trigger if call.number() == 1 else self.pulses_out)([self._clock.now()])
         return None
 
     # -- parameters
@@ -377,7 +382,7 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
 
 @dataclass(frozen=True)
 class TriggerNode:
-    """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes; both reach every slot."""
+    """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes."""
 
     optional: bool = False
 

@@ -98,6 +98,10 @@ class EmulatedKeysightMeter(ScpiDevice):
         """Pulses at the trigger input, in the order of time; they may lie in the past."""
         self._acquisition.hardware_trigger(times_s)
 
+    def pulses_out(self, times_s: Iterable[float]) -> None:
+        """Pulses at the trigger output, which the wiring may lead back to the input."""
+        self._acquisition.pulses_out(times_s)
+
     def _commands(self) -> Iterable[ScpiCommand]:
         yield from self._settings()
         yield from self._switches()

@@ -140,6 +140,7 @@ class OpticalWorld:
         self._coupled: dict[int, tuple[float, float]] = {}
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
+        self.swept: dict[str, Callable[[float], Light]] = {}  # lasers that know where they were
         self.before_changing: list[Callable[[], None]] = []
         self._changing = False
         self._acting = False
@@ -152,6 +153,9 @@ class OpticalWorld:
     def set_transmitter(self, source: str, power_w: float) -> None:
         """A module or laser launches this power from now on."""
         self._about_to_change()
+        self._launch(source, power_w)
+
+    def _launch(self, source: str, power_w: float) -> None:
         self._leaving.clear()
         for index in self._inputs_of.get(source, ()):
             self._launched_w[index] = power_w
@@ -160,8 +164,12 @@ class OpticalWorld:
 
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
         """A tunable laser launches this power at this wavelength from now on."""
-        self.set_transmitter(laser, power_w)
-        self._tune(laser, frequency_hz_from_wavelength_m(wavelength_nm * 1e-9))
+        self._about_to_change()
+        self._shine(laser, Light(power_w, wavelength_nm))
+
+    def _shine(self, laser: str, light: Light) -> None:
+        self._launch(laser, light.power_w)
+        self._tune(laser, frequency_hz_from_wavelength_m(light.wavelength_nm * 1e-9))
 
     def _tune(self, source: str, frequency_hz: float) -> None:
         for index in self._inputs_of.get(source, ()):
@@ -453,6 +461,29 @@ class OpticalWorld:
     def tapped(self, meter: str, channel: int) -> Light:
         """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
         self._bring_up_to_date()
+        return self._light_at(meter, channel)
+
+    def tapped_at(self, meter: str, channel: int, at_s: float) -> Light:
+        """Return the light at one channel at an instant that has passed: of swept lasers then, of all else now.
+
+        A laser passes many wavelengths between two looks at the bench; what else moves is slow beside that.
+        """
+        self._bring_up_to_date()
+        now_s = self._now()
+        if at_s >= now_s or not self.swept:
+            return self._light_at(meter, channel)
+        present = {name: light_at(now_s) for name, light_at in self.swept.items()}
+        past = {name: light_at(at_s) for name, light_at in self.swept.items()}
+        moved = [name for name in present if past[name] != present[name]]
+        try:
+            for name in moved:
+                self._shine(name, past[name])
+            return self._light_at(meter, channel)
+        finally:
+            for name in moved:
+                self._shine(name, present[name])
+
+    def _light_at(self, meter: str, channel: int) -> Light:
         power_w = power_nm = 0.0
         for beam in self._tapped(meter, channel):
             nm = [wavelength_m_from_frequency_hz(hertz) * 1e9 for hertz in self._frequencies_hz]

@@ -38,7 +38,6 @@ from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import quoted
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 
-INSERTION_LOSS_DB = 1.0
 STEERING_S = 0.025
 _LIST = re.compile(r"@(?:\d{1,5}(?::\d{1,5})?(?:,\d{1,5}(?::\d{1,5})?)*)?", re.ASCII)
 _MOST_PORTS = 4096

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, DeviceError, LimitError, OutOfRangeError
-from lumion_hw.interfaces import PowerMeter, PowerReading, RangeState
+from lumion_hw.errors import BusyError, ConfigError, DeviceError, DeviceTimeoutError, LimitError, OutOfRangeError
+from lumion_hw.interfaces import LoggingMeter, PowerMeter, PowerReading, RangeState
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
     cannot_tell,
@@ -94,6 +94,19 @@ class PowerMeterContract(DeviceContract):
     def wavelength_in_force_nm(self) -> Callable[[int], float]:
         """Tells the wavelength a channel really uses, from the instrument itself."""
         cannot_tell("wavelength_in_force_nm", "a function that asks the instrument for the wavelength of a channel")
+
+    # -- logs, of meters that take samples at triggers
+
+    def test_a_log_without_pulses_ends_and_leaves_the_meter_free(self, driver: PowerMeter) -> None:
+        """A log that waits for pulses which never come ends in its time, and readings are possible again."""
+        if not isinstance(driver, LoggingMeter):
+            pytest.skip("this meter takes no samples at triggers")
+        averaging_s = driver.settings(1).averaging_s
+        run = driver.start_triggered_log((1,), 5, averaging_s)
+        refused(BusyError, "a reading during a log", lambda: driver.read(1))
+        refused(DeviceTimeoutError, "a log without pulses", lambda: run.wait(5.0 * averaging_s))
+        run.stop()  # idempotent
+        promised(driver.read(1).channel == 1, "no reading after a log that was ended")
 
     # -- identity
 

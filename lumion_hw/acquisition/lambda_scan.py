@@ -1,0 +1,201 @@
+"""Lambda scans: a laser sweeps its wavelength by itself, and power meters take a sample at each of its pulses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.columns import Column, Reader, Value, power_value
+from lumion_hw.acquisition.scan_moves import Moves
+from lumion_hw.acquisition.swept_points import SweptPoint
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, LumionError
+from lumion_hw.interfaces import LaserSweep, LoggingMeter, LogRun, PowerLog, TunableLaser
+
+_MOST_AT_ONCE = 100_000
+"""Pulses of one sweep; lasers that give fewer refuse, and then the points are set one by one."""
+_SHARE = 0.2
+"""Largest share of a step that passes while a sample is averaged."""
+_SHORTEST_S = 0.2
+"""Shorter sweeps save nothing, and lasers, which need time to gather speed, refuse them."""
+_LATE_S = 2.0
+"""Time that meters have for their last samples after the sweep."""
+
+
+def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
+    """Return how a laser and meters can run the fastest axis by themselves.
+
+    Or else why they cannot: nothing to say where the fastest axis is no wavelength of a laser.
+    """
+    fastest = moves.of_axis(-1)
+    swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
+    if swept is None or moves.plan.axes[-1].n_points < 2:
+        return ""
+    laser = bench.lasers[swept]
+    if len(fastest) > 1:
+        return f"{' and '.join(each.name for each in fastest)} move together"
+    if not laser.capabilities.wavelength_log or not laser.ranges.sweep_nm_per_s:
+        return f"{swept} does not log the wavelengths of a sweep"
+    by_meter: dict[str, list[Column]] = {}
+    for column in reader.columns:
+        by_meter.setdefault(column.device, []).append(column)
+    meters: dict[str, LoggingMeter] = {}
+    for name, columns in by_meter.items():
+        meter = bench.meters.get(name)
+        if not isinstance(meter, LoggingMeter):
+            return f"{columns[0].name} is no power of a meter that takes samples at the pulses of a laser"
+        if swept not in (_inside(bench, name), getattr(bench.model.devices[name], "triggered_by", None)):
+            return f"the bench file does not say that {name} is triggered_by {swept}"
+        meters[name] = meter
+    return LambdaScan(bench, moves, (swept, laser), meters, reader.columns) if meters else ""
+
+
+def _inside(bench: Bench, meter: str) -> str | None:
+    """Return the laser in the same mainframe."""
+    return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
+
+
+class LambdaScan:
+    """Wavelengths of the fastest axis, run by a laser, with meters that take a sample at each of its pulses.
+
+    Args:
+        bench: The bench.
+        moves: The settings of the scan.
+        laser: Name of the laser, and the laser.
+        meters: The meters, by name.
+        columns: What is read.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        moves: Moves,
+        laser: tuple[str, TunableLaser],
+        meters: Mapping[str, LoggingMeter],
+        columns: Sequence[Column],
+    ) -> None:
+        self._bench, self._moves, self._meters, self._columns = bench, moves, meters, columns
+        self._name, self._laser = laser
+        self._channels = {
+            name: [_channel(column) for column in columns if column.device == name] for name in self._meters
+        }
+        self.words = f"{self._name}, with {' and '.join(meters)}"
+        self.points_in_pass = moves.plan.axes[-1].n_points
+        self.most_at_once = min(_MOST_AT_ONCE, *(meter.most_samples for meter in meters.values()))
+
+    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+        """Sweep over these points, or say why not; then the bench is at the first of them, or will be told again."""
+        numbers = [self._moves.numbers(place) for place in places]
+        wavelengths_nm = np.array([each[-1] for each in numbers])
+        upwards = np.argsort(wavelengths_nm)
+        self._moves.go(places[0])  # averaging times and ranges are settings, too
+        averaging_s = self._averaging_s()
+        if isinstance(averaging_s, str):
+            return averaging_s
+        plan = self._plan(wavelengths_nm[upwards], averaging_s)
+        if isinstance(plan, str):
+            return plan
+        try:
+            sampled_nm, logs = self._sweep(plan, len(places), averaging_s)
+        except DeviceTimeoutError:
+            raise
+        except (DeviceError, LimitError) as refusal:
+            return str(refusal)
+        finally:
+            self._moves.forget(-1)  # the laser is where the sweep has left it
+        of_place = np.empty(len(places), dtype=np.intp)
+        of_place[upwards] = np.arange(len(places))
+        return [
+            SweptPoint((*each[:-1], float(sampled_nm[at])), [_reading(logs[it.device], it, at) for it in self._columns])
+            for each, at in zip(numbers, of_place.tolist(), strict=True)
+        ]
+
+    def _plan(self, wavelengths_nm: NDArray[np.float64], averaging_s: float) -> LaserSweep | str:
+        """Return the fastest sweep that leaves every sample its time, or why there is none."""
+        if len(wavelengths_nm) < 2:
+            return "one point is no sweep"
+        grid_nm = self._grid_nm(wavelengths_nm[0])
+        start_nm = round(wavelengths_nm[0] / grid_nm) * grid_nm
+        step_nm = round((wavelengths_nm[-1] - wavelengths_nm[0]) / (len(wavelengths_nm) - 1) / grid_nm) * grid_nm
+        even_nm = start_nm + step_nm * np.arange(len(wavelengths_nm))
+        if step_nm <= 0.0 or np.max(np.abs(even_nm - wavelengths_nm)) > grid_nm:
+            return f"the wavelengths are not evenly spaced by a multiple of {grid_nm:.3g} nm"
+        ranges = self._laser.ranges
+        speeds = [each for each in ranges.sweep_nm_per_s if each * averaging_s <= _SHARE * step_nm]
+        if not speeds:
+            return (
+                f"a reading averages {averaging_s:.3g} s, and {self._name} passes a step of {step_nm:.4g} nm in "
+                f"{step_nm / min(ranges.sweep_nm_per_s):.3g} s at its slowest; {1.0 / _SHARE:g} times as long is needed"
+            )
+        span_nm = step_nm * (len(wavelengths_nm) - 1)
+        gentle = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
+        return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
+
+    def _grid_nm(self, wavelength_nm: float) -> float:
+        """Return the step of the laser's wavelengths, which is stated as one of frequencies at the short end."""
+        ranges = self._laser.ranges
+        return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
+
+    def _averaging_s(self) -> float | str:
+        """Return the averaging time of all channels, or what of their settings stands against a run of samples."""
+        times_s = set()
+        for name, meter in self._meters.items():
+            for channel in self._channels[name]:
+                settings = meter.settings(channel)
+                if settings.range_dbm is None:
+                    # A reading chooses its own range, a run keeps one: dark parts of a spectrum would read otherwise.
+                    return f"{name} ranges automatically; set {name}.range_dbm.{channel}"
+                times_s.add(settings.averaging_s)
+        return times_s.pop() if len(times_s) == 1 else "the channels average for different times"
+
+    def _sweep(
+        self, plan: LaserSweep, n_samples: int, averaging_s: float
+    ) -> tuple[NDArray[np.float64], dict[str, PowerLog]]:
+        """Arm the meters, sweep, and fetch the wavelengths and powers of all samples; no run outlives an error."""
+        runs: dict[str, LogRun] = {}
+        with contextlib.ExitStack() as on_error:
+            for name, meter in self._meters.items():
+                own = _inside(self._bench, name) == self._name
+                runs[name] = meter.start_triggered_log(self._channels[name], n_samples, averaging_s, own_pulses=own)
+                on_error.callback(_stop, runs[name])
+            log = self._laser.sweep(plan)
+            logs = {name: self._wait(name, run, averaging_s) for name, run in runs.items()}
+            on_error.pop_all()
+        if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
+            found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
+            raise DeviceError(
+                f"the sweep gave {found} pulses for {n_samples} points",
+                command="sweep",
+                device=self._name,
+                hint="Choose a span that is a multiple of the step, or scan by hand.",
+            )
+        # A pulse begins a sample: it stands for the wavelength in the middle of its averaging.
+        return log.wavelength_nm + 0.5 * averaging_s * plan.speed_nm_per_s, logs
+
+    def _wait(self, name: str, run: LogRun, averaging_s: float) -> PowerLog:
+        try:
+            return run.wait(_LATE_S + averaging_s)
+        except DeviceTimeoutError as error:
+            error.hint = (
+                f"Fewer pulses of {self._name} reached {name} than it has steps: check the cable from its trigger "
+                "output. The sweep has ended."
+            )
+            raise
+
+
+def _stop(run: LogRun) -> None:
+    """End a run that is of no use any more; what went wrong first is what is told."""
+    with contextlib.suppress(LumionError):
+        run.stop()
+
+
+def _channel(column: Column) -> int:
+    return int(column.name.rpartition(".")[2])
+
+
+def _reading(log: PowerLog, column: Column, at: int) -> Value:
+    row = log.channels.index(_channel(column))
+    return power_value(log.state[row, at], float(log.power_w[row, at]))
