@@ -362,7 +362,7 @@ class Soak:
             self.counts["scrapes"] += b"lumion_reading" in answer.read()
 
     def cycle(self) -> None:
-        """All of them once, in a minute and a half, beside one that reads nothing of PV Access and a page that stalls."""
+        """All of them once, in 90 s, beside one that reads nothing of PV Access and a page that stalls."""
         began_s, stalled = time.monotonic(), OpenPage(self.page, reads=False)
         watcher = self._process(WATCHER)
         os.kill(watcher.pid, signal.SIGSTOP)
