@@ -2,8 +2,8 @@
 
 One journal (:mod:`lumion_hw.storage.line_journal`) beside that of the circuits. A recovery is two entries: ``begun``
 before anything is changed, ``ended`` with the spans when it is done or refused. A manager that is killed in between
-leaves ``begun`` alone, and the next one goes on from what stands. Every entry holds all that is known, so that a journal
-that has grown large begins anew with its last one.
+leaves ``begun`` alone, and the next one goes on from what stands. Every entry holds all that is known: a journal that
+has grown large begins anew with its last one.
 """
 
 from __future__ import annotations

@@ -70,6 +70,7 @@ class DeviceReadings:
         self._asked_s = -np.inf
         self._heard_s = self._clock.now()
         self._told: tuple[Mapping[str, SettingValue], float] | None = None
+        self._in_force: Mapping[str, SettingValue] = {}
         self._failure = ""
         self._error: Exception | None = None
         self._takes_s = 0.0
@@ -77,7 +78,10 @@ class DeviceReadings:
     def update(self) -> float:
         """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
         began_s = self._clock.now()
-        failure: LumionError | None = None
+        failure = self._come_back() if self._failure else None
+        if failure is not None:
+            self.failed(failure)
+            return self._clock.now() - began_s
         found: dict[str, Point] = {}
         if self._reader is not None:
             values = self._reader.read()
@@ -107,9 +111,33 @@ class DeviceReadings:
             return None
         self._asked_s = self._clock.now()
         values = settings.read(parts=True)
+        failure = settings.failures.get(self._device)
         with self._guard:
             self._told = values, self._wall_s()
-        return settings.failures.get(self._device)
+            if failure is None:
+                self._in_force = values
+        return failure
+
+    def _come_back(self) -> LumionError | None:
+        """See whether a device that has failed answers again, and make it what it was; return why it is not.
+
+        One whose settings are others than before was switched off meanwhile. It is told what the bench file says, which
+        switches nothing on, before anything is read of it.
+        """
+        before, failure = self._in_force, self.ask()
+        if failure is not None or not before:
+            return failure if isinstance(failure, LinkError) else None
+        own = {name: each for name, each in self.settings.items() if not each.part_of}
+        try:
+            others = [name for name, each in own.items() if not each.same(before[name], self._in_force[name])]
+            if others:
+                self._bench.events.add("came back with other settings", device=self._device, settings=others)
+                self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
+                self.ask()
+        except LumionError as error:
+            self._in_force = before  # it still has to be set up
+            return error
+        return None
 
     def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
         unknown = value is None and not setting.none_means
