@@ -350,6 +350,11 @@ class BenchKeeper:
         if self._stop.is_set() and total:
             raise _ServerEnds
 
+    def _residual(self, name: str, value: float) -> None:
+        """Tell what a stage of the calibration leaves unexplained."""
+        if self.job is not None:
+            self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
+
     def _own_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""
         service = self.known_service()
@@ -400,10 +405,7 @@ class BenchKeeper:
             from calibration.run.journaled_run import calibrate
 
             with self._bench.dark():
-                record = calibrate(self._bench, self._aligner, draw, path, self._step)
-            residuals = {key: each for key, each in record.quality.items() if key.endswith("_db")}
-            if self.job is not None:
-                self.job = dataclasses.replace(self.job, residuals_db=residuals)
+                record = calibrate(self._bench, self._aligner, draw, path, self._step, residual=self._residual)
             self._use(path)
             return {"record": str(path), "faults": list(record.faults), "sha256": record.content_sha256}
 
