@@ -44,6 +44,8 @@ _LEASE_LOOK_S = 0.05
 _LOCK_LOOK_S = 1.0
 _MARGIN_S = 2.0
 _MOST_EVENTS, _MOST_MARGINS = 200, 3600
+_MOST_EVENT_BYTES = 64e6
+"""Of the file of events, and of the one before it: a program that writes all day fills no disk."""
 
 
 class Subscription:
@@ -175,7 +177,7 @@ class BenchOwner:
             LumionError: As of opening, of the record and of the journals.
         """
         with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
-            bench.events.write_to(Path(directory) / "events.jsonl")
+            bench.events.write_to(Path(directory) / "events.jsonl", _MOST_EVENT_BYTES)
             owner = cls(bench, lock, directory, record, fabric=fabric, off_when_lost=off_when_lost)
             try:
                 owner.start()
