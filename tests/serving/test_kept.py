@@ -81,7 +81,9 @@ def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then
 
         def took_note(stage) -> None:
             seen.add(getattr(stage, "raw", stage).value)
-            early.setdefault(served.owner.state.job.stage, set()).update(served.owner.state.job.residuals)
+            job = served.owner.state.job
+            if job is not None:
+                early.setdefault(job.stage, set()).update(job.residuals)
 
         watch = client.monitor("small:job:stage", took_note)
         client.put("small:lease:owner", "ada")
