@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/serve.py setpoints     144 heaters written and read back, beside the same array bare
     .venv/bin/python benchmarks/serve.py visitors      memory, threads and files over many clients that come and go
+    .venv/bin/python benchmarks/serve.py soak          for hours, with clients of all kinds: memory, threads, files
 
 The bench is the built-in one with its 72 PUCs, its devices emulated in a process of their own. A bare server keeps the
 array; a served bench drives it and reads it back, so what its controller and its line take is measured in the same run.
@@ -13,14 +14,19 @@ import argparse
 import contextlib
 import json
 import os
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,12 +60,12 @@ for _ in range(int(sys.argv[2])):
 
 
 @contextlib.contextmanager
-def emulated() -> Iterator[Path]:
+def emulated(bench: str = BENCH, seed: int = 0) -> Iterator[Path]:
     """The devices in a process of their own, as hardware is; gives the file with their addresses."""
     with tempfile.TemporaryDirectory() as directory:
         endpoints = Path(directory) / "endpoints.json"
-        command = [sys.executable, "-m", "lumion_hw.cli", "emulate", BENCH, "--tcp-only", "--endpoints", str(endpoints)]
-        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "lumion_hw.cli", "emulate", bench, "--seed", str(seed), "--tcp-only"]
+        process = subprocess.Popen([*command, "--endpoints", str(endpoints)], stderr=subprocess.DEVNULL)
         while not endpoints.exists():
             time.sleep(0.1)
         try:
@@ -70,12 +76,18 @@ def emulated() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def served(endpoints: Path) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own; gives address and process id."""
+def served(
+    endpoints: Path, bench: str = BENCH, more: Sequence[str] = (), tidied: Path | None = None
+) -> Iterator[tuple[str, int]]:
+    """A server in a process of its own; gives address, or what else its first line says, and process id.
+
+    With ``tidied`` SIGUSR1 has it give back memory that is free, and write there how many blocks Python has.
+    """
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--pva", "--pva-port", "0"]
+        how = ["-m", "lumion_hw.cli"] if tidied is None else ["-c", TIDIED, str(tidied)]
+        command = [sys.executable, *how, "serve", bench, "--pva", "--pva-port", "0"]
         process = subprocess.Popen(
-            [*command, "--endpoints", str(endpoints), "--state", state],
+            [*command, "--endpoints", str(endpoints), "--state", state, *more],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -202,15 +214,298 @@ def visitors(rounds: int, each: int) -> None:
               f"{ended[1]} threads, {ended[2]} files")  # fmt: skip
 
 
+# -- a soak: hours of clients that come and go -------------------------------------------------------------------------
+
+SOAKED, WARM_UP_S, SAMPLE_S, FLAT_PERCENT = "small-bench", 600.0, 300.0, 5.0
+HOLDER = """
+import sys, time
+from lumion_hw import Bench
+with Bench.attach(sys.argv[1]) as bench:
+    bench.meters["meter0"].set_averaging_s(1, 0.01)
+    print("holds", flush=True)
+    for line in sys.stdin:
+        try:
+            bench.meters["meter0"].set_averaging_s(1, 0.01)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        else:
+            print("wrote", flush=True)
+"""
+CALIBRATE = "import sys; from lumion_hw.cli import calibrate_main; sys.exit(calibrate_main(['run', *sys.argv[1:]]))"
+TIDIED = """
+import ctypes, gc, signal, sys
+from lumion_hw.cli import main
+def tidy(*_):
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open(sys.argv[1], "w") as told:
+        told.write(f"{sys.getallocatedblocks()}")
+signal.signal(signal.SIGUSR1, tidy)
+sys.exit(main(sys.argv[2:]))
+"""
+SOAK_VISIT = """
+import sys
+from lumion_hw import Bench
+for _ in range(int(sys.argv[2])):
+    with Bench.attach(sys.argv[1]) as bench:
+        bench.meters["meter0"].read(1)
+        next(bench.mesh.controller.telemetry(0.01))
+        bench.meters["meter0"].set_averaging_s(1, 0.01)
+"""
+WATCHER = """
+import sys, time
+from p4p.client.thread import Context
+conf = {"EPICS_PVA_NAME_SERVERS": sys.argv[1].removeprefix("pva://"), "EPICS_PVA_AUTO_ADDR_LIST": "NO"}
+context = Context("pva", conf=conf, useenv=False)
+names = ["small:meter0:power:1", "small:mesh0:heaters_ma", "small:circuits", "small:events", "small:heartbeat"]
+watched = [context.monitor(name, lambda value: None) for name in names]
+print("watches", flush=True)
+time.sleep(3600)
+"""
+
+
+class OpenPage(threading.Thread):
+    """A page that reads everything it is told, or nothing at all."""
+
+    def __init__(self, address: str, reads: bool = True) -> None:
+        super().__init__(daemon=True)
+        host, _, port = address.removeprefix("http://").strip("/").rpartition(":")
+        self._socket = socket.socket()
+        if not reads:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.connect((host, int(port)))
+        self._socket.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+        self.n_updates, self.longest_silence_s = 0, 0.0
+        if reads:
+            self.start()
+
+    def run(self) -> None:
+        """Read until the server or the page ends."""
+        heard_s = time.monotonic()
+        with contextlib.suppress(OSError):
+            while chunk := self._socket.recv(1 << 16):
+                self.n_updates += chunk.count(b'data: {"previous"')
+                heard_s, before_s = time.monotonic(), heard_s
+                self.longest_silence_s = max(self.longest_silence_s, heard_s - before_s)
+
+    def was_given_up(self) -> bool:
+        """Return whether the server has ended the connection of one that read nothing."""
+        self._socket.settimeout(5.0)
+        try:
+            while self._socket.recv(1 << 20):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+    def close(self) -> None:
+        """Leave."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class Soak:
+    """Clients of one server, cycle by cycle, and what its process holds."""
+
+    def __init__(self, pva: str, page: str, pid: int, state: Path, tidied: Path) -> None:
+        self.pva, self.page, self._pid, self._state, self._tidied = pva, page, pid, state, tidied
+        self.counts: Counter[str] = Counter()
+        self.page_open: OpenPage | None = None
+
+    def _process(self, script: str, *arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, self.pva, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if process.stdout is None or not process.stdout.readline().strip():
+            self.counts["did not begin"] += 1
+        return process
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.communicate()
+
+    def visit(self) -> None:
+        """Attached scripts that read and leave, one after the other."""
+        ended = subprocess.run([sys.executable, "-c", SOAK_VISIT, self.pva, "3"], timeout=120.0, check=False)
+        self.counts["scripts that left" if ended.returncode == 0 else "scripts that failed"] += 3
+
+    def die(self) -> None:
+        """A script that is killed while it holds the lease."""
+        self._end(self._process(HOLDER))
+        self.counts["killed with the lease"] += 1
+
+    def freeze(self) -> None:
+        """A script that freezes with the lease, comes back, is refused and leaves."""
+        process = self._process(HOLDER)
+        os.kill(process.pid, signal.SIGSTOP)
+        time.sleep(6.0)
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(2.0)
+        told, _ = process.communicate("write\n", timeout=60.0)
+        self.counts[f"frozen, and then {told.split()[-1] if told.split() else 'silent'}"] += 1
+
+    def recover(self) -> None:
+        """A server of the fabric is declared failed, its spare takes over, and it is repaired."""
+        from p4p.client.thread import Context
+        from p4p.nt import NTURI
+
+        from lumion_hw.remote.pv_names import client_conf, parse_address
+
+        with Context("pva", conf=client_conf(*parse_address(self.pva)), useenv=False) as context:
+
+            def rpc(name: str, **arguments: str) -> None:
+                uri = NTURI([(key, "s") for key in arguments])
+                try:
+                    context.rpc(f"small:{name}", uri.wrap(name, kws=arguments), timeout=60.0)
+                except Exception as error:  # noqa: BLE001 - counted and gone on: hours must not end by one answer
+                    self.counts[f"{name}: {type(error).__name__} {error}"[:120]] += 1
+                else:
+                    self.counts[name] += 1
+
+            rpc("lease:take", owner="soak", for_s="60")
+            for failed in ("b", "c"):
+                rpc("fail", unit=failed)
+                rpc("repaired", unit=failed)
+            rpc("lease:release")
+
+    def scrape(self) -> None:
+        """Prometheus."""
+        with urllib.request.urlopen(f"{self.page.rstrip('/')}/metrics", timeout=10.0) as answer:
+            self.counts["scrapes"] += b"lumion_reading" in answer.read()
+
+    def cycle(self) -> None:
+        """All of them once, in 90 s, beside one that reads nothing of PV Access and a page that stalls."""
+        began_s, stalled = time.monotonic(), OpenPage(self.page, reads=False)
+        watcher = self._process(WATCHER)
+        os.kill(watcher.pid, signal.SIGSTOP)
+        for step in (self.visit, self.die, self.freeze, self.recover):
+            pages = [OpenPage(self.page) for _ in range(3)]
+            try:
+                step()
+            except (OSError, subprocess.SubprocessError) as error:
+                self.counts[f"{step.__name__}: {error}"[:160]] += 1
+            self.scrape()
+            time.sleep(3.0)
+            for page in pages:
+                self.counts["pages closed" if page.n_updates else "pages without a word"] += 1
+                page.close()
+        time.sleep(max(began_s + 75.0 - time.monotonic(), 0.0))
+        self.counts["stalled pages given up" if stalled.was_given_up() else "stalled pages kept"] += 1
+        stalled.close()
+        self._end(watcher)
+        self.counts["watchers that read nothing"] += 1
+        time.sleep(max(began_s + 90.0 - time.monotonic(), 5.0))
+
+    def _memory(self) -> tuple[float, float]:
+        """Return resident memory, all and without files."""
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{self._pid}/status").read_text().splitlines())
+        return tuple(round(int(status[name].split()[0]) / 1024.0, 2) for name in ("VmRSS", "RssAnon"))  # type: ignore[return-value]
+
+    def sample(self, at_s: float) -> dict[str, object]:
+        """Return what the server's process holds now, between two cycles, as it is and tidied up."""
+        rss_mb, anon_mb = self._memory()
+        self._tidied.unlink(missing_ok=True)
+        os.kill(self._pid, signal.SIGUSR1)
+        for _ in range(100):
+            if self._tidied.exists():
+                break
+            time.sleep(0.1)
+        time.sleep(0.2)
+        tidy_rss_mb, tidy_anon_mb = self._memory()
+        page, files = self.page_open, list(self._state.rglob("*"))
+        return {
+            "at_s": round(at_s),
+            "rss_mb": rss_mb,
+            "anon_mb": anon_mb,
+            "tidy_rss_mb": tidy_rss_mb,
+            "tidy_anon_mb": tidy_anon_mb,
+            "blocks": int(self._tidied.read_text() or 0),
+            "threads": len(os.listdir(f"/proc/{self._pid}/task")),
+            "files": len(os.listdir(f"/proc/{self._pid}/fd")),
+            "cpu_s": cpu_s(self._pid),
+            "clients_cpu_s": round(sum(os.times()[:4]), 1),
+            "load": os.getloadavg()[1],
+            "state_kb": {each.name: round(each.stat().st_size / 1e3, 1) for each in files if each.is_file()},
+            "page_updates": 0 if page is None else page.n_updates,
+            "page_longest_silence_s": 0.0 if page is None else round(page.longest_silence_s, 2),
+            "counts": dict(self.counts),
+        }
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def soak(hours: float, out: Path) -> None:
+    """Serve a small bench with circuits, fabric and page for hours; a line of JSON every five minutes."""
+    with tempfile.TemporaryDirectory() as directory:
+        record, state = Path(directory) / "record.json", Path(directory) / "state"
+        calibrate = [sys.executable, "-c", CALIBRATE, SOAKED, "--emulate", "--seed", "1", "--out", str(record)]
+        subprocess.run(calibrate, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        more = ["--state", str(state), "--page", "--page-port", "0", "--record", str(record), "--json"]
+        tidied = Path(directory) / "tidied"
+        with (
+            emulated(SOAKED, 1) as endpoints,
+            served(endpoints, SOAKED, more, tidied) as (told, pid),
+            out.open("a") as file,
+        ):
+            addresses = json.loads(told)
+            soaked = Soak(addresses["pva"], addresses["page"], pid, state, tidied)
+
+            def note(kind: str, **more: object) -> None:
+                line = {"kind": kind, **soaked.sample(time.monotonic() - began_s), **more}
+                print(json.dumps(line), file=file, flush=True)
+                samples.append(line)
+
+            began_s, samples = time.monotonic(), list[dict[str, Any]]()
+            soaked.cycle()
+            note("nobody there")
+            soaked.page_open = OpenPage(soaked.page)
+            due_s = SAMPLE_S
+            while (at_s := time.monotonic() - began_s) < 3600.0 * hours:
+                soaked.cycle()
+                if at_s >= due_s:
+                    due_s += SAMPLE_S
+                    note("soaked")
+            soaked.page_open.close()
+            time.sleep(60.0)
+            note("nobody there")
+        told_of(samples)
+
+
+def told_of(samples: list[dict[str, Any]]) -> None:
+    """Say whether memory stayed flat after warming up, and what is left over."""
+    warm = [each for each in samples if each["kind"] == "soaked" and each["at_s"] >= WARM_UP_S]
+    memory = [each["tidy_rss_mb"] for each in warm]
+    for each in ("threads", "files"):
+        print(f"{each} with nobody there: {samples[0][each]} after the first clients, {samples[-1][each]} in the end")
+    if warm:
+        growth = 100.0 * (memory[-1] / memory[0] - 1.0)
+        print(f"memory from {memory[0]} to {memory[-1]} MB, {min(memory)} to {max(memory)}: {growth:+.1f} %, "
+              f"{'flat' if abs(growth) <= FLAT_PERCENT else 'not flat'} to {FLAT_PERCENT:g} %")  # fmt: skip
+    print(json.dumps(samples[-1]["counts"], indent=1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["setpoints", "visitors"])
+    parser.add_argument("what", choices=["setpoints", "visitors", "soak"])
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--each", type=int, default=20, help="Clients of one visiting process.")
+    parser.add_argument("--hours", type=float, default=2.0, help="Of a soak.")
+    parser.add_argument("--out", type=Path, default=Path("soak.jsonl"), help="Lines of a soak.")
     given = parser.parse_args()
     threading.current_thread().name = "benchmark"
     if given.what == "setpoints":
         setpoints(given.rounds)
+    elif given.what == "soak":
+        soak(given.hours, given.out)
     else:
         visitors(given.rounds, given.each)
 

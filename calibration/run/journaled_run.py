@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
 from calibration.run.journal import JournalHeader, RunJournal, now_utc
 from calibration.run.planning import Goal
-from calibration.run.procedure import Calibration
+from calibration.run.procedure import Calibration, Residual
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files import AnyPath
@@ -209,6 +210,7 @@ def calibrate(
     goal: Goal | None = None,
     judge: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
     over: Over = "own",
+    residual: Residual = lambda name, value: None,
 ) -> CalibrationRecord:
     """Calibrate the mesh of a bench and save the record with its raw readings and its journal beside it.
 
@@ -227,6 +229,8 @@ def calibrate(
         goal: How well the phases are to be known, and what that may cost; the usual one if not given.
         judge: Says what is wrong with the record, a sentence each, to be kept in it.
         over: What the record may be written over; what belongs to it only over files of this program.
+        residual: Told what each stage leaves unexplained, as soon as it is known, by a name with its unit:
+            ``heater_sweeps_rms_sigma`` and those of :class:`~calibration.run.procedure.Calibration`.
 
     Raises:
         CalibrationError: No light at all, or the journal is damaged, or of another device, plan, seed or light.
@@ -246,7 +250,7 @@ def calibrate(
                 bench.mesh.know_heaters(book.header.heater_tau_s, "the journal of the run")
             # Light first: only then is known which sources the run has, and they belong to the header.
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
-            run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())
+            run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
             _head(bench, run, book, header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s), resume)
             before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
@@ -287,13 +291,17 @@ def _run(
     probe: BenchProbe,
     seed: int,
     progress: Progress,
+    residual: Residual,
     before: Sequence[LogbookEntry],
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
     """Return the procedure, ready to run."""
+    squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:
+        squares.append(fit.residual_sigma**2)
+        residual("heater_sweeps_rms_sigma", math.sqrt(sum(squares) / len(squares)))
         rho2 = fit.law.rho2_rad_per_ma2 if fit.law else None
         bench.events.add("heater measured", puc=heater // 2, arm=("upper", "lower")[heater % 2], rho2_rad_per_ma2=rho2)
 
@@ -308,6 +316,7 @@ def _run(
         before=before,
         wavelengths_nm=wavelengths_nm,
         conditions=watch,
+        residual=residual,
     )
 
 

@@ -51,6 +51,9 @@ _MORE_STARTS = 4
 # Share by which the fields of a fit may be wrong in the right valley: in others it is several hundredths.
 _RIGHT_VALLEY = 0.01
 
+Residual = Callable[[str, float], None]
+"""Called with what a stage leaves unexplained: a name with its unit, and the value."""
+
 
 @dataclass
 class Calibration:
@@ -67,6 +70,8 @@ class Calibration:
         before: Answers in an interrupted run with the same plan, seed and bench, which need not be asked again.
         wavelengths_nm: Further wavelengths the record is to hold for, with all between; needs light that can be tuned.
         conditions: Asked at beginning and end what the bench is like.
+        residual: Told what a stage leaves unexplained, by a name with its unit, again whenever that is another value:
+            ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
     """
 
     probe: Probe
@@ -79,6 +84,7 @@ class Calibration:
     before: Sequence[LogbookEntry] = ()
     wavelengths_nm: Sequence[float] = ()
     conditions: Callable[[], Conditions] = Conditions
+    residual: Residual = lambda name, value: None
     faults: list[str] = field(default_factory=list)
     quality: dict[str, float] = field(default_factory=dict)
 
@@ -143,6 +149,7 @@ class Calibration:
         """Bootstrap, global fit, fibres, further wavelengths, verification."""
         self._tune()
         self._start = self._bootstrap.run()
+        self.residual("search_unexplained_share", self._start.search.unexplained)
         readings = len(self._start.random) * len(self._start.survey.monitors)
         self._work.allowed = MOST * USUAL * readings
 
@@ -272,7 +279,8 @@ class Calibration:
 
         tried: list[str] = []
 
-        def done(_: Round) -> None:
+        def done(last: Round) -> None:
+            self.residual("global_fit_chi2_per_reading", last.chi2_per_reading)
             stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
             self.progress(stage, min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
 
@@ -298,6 +306,9 @@ class Calibration:
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
         self.quality |= found.figures()
+        for name, value in found.figures().items():
+            if name.endswith("_db"):
+                self.residual(name, value)
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
         if found.results and found.excess_db > TOLERANCE_DB and self._is_unexplained(first):

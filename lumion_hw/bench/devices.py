@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
@@ -50,6 +50,14 @@ class DeviceModel(StrictModel):
         """
         return getattr(self, "serial", None) or f"EMU-{name}"[:16]
 
+    def set_up(self, device: Any) -> Any:
+        """Tell an open device what its entry says, and return it; one that fails is closed.
+
+        Done at opening, and again by a served bench when a device comes back with other settings than it had: never
+        anything that switches light or heat on.
+        """
+        return device
+
 
 class HeaterDriverModel(DeviceModel):
     """What every controller of heater currents is told of its heaters."""
@@ -90,16 +98,16 @@ class MeterModel(DeviceModel):
     averaging_s: Number
     wavelength_nm: Number
 
-    def set_up(self, meter: MeterT) -> MeterT:
+    def set_up(self, device: MeterT) -> MeterT:
         """Let every channel range automatically, at the wavelength and averaging time of the file; return the meter."""
         from lumion_hw.drivers.life_cycle import closed_if_failed
 
-        with closed_if_failed(meter.close):
-            for channel in meter.channels:
-                meter.set_range_dbm(channel, None)
-                meter.set_wavelength_nm(channel, self.wavelength_nm)
-                meter.set_averaging_s(channel, self.averaging_s)
-        return meter
+        with closed_if_failed(device.close):
+            for channel in device.channels:
+                device.set_range_dbm(channel, None)
+                device.set_wavelength_nm(channel, self.wavelength_nm)
+                device.set_averaging_s(channel, self.averaging_s)
+        return device
 
 
 class TriggeredMeterModel(MeterModel):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -12,10 +15,14 @@ from typing import IO, Any
 from lumion_hw.clock import Clock
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import check_target, writing
+from lumion_hw.links.owner import fork_safe
+
+_MOST_KEPT = 20_000
+"""Events without a file: of a bench that is open for weeks, or whose disk is full, the newest are kept."""
 
 
 class EventLog:
-    """Events with the bench's time; kept in memory until a file is given, then written line by line.
+    """Events with the bench's time; kept in memory until a file is given, then written line by line. Thread-safe.
 
     Args:
         clock: The bench's clock.
@@ -26,17 +33,24 @@ class EventLog:
         self._start_s = clock.now()
         self._file: IO[bytes] | None = None
         self._path = Path()
-        self._early: list[str] = []
+        self._early: deque[str] = deque(maxlen=_MOST_KEPT)
+        self._most_bytes, self._size = math.inf, 0
+        self._guard = fork_safe(threading.RLock())
         self._followers: list[Callable[[dict[str, Any]], None]] = []
 
     def follow(self, told: Callable[[dict[str, Any]], None]) -> None:
         """Tell somebody of every event from now on, in the thread that logs it."""
         self._followers.append(told)
 
-    def write_to(self, path: AnyPath) -> None:
+    def write_to(self, path: AnyPath, most_bytes: float = math.inf) -> None:
         """Write all events, those so far and those to come, to a file, behind what it may hold already.
 
         A line that an earlier run left torn stays alone in its line.
+
+        Args:
+            path: The file.
+            most_bytes: A file that has grown beyond this is set aside as ``NAME.old``, in the place of the one before,
+                and begun anew.
 
         Raises:
             ConfigError: Nothing can be written there, or there is something that is no event log.
@@ -47,12 +61,14 @@ class EventLog:
         with writing("the event log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file, self._path = check_target(path, "the event log").open("a+b", buffering=0), path
-            torn = self._file.seek(0, os.SEEK_END) > 0
+            self._size, self._most_bytes = self._file.seek(0, os.SEEK_END), most_bytes
+            torn = self._size > 0
             if torn:
                 self._file.seek(-1, os.SEEK_END)
                 torn = self._file.read(1) != b"\n"
-        early, self._early = self._early, []
-        self._write(("\n" if torn else "") + "".join(early))
+        early = "".join(self._early)
+        self._early.clear()
+        self._write(("\n" if torn else "") + early)
 
     def add(self, event: str, **data: Any) -> None:
         """Log an event. ``data`` holds plain values, units in the names; ``bench_s`` is the log's own time.
@@ -70,19 +86,30 @@ class EventLog:
 
     def _write(self, lines: str) -> None:
         """Write lines to the file at once, or keep them."""
-        if self._file is None:
-            self._early.append(lines)
-            return
-        try:
-            with writing("the event log", self._path):
-                left = lines.encode()
-                # An unbuffered file may take a part of what it is given.
-                while left:
-                    left = left[self._file.write(left) :]
-        except BaseException:
-            self._early.append(lines)
-            self.close()
-            raise
+        with self._guard:
+            if self._file is None:
+                self._early.append(lines)
+                return
+            try:
+                with writing("the event log", self._path):
+                    left = lines.encode()
+                    if self._size > self._most_bytes:
+                        self._file = self._begun_anew(self._file)
+                    self._size += len(left)
+                    # An unbuffered file may take a part of what it is given.
+                    while left:
+                        left = left[self._file.write(left) :]
+            except BaseException:
+                self._early.append(lines)
+                self.close()
+                raise
+
+    def _begun_anew(self, full: IO[bytes]) -> IO[bytes]:
+        """Return an empty file in the place of one that has grown, which stays beside it."""
+        os.replace(self._path, self._path.with_name(self._path.name + ".old"))
+        full.close()
+        self._size = 0
+        return self._path.open("a+b", buffering=0)
 
     def close(self) -> None:
         """Close the file, if there is one; later events are kept in memory. Never raises."""

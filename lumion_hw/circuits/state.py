@@ -230,7 +230,7 @@ class CircuitJournal:
     def __init__(self, directory: AnyPath, bench: str, mesh_sha256: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench, "mesh_sha256": mesh_sha256}
         self._lines = LineJournal(FilePath(directory) / JOURNAL, _WHAT, header)
-        self.state, self.begun = _contents(self._lines.entries, self._lines.path)
+        self.state, self.begun = _contents(self._lines.take_found(), self._lines.path)
 
     @property
     def path(self) -> FilePath:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import threading
 from pathlib import Path
@@ -34,9 +35,17 @@ def visa_resource(address: str) -> str:
 @force_option
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
 @click.option("--tcp-only", is_flag=True, help="No ptys: serial devices on TCP as well.")
+@click.option("--while-stdin", is_flag=True, help="End when standard input does: for programs that start this one.")
 @click.option("--cold", is_flag=True, help="Modules start up as after power-on; otherwise they are warm.")
 def emulate(
-    file: str, endpoints: Path | None, visa: Path | None, force: bool, seed: int, tcp_only: bool, cold: bool
+    file: str,
+    endpoints: Path | None,
+    visa: Path | None,
+    force: bool,
+    seed: int,
+    tcp_only: bool,
+    while_stdin: bool,
+    cold: bool,
 ) -> None:
     """Serve every device of BENCH on loopback until SIGTERM or Ctrl-C.
 
@@ -61,6 +70,8 @@ def emulate(
     # The first light loads the solver, which takes longer than a host waits for a module: let it be now.
     bench.world.true_fields(bench.world.mesh.fibre_ports[0], bench.world.slopes.reference_hz)
     stop = threading.Event()
+    if while_stdin:
+        threading.Thread(target=_stop_at_end_of_input, args=(stop,), name="lumion-stdin", daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)
         try:
@@ -89,3 +100,10 @@ def emulate(
             server.run(stop)
         finally:
             server.close()
+
+
+def _stop_at_end_of_input(stop: threading.Event) -> None:
+    """The system closes a pipe whose other end is a process that was killed, too."""
+    while os.read(0, 4096):
+        pass
+    stop.set()

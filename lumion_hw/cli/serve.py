@@ -26,7 +26,7 @@ _LOOK_S = 0.5
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on the wall clock.")
+@click.option("--emulate", is_flag=True, help="Emulate the bench, in a process that ends with this one.")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random.")
 @click.option("--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`.")
 @click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]")
@@ -161,20 +161,20 @@ def _begun(
 
 @contextlib.contextmanager
 def _opening(target: BenchTarget, leave_on_s: float | None) -> Iterator[Callable[[], Bench]]:
-    """Give what opens the bench; an emulated one runs in this process, on wires and on the wall clock."""
+    """Give what opens the bench; an emulated one runs in a process of its own, on wires and on the wall clock."""
     if not target.emulate:
         yield lambda: open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
         return
     if target.endpoints:
         raise ConfigError("--emulate and --endpoints exclude each other")
     from lumion_hw.bench.bench import Bench, load
-    from lumion_hw.bench.emulated import emulated_on_wires
+    from lumion_hw.cli.emulator_process import emulator_process
     from lumion_hw.clock import SystemClock
     from lumion_hw.links.address import open_link
 
     model, clock = load(target.file), SystemClock()
-    with emulated_on_wires(model, target.seed) as (emulated, addresses):
-        yield lambda: Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated)
+    with emulator_process(target.file, target.seed) as addresses:
+        yield lambda: Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated_there=True)
 
 
 @contextlib.contextmanager

@@ -125,7 +125,8 @@ class Judge:
         """Judge other circuits from now on; what was seen of those that are no more is forgotten."""
         self.fed = fed
         self._dark = {name: seen for name, seen in self._dark.items() if name in fed}
-        self._told &= set(fed) | {each.unit for each in fed.values()}
+        # What is gone stays so until it is back or repaired, whoever stands in its place.
+        self._told &= set(fed) | {each.unit for each in fed.values()} | set(self._gone)
         self._asked &= set(fed)
 
     def take(self, evidence: Evidence) -> None:

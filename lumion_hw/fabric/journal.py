@@ -2,7 +2,8 @@
 
 One journal (:mod:`lumion_hw.storage.line_journal`) beside that of the circuits. A recovery is two entries: ``begun``
 before anything is changed, ``ended`` with the spans when it is done or refused. A manager that is killed in between
-leaves ``begun`` alone, and the next one goes on from what stands.
+leaves ``begun`` alone, and the next one goes on from what stands. Every entry holds all that is known: a journal that
+has grown large begins anew with its last one.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class FabricJournal:
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
         self._lines = LineJournal(Path(directory) / JOURNAL, _WHAT, header)
-        self.state = _state(self._lines.entries, self._lines.path)
+        self.state = _state(self._lines.take_found(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
         """Note that a recovery begins. Nothing may be changed before this has returned."""
@@ -85,10 +86,7 @@ class FabricJournal:
         entry = {"entry": what, "utc": now_utc(), **told, "state": dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state = state
-
-    def history(self) -> list[Mapping[str, Any]]:
-        """Return all entries but the header, oldest first."""
-        return list(self._lines.entries[1:])
+        self._lines.begin_anew(entry)
 
     def close(self) -> None:
         """Close the file; idempotent."""

@@ -52,6 +52,7 @@ class BenchKeeper:
         path: Calibration record, if it has one; else that of what is connected.
         fabric: Whether to keep the jobs of the bench file connected.
         told: Called when there is something new to publish.
+        wall_s: Time of day, in seconds since 1970.
 
     Attributes:
         service: The circuits; ``None`` without a record.
@@ -69,8 +70,9 @@ class BenchKeeper:
         *,
         fabric: bool,
         told: Callable[[], None],
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self._bench, self._lock, self._told = bench, lock, told
+        self._bench, self._lock, self._told, self._wall_s = bench, lock, told, wall_s
         self._directory = Path(directory)
         self._wants_fabric = fabric
         self._stack = contextlib.ExitStack()
@@ -187,37 +189,47 @@ class BenchKeeper:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            try:
-                self._do_asked()
-                self._keep()
-                self._well()
-            except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
-                if str(error) != self.trouble:
-                    self.trouble = str(error)
-                    with contextlib.suppress(LumionError):
-                        self._bench.events.add("not kept", reason=self.trouble, error=type(error).__name__)
-                self._upkeep = None
+            if not self.step():
                 self._stop.wait(_AGAIN_S)
+
+    def step(self, for_s: float | None = None) -> bool:
+        """Do what was asked for, then keep what there is to keep, for a time or until something else is to be done.
+
+        Returns:
+            Whether it could be kept; :attr:`trouble` says why not.
+        """
+        try:
+            self._do_asked()
+            self._keep(for_s)
+            self._well()
+        except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
+            if str(error) != self.trouble:
+                self.trouble = str(error)
+                with contextlib.suppress(LumionError):
+                    self._bench.events.add("not kept", reason=self.trouble, error=type(error).__name__)
+            self._upkeep = None
+            return False
+        return True
 
     def _well(self) -> None:
         if self.trouble:
             self.trouble = ""
             self._bench.events.add("kept again")
 
-    def _keep(self) -> None:
-        """Keep what there is to keep for a moment."""
+    def _keep(self, for_s: float | None) -> None:
+        """Keep what there is to keep."""
         service = self.service
         if service is not None and self._wants_fabric and self._bench.model.fabric.all_jobs:
-            self._keep_fabric(service)
+            self._keep_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
                 self._upkeep = Upkeep(service)
             with contextlib.suppress(_Wanted):
-                self._upkeep.run(told=self._looked)
+                self._upkeep.run(for_s, told=self._looked)
         else:
             self._upkeep = None
             with self._news:
-                self._news.wait_for(self._is_wanted, _IDLE_S)
+                self._news.wait_for(self._is_wanted, _IDLE_S if for_s is None else 0.0)
 
     def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
         """After each look at the circuits: let a job have its turn."""
@@ -229,7 +241,7 @@ class BenchKeeper:
     def _is_wanted(self) -> bool:
         return self._work is not None or self._stop.is_set()
 
-    def _keep_fabric(self, service: CircuitService) -> None:
+    def _keep_fabric(self, service: CircuitService, for_s: float | None) -> None:
         """Keep the jobs of the bench file connected until the server ends."""
         with (
             FabricJournal(self._directory, self._bench.model.name) as journal,
@@ -238,7 +250,7 @@ class BenchKeeper:
             manager.begin()
             self._manager, self._upkeep = manager, manager.upkeep
             try:
-                manager.run(ended=self._stop.is_set, between=self._do_asked, every_s=_IDLE_S)
+                manager.run(for_s, ended=self._stop.is_set, between=self._do_asked, every_s=_IDLE_S)
             finally:
                 self._manager = None
 
@@ -250,7 +262,7 @@ class BenchKeeper:
             self._spans = []
         if what == "recovered":
             self.recovery = ServedRecovery(
-                time.time(),
+                self._wall_s(),
                 str(told.get("failed", "")),
                 str(told.get("spare", "")),
                 "",
@@ -283,7 +295,7 @@ class BenchKeeper:
             if self.job is not None and not self.job.is_over:
                 raise BusyError(f"{self.job.what} of {self.job.by} is under way", hint="Wait for its end.")
             number = 1 if self.job is None else self.job.number + 1
-            self.job = ServedJob(number, what, by, time.time())
+            self.job = ServedJob(number, what, by, self._wall_s())
             self._work, self._error = work, None
             self._news.notify_all()
         self._bench.events.add("asked", what=what, by=by)
@@ -326,7 +338,7 @@ class BenchKeeper:
             what=outcome.what,
             by=outcome.by,
             error=outcome.error,
-            took_s=round(time.time() - outcome.begun_s, 3),
+            took_s=round(self._wall_s() - outcome.begun_s, 3),
         )
         self._told()
 
@@ -337,6 +349,11 @@ class BenchKeeper:
         self._told()
         if self._stop.is_set() and total:
             raise _ServerEnds
+
+    def _residual(self, name: str, value: float) -> None:
+        """Tell what a stage of the calibration leaves unexplained."""
+        if self.job is not None:
+            self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
     def _own_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""
@@ -388,10 +405,7 @@ class BenchKeeper:
             from calibration.run.journaled_run import calibrate
 
             with self._bench.dark():
-                record = calibrate(self._bench, self._aligner, draw, path, self._step)
-            residuals = {key: each for key, each in record.quality.items() if key.endswith("_db")}
-            if self.job is not None:
-                self.job = dataclasses.replace(self.job, residuals_db=residuals)
+                record = calibrate(self._bench, self._aligner, draw, path, self._step, residual=self._residual)
             self._use(path)
             return {"record": str(path), "faults": list(record.faults), "sha256": record.content_sha256}
 

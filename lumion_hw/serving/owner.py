@@ -14,7 +14,7 @@ import numpy as np
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.lock import BenchLock
-from lumion_hw.clock import SystemClock
+from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.serving.calls import Calls
@@ -44,6 +44,8 @@ _LEASE_LOOK_S = 0.05
 _LOCK_LOOK_S = 1.0
 _MARGIN_S = 2.0
 _MOST_EVENTS, _MOST_MARGINS = 200, 3600
+_MOST_EVENT_BYTES = 64e6
+"""Of the file of events, and of the one before it: a program that writes all day fills no disk."""
 
 
 class Subscription:
@@ -103,6 +105,9 @@ class BenchOwner:
         record: Calibration record, if it has one.
         fabric: Whether to keep the jobs of the bench file connected.
         off_when_lost: Whether heaters that no circuit needs go off when a lease ends without being given back.
+        clock: Clock of silence and leases; the wall clock if not given. A bench on a virtual one is kept by
+            :meth:`step` alone, on the same clock.
+        wall_s: Time of day, in seconds since 1970.
 
     Attributes:
         bench: The open bench.
@@ -119,9 +124,12 @@ class BenchOwner:
         *,
         fabric: bool = True,
         off_when_lost: bool = False,
+        clock: Clock | None = None,
+        wall_s: Callable[[], float] = time.time,
     ) -> None:
         self.bench, self._lock, self._off_when_lost = bench, lock, off_when_lost
-        self._started_s = time.time()
+        self._clock, self._wall_s = clock or SystemClock(), wall_s
+        self._started_s = wall_s()
         self._number = 0
         self._events: deque[ServedEvent] = deque(maxlen=_MOST_EVENTS)
         self._n_events = 0
@@ -131,13 +139,13 @@ class BenchOwner:
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
         bench.events.follow(self._happened)
-        self.lease = LeaseBook(directory, time.time, SystemClock(), self._lease_ended, is_connected)
+        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, is_connected)
         self.calls = Calls(
             bench.devices, self.lease, closing=self._closing, guard=self._check_free, changed=self._changed
         )
         self._driven_by: set[int] = set()
-        self._readings = BenchReadings(bench)
-        self._keeper = BenchKeeper(bench, lock, directory, record, fabric=fabric, told=self._news.set)
+        self._readings = BenchReadings(bench, self._clock, wall_s)
+        self._keeper = BenchKeeper(bench, lock, directory, record, fabric=fabric, told=self._news.set, wall_s=wall_s)
         self._state = self._made()
         self._threads: list[threading.Thread] = []
 
@@ -169,7 +177,7 @@ class BenchOwner:
             LumionError: As of opening, of the record and of the journals.
         """
         with BenchLock(directory, "lumion serve", take_over=take_over) as lock, open_bench() as bench:
-            bench.events.write_to(Path(directory) / "events.jsonl")
+            bench.events.write_to(Path(directory) / "events.jsonl", _MOST_EVENT_BYTES)
             owner = cls(bench, lock, directory, record, fabric=fabric, off_when_lost=off_when_lost)
             try:
                 owner.start()
@@ -185,6 +193,20 @@ class BenchOwner:
             thread = threading.Thread(target=work, name=f"lumion-{name}", daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def step(self, keep_s: float) -> None:
+        """Do in this thread, one after the other, what :meth:`start` has threads for.
+
+        Read everything once, do what was asked for, keep circuits or fabric for a time, end the leases of those who
+        are gone, publish one state. On a virtual clock days of a served bench take minutes.
+
+        Args:
+            keep_s: How long circuits or fabric are kept.
+        """
+        self._readings.update()
+        self._keeper.step(keep_s)
+        self._end_leases()
+        self._publish_once()
 
     def stop(self) -> None:
         """End it, once what is under way has ended; the bench itself stays open. Idempotent."""
@@ -238,17 +260,20 @@ class BenchOwner:
         while not self._stop.is_set():
             self._news.wait(PUBLISH_S)
             self._news.clear()
-            state = self._made()
-            with self._guard:
-                self._state = state
-                subscriptions = list(self._subscriptions)
-                last_s = self._margins[-1].time_s if self._margins else 0.0
-                if state.circuits and state.time_s - last_s >= _MARGIN_S:
-                    margins = {each.name: None if each.fault else each.margin_db for each in state.circuits}
-                    self._margins.append(MarginSample(state.time_s, margins))
-            for each in subscriptions:
-                each.give(state)
+            self._publish_once()
             self._stop.wait(_RUSH_S)
+
+    def _publish_once(self) -> None:
+        state = self._made()
+        with self._guard:
+            self._state = state
+            subscriptions = list(self._subscriptions)
+            last_s = self._margins[-1].time_s if self._margins else 0.0
+            if state.circuits and state.time_s - last_s >= _MARGIN_S:
+                margins = {each.name: None if each.fault else each.margin_db for each in state.circuits}
+                self._margins.append(MarginSample(state.time_s, margins))
+        for each in subscriptions:
+            each.give(state)
 
     def _made(self) -> ServedState:
         self._number += 1
@@ -256,7 +281,7 @@ class BenchOwner:
         circuits = served_circuits(keeper.service, keeper.health)
         return ServedState(
             number=self._number,
-            time_s=time.time(),
+            time_s=self._wall_s(),
             bench=self.bench.model.name,
             points=points,
             mesh=served_mesh(self.bench, keeper.service, keeper.record, _driven_ma(self.bench, points)),
@@ -277,21 +302,25 @@ class BenchOwner:
             return
         self._n_events += 1
         data = {key: value for key, value in event.items() if key not in ("event", "bench_s")}
-        self._events.append(ServedEvent(self._n_events, time.time(), name, data))
+        self._events.append(ServedEvent(self._n_events, self._wall_s(), name, data))
         self._news.set()
 
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     def _watch_lease(self) -> None:
-        looked_s = time.monotonic()
+        looked_s = self._clock.now()
         while not self._stop.wait(_LEASE_LOOK_S):
-            self.lease.expire()
-            for connection in self.calls.connections():
-                if not is_connected(connection):
-                    self.calls.drop(connection)
-            if time.monotonic() - looked_s > _LOCK_LOOK_S:
-                looked_s = time.monotonic()
+            self._end_leases()
+            if self._clock.now() - looked_s > _LOCK_LOOK_S:
+                looked_s = self._clock.now()
                 self._check_lock()
+
+    def _end_leases(self) -> None:
+        """End the lease, streams and watches of those who are gone."""
+        self.lease.expire()
+        for connection in self.calls.connections():
+            if not is_connected(connection):
+                self.calls.drop(connection)
 
     def _check_lock(self) -> None:
         """Find out whether another program has taken the bench: then nothing more is changed here."""

@@ -6,11 +6,8 @@ address and a list of those who may connect, it listens on loopback and sends no
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import json
 import math
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,16 +16,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from lumion_hw.errors import ConfigError, ConnectError, InUseError, UnknownNameError
+from lumion_hw.errors import ConfigError, InUseError, UnknownNameError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
 from lumion_hw.serving.calls import answered
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import PUBLISH_S, BenchOwner
 from lumion_hw.serving.pva_tables import SCALARS, TABLES
+from lumion_hw.serving.reach import LOOPBACK, Networks, checked_networks, listening, may_connect
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 
-LOOPBACK = "127.0.0.1"
 _WORKERS = 32
 """Calls that may be under way at a time: most of them wait for a device."""
 _PLAIN_LEASE_S = 600.0
@@ -119,14 +116,7 @@ class PvaServer:
     def makeChannel(self, name: str, peer: str) -> Any:  # noqa: N802 - p4p's name
         """Return the process variable for a client; nothing for those that may not connect."""
         host = peer.rpartition(":")[0].strip("[]")
-        return self._pvs.get(name) if self._may(host) else None
-
-    def _may(self, host: str) -> bool:
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return address.is_loopback or any(address in network for network in self._allowed)
+        return self._pvs.get(name) if may_connect(host, self._allowed) else None
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -357,29 +347,15 @@ def _caller(operation: Any) -> Caller:
     return Caller(account, peer, f"{account}@{peer.rpartition(':')[0]}")
 
 
-def check_listening(host: str, port: int, allowed: Collection[str]) -> tuple[Any, ...]:
+def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
     """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
 
     Raises:
         ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
         InUseError: Another program has the port: PV Access itself would take another one without a word.
     """
-    try:
-        address = ipaddress.ip_address(host)
-        networks = tuple(ipaddress.ip_network(each, strict=False) for each in allowed)
-    except ValueError as error:
-        raise ConfigError(f"{error}", hint="Give addresses in numbers, such as 192.0.2.7 or 192.0.2.0/24.") from error
-    if not address.is_loopback and not networks:
-        raise ConfigError(
-            f"{host} can be reached from other hosts, and PV Access asks nobody who they are",
-            hint="Name those that may connect with --allow, or leave it on loopback and use an SSH tunnel.",
-        )
-    try:
-        socket.create_server((host, port), family=socket.AF_INET6 if address.version == 6 else socket.AF_INET).close()
-    except OSError as error:
-        kind = InUseError if error.errno == errno.EADDRINUSE else ConnectError
-        words = "is in use by another program" if kind is InUseError else f"cannot be had: {error.strerror}"
-        raise kind(f"port {port} {words}", address=f"{host}:{port}", hint="Choose another --pva-port.") from error
+    networks = checked_networks(host, allowed, "PV Access")
+    listening(host, port, "--pva-port").close()
     return networks
 
 

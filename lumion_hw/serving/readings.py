@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
+from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
 from lumion_hw.interfaces import MeshController
 from lumion_hw.remote.roles import interface_of
@@ -47,13 +48,18 @@ class DeviceReadings:
         device: Device name of the bench file.
         columns: Whether it has readings.
         settings: Whether it has settings.
+        clock: Clock of its silence.
+        wall_s: Time of day, in seconds since 1970.
 
     Attributes:
         settings: Its settings by name.
     """
 
-    def __init__(self, bench: Bench, device: str, columns: bool, settings: bool) -> None:
+    def __init__(
+        self, bench: Bench, device: str, columns: bool, settings: bool, clock: Clock, wall_s: Callable[[], float]
+    ) -> None:
         self._bench, self._device = bench, device
+        self._clock, self._wall_s = clock, wall_s
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
@@ -62,21 +68,25 @@ class DeviceReadings:
         self._points = {name: _unread(name, unit) for name, unit in unread.items()}
         self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
         self._asked_s = -np.inf
-        self._heard_s = time.monotonic()
+        self._heard_s = self._clock.now()
         self._told: tuple[Mapping[str, SettingValue], float] | None = None
+        self._in_force: Mapping[str, SettingValue] = {}
         self._failure = ""
         self._error: Exception | None = None
         self._takes_s = 0.0
 
     def update(self) -> float:
         """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
-        began_s = time.monotonic()
-        failure: LumionError | None = None
+        began_s = self._clock.now()
+        failure = self._come_back() if self._failure else None
+        if failure is not None:
+            self.failed(failure)
+            return self._clock.now() - began_s
         found: dict[str, Point] = {}
         if self._reader is not None:
             values = self._reader.read()
             failure = self._reader.failures.get(self._device)
-            now_s = time.time()
+            now_s = self._wall_s()
             for column, value in zip(self._reader.columns, values, strict=True):
                 if value is not FAILED or failure is None:
                     found[column.name] = _reading(column, value, now_s)
@@ -88,7 +98,7 @@ class DeviceReadings:
         is_due = self._reader is None or began_s - self._asked_s > _SETTINGS_S
         if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.ask()
-        took_s = time.monotonic() - began_s
+        took_s = self._clock.now() - began_s
         with self._guard:
             self._points |= {name: each for name, each in found.items() if name not in self.settings}
         self._note(failure if isinstance(failure, LinkError) else None, took_s)
@@ -99,11 +109,35 @@ class DeviceReadings:
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
-        self._asked_s = time.monotonic()
+        self._asked_s = self._clock.now()
         values = settings.read(parts=True)
+        failure = settings.failures.get(self._device)
         with self._guard:
-            self._told = values, time.time()
-        return settings.failures.get(self._device)
+            self._told = values, self._wall_s()
+            if failure is None:
+                self._in_force = values
+        return failure
+
+    def _come_back(self) -> LumionError | None:
+        """See whether a device that has failed answers again, and make it what it was; return why it is not.
+
+        One whose settings are others than before was switched off meanwhile. It is told what the bench file says, which
+        switches nothing on, before anything is read of it.
+        """
+        before, failure = self._in_force, self.ask()
+        if failure is not None or not before:
+            return failure if isinstance(failure, LinkError) else None
+        own = {name: each for name, each in self.settings.items() if not each.part_of}
+        try:
+            others = [name for name, each in own.items() if not each.same(before[name], self._in_force[name])]
+            if others:
+                self._bench.events.add("came back with other settings", device=self._device, settings=others)
+                self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
+                self.ask()
+        except LumionError as error:
+            self._in_force = before  # it still has to be set up
+            return error
+        return None
 
     def _setting(self, setting: Setting, value: SettingValue, now_s: float) -> Point:
         unknown = value is None and not setting.none_means
@@ -139,7 +173,7 @@ class DeviceReadings:
             return
         if self._failure:
             self._bench.events.add("answers again", device=self._device)
-        self._heard_s, self._takes_s, self._failure, self._error = time.monotonic(), took_s, "", None
+        self._heard_s, self._takes_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
         """Take note of why it could not be read."""
@@ -168,17 +202,17 @@ class DeviceReadings:
         return point if self.silent is None else self._old(point)
 
     def _old(self, point: Point) -> Point:
-        silent_s = time.monotonic() - self._heard_s
+        silent_s = self._clock.now() - self._heard_s
         why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
         return dataclasses.replace(point, severity=AlarmSeverity.INVALID, alarm=why)
 
     @property
     def silent(self) -> tuple[float, str] | None:
         """Since when the device does not answer, in seconds since 1970, and why; ``None`` while it does."""
-        silent_s = time.monotonic() - self._heard_s
+        silent_s = self._clock.now() - self._heard_s
         if silent_s <= max(STALE_S, _SLOW * self._takes_s):
             return None
-        return time.time() - silent_s, self._failure or "no answer"
+        return self._wall_s() - silent_s, self._failure or "no answer"
 
 
 class BenchReadings:
@@ -186,14 +220,18 @@ class BenchReadings:
 
     Args:
         bench: The open bench.
+        clock: Clock of their silence; the wall clock if not given, also where the bench has another one.
+        wall_s: Time of day, in seconds since 1970.
     """
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, bench: Bench, clock: Clock | None = None, wall_s: Callable[[], float] = time.time) -> None:
+        self._bench, clock = bench, clock or SystemClock()
         columns = [column.device for column in Reader(bench).columns] if _has_columns(bench) else []
         settings = [each.device for each in Settings(bench).values()]
         names = [name for name in bench.model.devices if name in columns or name in settings]
-        self._devices = {name: DeviceReadings(bench, name, name in columns, name in settings) for name in names}
+        self._devices = {
+            name: DeviceReadings(bench, name, name in columns, name in settings, clock, wall_s) for name in names
+        }
         self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
         self._device_of = {name: each for each in self._devices.values() for name in each.points()}
         self._stop = threading.Event()
@@ -210,13 +248,23 @@ class BenchReadings:
 
     def _keep_reading(self, device: DeviceReadings) -> None:
         while not self._stop.is_set():
-            try:
-                took_s = device.update()
-            except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
-                took_s = _PERIOD_S
-                device.failed(error)
-            device.open_again()
+            took_s = self._read(device)
             self._stop.wait(max(_PERIOD_S - took_s, min(took_s, _PERIOD_S)))
+
+    def _read(self, device: DeviceReadings) -> float:
+        """Read a device, and open it again where it was lost; return how long reading took."""
+        try:
+            took_s = device.update()
+        except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
+            took_s = _PERIOD_S
+            device.failed(error)
+        device.open_again()
+        return took_s
+
+    def update(self) -> None:
+        """Read everything once, one device after the other, in this thread."""
+        for device in self._devices.values():
+            self._read(device)
 
     def stop(self) -> None:
         """End reading; idempotent. Whoever is in the middle of a question ends it."""

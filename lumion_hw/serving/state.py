@@ -180,7 +180,8 @@ class ServedJob:
         stage: What it is at.
         done: Steps done of that.
         total: Steps of that; 0 where nobody knows.
-        residuals_db: Held-out errors of a calibration, rms by stage, as far as they are known.
+        residuals: What the stages of a calibration leave unexplained, as far as they have come, by names with units
+            (:func:`calibration.run.journaled_run.calibrate`).
         is_over: Whether it has ended.
         error: Why it failed, in words; empty if it did not.
         result: What it gave, as JSON knows it.
@@ -193,7 +194,7 @@ class ServedJob:
     stage: str = ""
     done: int = 0
     total: int = 0
-    residuals_db: Mapping[str, float] = field(default_factory=dict)
+    residuals: Mapping[str, float] = field(default_factory=dict)
     is_over: bool = False
     error: str = ""
     result: Any = None

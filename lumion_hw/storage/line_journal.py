@@ -54,7 +54,6 @@ class LineJournal:
 
     Attributes:
         path: The file.
-        entries: All entries, the header first.
     """
 
     def __init__(self, path: AnyPath, what: str, header: Mapping[str, Any]) -> None:
@@ -64,7 +63,7 @@ class LineJournal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             there = check_target(self.path, what, over="any").exists()
         found = read_lines(self.path, what) if there else JournalLines((), b"")
-        self.entries = list(found.entries)
+        self._found, self._header, self._n = found.entries, dict(header), len(found.entries)
         if found.torn:
             self._keep_torn(found.torn)
         with writing(what, self.path):
@@ -72,14 +71,22 @@ class LineJournal:
             self._size = os.fstat(self._handle).st_size - len(found.torn)
             os.ftruncate(self._handle, self._size)
         try:
-            if self.entries:
-                self._check_header(header)
+            if self._found:
+                self._check_header(self._found[0])
             else:
                 self.append(header)
                 _sync_directory(self.path.parent)
         except BaseException:
             self.close()
             raise
+
+    def take_found(self) -> tuple[dict[str, Any], ...]:
+        """Return what was there when it was opened, the header first; once, since nothing of it is kept in memory.
+
+        A program that writes for days would otherwise hold megabytes of what is in the file.
+        """
+        found, self._found = self._found, ()
+        return found
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Write an entry; it is on the disk when this returns.
@@ -90,8 +97,7 @@ class LineJournal:
         """
         if self._handle is None:
             raise ConfigError(f"{self.path}: this journal is closed")
-        document = {"n": len(self.entries), **entry}
-        left = _line(document)
+        left = _line({"n": self._n, **entry})
         with writing(self._what, self.path):
             try:
                 os.lseek(self._handle, self._size, os.SEEK_SET)
@@ -102,8 +108,7 @@ class LineJournal:
                 os.ftruncate(self._handle, self._size)  # half a line would make what follows unreadable
                 raise
             self._size = os.lseek(self._handle, 0, os.SEEK_CUR)
-        # As a reader of the file will find it: tuples are lists there, and keys are text.
-        self.entries.append(json.loads(json.dumps(document)))
+        self._n += 1
 
     def begin_anew(self, *entries: Mapping[str, Any]) -> None:
         """Write the header and these entries into a new file if this one has grown large; the old one stays beside it.
@@ -113,7 +118,7 @@ class LineJournal:
         """
         if self._size <= LARGEST_BYTES or self._handle is None:
             return
-        documents = [self.entries[0], *({"n": number, **each} for number, each in enumerate(entries, 1))]
+        documents = [{"n": number, **each} for number, each in enumerate((self._header, *entries))]
         old, content = self.path.with_name(self.path.name + ".old"), b"".join(map(_line, documents))
         with writing(self._what, self.path):
             old.unlink(missing_ok=True)
@@ -122,7 +127,7 @@ class LineJournal:
         self.close()
         with writing(self._what, self.path):
             self._handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        self._size, self.entries = len(content), json.loads(json.dumps(documents))
+        self._size, self._n = len(content), len(documents)
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -146,12 +151,11 @@ class LineJournal:
             file.flush()
             os.fsync(file.fileno())
 
-    def _check_header(self, header: Mapping[str, Any]) -> None:
-        for name, value in header.items():
-            found = self.entries[0].get(name)
-            if found != value:
+    def _check_header(self, there: Mapping[str, Any]) -> None:
+        for name, value in self._header.items():
+            if there.get(name) != value:
                 raise ConfigError(
-                    f"{self._what} {self.path} is of {name} {found!r}, this is {value!r}",
+                    f"{self._what} {self.path} is of {name} {there.get(name)!r}, this is {value!r}",
                     hint="Choose another directory with --state.",
                 )
 

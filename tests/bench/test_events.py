@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lumion_hw.bench.events
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, LumionError
@@ -175,3 +176,25 @@ def test_a_link_that_fails_while_a_file_is_open_stays_a_link_error() -> None:
     with pytest.raises(LinkLost) as caught, writing("the report", Path("there")):
         raise lost
     assert caught.value is lost
+
+
+def test_a_file_that_has_grown_is_set_aside_and_no_event_is_lost_between(tmp_path: Path) -> None:
+    events, path = EventLog(VirtualClock()), tmp_path / "events.jsonl"
+    events.write_to(path, most_bytes=1000)
+    for number in range(30):
+        events.add("set", number=number)
+    events.close()
+    old, new = (each.read_text().splitlines() for each in (path.with_name("events.jsonl.old"), path))
+    numbers = [json.loads(line)["number"] for line in old + new]
+    assert numbers == list(range(numbers[0], 30))
+    assert max(map(len, ("\n".join(old), "\n".join(new)))) < 1200
+
+
+def test_who_gives_no_file_has_the_newest_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lumion_hw.bench.events, "_MOST_KEPT", 5)
+    events, path = EventLog(VirtualClock()), tmp_path / "events.jsonl"
+    for number in range(8):
+        events.add("set", number=number)
+    events.write_to(path)
+    events.close()
+    assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [3, 4, 5, 6, 7]

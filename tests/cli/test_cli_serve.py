@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,34 @@ def test_it_says_where_it_is_survives_its_clients_and_ends_with_heaters_off(emul
         assert not bench.mesh.driven_ma().any()
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert sum(event["event"] == "lease ended" for event in events) == 2
+
+
+def test_an_emulator_has_a_process_of_its_own_and_ends_with_a_server_that_is_killed(tmp_path) -> None:
+    command = [*COMMAND, "--emulate", "--seed", "1", "--pva-port", "0", "--state", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert json.loads(process.stdout.readline())["emulated"] is True
+    (emulator,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert runs(emulator)
+    process.kill()
+    process.communicate()
+    until(lambda: not runs(emulator), 60.0)
+
+
+def runs(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_an_emulator_that_does_not_start_says_why(tmp_path, capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bench, port = tmp_path / "bench.yaml", taken.getsockname()[1]
+        bench.write_text(Path(SMALL).read_text().replace("kind: oz-epc04", f"kind: oz-epc04, emulated_port: {port}", 1))
+        assert main(["serve", str(bench), "--emulate", "--pva", "--pva-port", "0"]) == 1
+    said = capsys.readouterr().err
+    assert "the emulator did not start" in said
+    assert str(port) in said
 
 
 @pytest.mark.long

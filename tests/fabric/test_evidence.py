@@ -137,3 +137,14 @@ def test_when_a_fade_is_over_there_is_something_to_explain() -> None:
     it.take(seen("dark", "b1:a1", 1.0))
     assert it.verdict(1.0) is not None
     assert it.next_due_s() == math.inf, "nothing is waited for once the server is known"
+
+
+def test_a_server_that_stays_gone_is_told_once_also_when_others_are_watched_in_its_place() -> None:
+    it = judge()
+    it.take(Evidence("heartbeat", "gone", "b", 1.0, 1.3, 1.3, "no heartbeat for 0.300 s"))
+    assert it.verdict(1.3) is not None
+    it.watch({name: fed for name, fed in FED.items() if fed.unit != "b"})
+    assert it.verdict(1.4) is None, "it is found to have failed again and again, and each time is written down"
+    it.forget("b")
+    it.take(Evidence("heartbeat", "gone", "b", 2.0, 2.3, 2.3, "no heartbeat for 0.300 s"))
+    assert it.verdict(2.3) is not None, "repaired since, and gone once more"

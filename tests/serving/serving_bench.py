@@ -69,7 +69,7 @@ def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = Fal
             yield Served(owner, server, emulated, directory)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("served")) as found:
         yield found

@@ -77,8 +77,15 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
 
 def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then(tmp_path) -> None:
     with serving(tmp_path, record=None) as served:
-        client, seen = served.client(), set()
-        watch = client.monitor("small:job:stage", lambda stage: seen.add(getattr(stage, "raw", stage).value))
+        client, seen, early = served.client(), set(), dict[str, set[str]]()
+
+        def took_note(stage) -> None:
+            seen.add(getattr(stage, "raw", stage).value)
+            job = served.owner.state.job
+            if job is not None:
+                early.setdefault(job.stage, set()).update(job.residuals)
+
+        watch = client.monitor("small:job:stage", took_note)
         client.put("small:lease:owner", "ada")
         with pytest.raises(RemoteError, match="without a calibration record"):
             served.rpc(client, "connect", circuits="sfp-a:sfp-b")
@@ -86,7 +93,9 @@ def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then
         assert load_record(tmp_path / "mine.json").content_sha256 == result["sha256"]
         until(lambda: told(client, "small:record:sha256") == result["sha256"], 60.0)
         assert {"sweeps", "verification"} <= seen
-        assert served.owner.state.job.residuals_db
+        assert early["global fit"] >= {"heater_sweeps_rms_sigma", "search_unexplained_share"}
+        assert "global_fit_chi2_per_reading" in early["verification"]
+        assert "held_out_rms_db" in served.owner.state.job.residuals
         assert told(client, "small:job:progress_percent") == 100.0
         watch.close()
         client.close()

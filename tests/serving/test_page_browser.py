@@ -239,6 +239,38 @@ def test_a_server_that_is_gone_turns_the_page_stale_and_one_that_comes_back_live
     complaints(chromium)
 
 
+def test_a_connection_on_which_nothing_comes_is_made_anew(staged, monkeypatch) -> None:
+    """A computer that slept, or a tunnel that forgot: nobody says that the other end is gone."""
+    staged.driver.get(staged.server.address)
+    until(lambda: staged.owner.publish() and staged.word == "LIVE", 60.0)
+    monkeypatch.setattr("lumion_hw.serving.page.stream.BEAT_S", 600.0)
+    until(lambda: staged.word == "STALE", 60.0)
+    staged.driver.execute_script(WATCH)
+    until(lambda: staged.driver.execute_script("return window.seen.LIVE"), 60.0)
+
+
+def test_a_page_that_is_open_for_long_holds_no_more_than_at_first(staged) -> None:
+    def live_on(first: int, last: int) -> tuple[int, int]:
+        for number in range(first, last):
+            events = tuple(ServedEvent(each, NOW_S + each, "looked", {}) for each in range(max(number - 99, 1), number))
+            point = Point("meter0.power.1", 1e-6 * number, "W", taken_s=NOW_S + number)
+            points = {**staged.owner.state.points, point.name: point}
+            state = staged.owner.publish(events=events, points=points, time_s=NOW_S + number)
+            if not number % 20:
+                until(lambda: staged.text("#number") == str(state.number), 60.0)  # noqa: B023 - asked at once
+        staged.driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        found = staged.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        nodes = next(each["value"] for each in found if each["name"] == "Nodes")
+        return int(nodes), int(staged.driver.execute_script("return document.querySelectorAll('*').length"))
+
+    staged.driver.get(staged.server.address)
+    staged.driver.execute_cdp_cmd("Performance.enable", {})
+    nodes, elements = live_on(2, 201)
+    nodes_later, elements_later = live_on(201, 801)
+    assert elements_later == elements
+    assert nodes_later < nodes + 200, f"{nodes_later - nodes} nodes are held that nobody sees"
+
+
 def test_names_are_shown_as_text_whatever_they_hold(staged) -> None:
     state = a_state()
     name = f"sfp-a.{HOSTILE}"

@@ -18,6 +18,7 @@ from lumion_hw.errors import ConfigError, InUseError
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page import guard, stream
 from lumion_hw.serving.page.server import PageServer
+from lumion_hw.serving.reach import checked_networks
 from lumion_hw.serving.state import MarginSample
 
 PAGE_BYTES = 300_000
@@ -399,7 +400,7 @@ def test_an_address_that_is_not_allowed_is_refused() -> None:
             sent.append(message)
 
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": (host, 1)}
-        await guard.PageGuard(app, guard.checked_networks("127.0.0.1", allowed))(scope, None, send)
+        await guard.PageGuard(app, checked_networks("127.0.0.1", allowed, "the page"))(scope, None, send)
         return int(sent[0]["status"])
 
     assert asyncio.run(status_for("192.0.2.7", ())) == 403

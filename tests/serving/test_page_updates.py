@@ -41,7 +41,7 @@ def test_a_new_page_is_told_everything(updates) -> None:
     assert [each["name"] for each in parts["circuits"]] == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
     assert parts["circuits"][0]["ends_s"] == NOW_S + 1 + 30
     assert parts["recovery"]["spans"][1] == ["programmed", 20.0, 1.0, 25.0, "measured"]
-    assert parts["job"]["residuals_db"] == {"held_out_db": 0.14}
+    assert parts["job"]["residuals"] == {"held_out_db": 0.14}
     assert parts["lease"]["owner"] == "ada"
     assert parts["health"]["silent"] == {"sfp-c": [NOW_S - 9, "no answer"]}
 

@@ -1,6 +1,8 @@
 """A journal of lines: what it has acknowledged is there, whatever ends the program, the disk or the line."""
 
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -30,8 +32,8 @@ def test_what_was_appended_is_read_in_order(path: Path) -> None:
     with journal(path) as first:
         first.append({"x": 1})
     with journal(path) as second:
+        assert [entry.get("x") for entry in second.take_found()] == [None, 1]
         second.append({"x": (2, "ä")})
-        assert second.entries[-1]["x"] == [2, "ä"]
     assert entries(path) == [None, 1, [2, "ä"]]
 
 
@@ -107,6 +109,19 @@ def test_one_that_has_grown_begins_anew_and_the_old_one_stays(path: Path, monkey
     assert entries(path)[0] is None
     assert path.stat().st_size < 400
     assert len(read_lines(path.with_name(path.name + ".old"), "the journal").entries) > 3
+
+
+def test_who_writes_for_days_holds_nothing_of_it_in_memory(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 0})
+        gc.collect()
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(50):
+            opened.append({"x": "y" * 10_000, "number": number})
+        held = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+    assert held < 100_000, "entries that were written are kept"
 
 
 def test_a_closed_journal_says_so(path: Path) -> None:

@@ -15,6 +15,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
+    from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
@@ -33,16 +34,21 @@ class TemperatureControllerModel(DeviceModel):
     tolerance_c: Number = Field(0.02, ge=0.01, le=10.0, description="Distance from the set point that counts as held.")
     window_s: Number = Field(10.0, ge=0.1, le=50.0, description="Time that it has to be held before it counts.")
 
+    def set_up(self, device: ArroyoTec) -> ArroyoTec:
+        """Tell it the tolerance of the file, and neither temperature nor output; return the controller."""
+        from lumion_hw.drivers.life_cycle import closed_if_failed
+
+        with closed_if_failed(device.close):
+            device.set_tolerance(self.tolerance_c, self.window_s)
+        return device
+
 
 def _open(name: str, model: TemperatureControllerModel, link: Link, clock: Clock) -> TemperatureController:
-    from lumion_hw.drivers.life_cycle import closed_if_failed
     from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
 
     controller = ArroyoTec(link, clock, device=name, expected_serial=model.serial)
     controller.open()
-    with closed_if_failed(controller.close):
-        controller.set_tolerance(model.tolerance_c, model.window_s)
-    return controller
+    return model.set_up(controller)
 
 
 def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel) -> EmulatedArroyoTec:

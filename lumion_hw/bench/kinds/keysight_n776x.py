@@ -16,6 +16,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
+    from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN776xA
     from lumion_hw.interfaces import VariableAttenuator
@@ -43,6 +44,15 @@ class AttenuatorModel(PartModel):
         """Number of attenuators of this model, numbered from 1."""
         return _CHANNELS[self.model]
 
+    def set_up(self, device: KeysightN776x) -> KeysightN776x:
+        """Tell every channel the wavelength of the file, and nothing else; return the attenuator."""
+        from lumion_hw.drivers.life_cycle import closed_if_failed
+
+        with closed_if_failed(device.close):
+            for channel in device.channels:
+                device.set_wavelength_nm(channel, self.wavelength_nm)
+        return device
+
 
 def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
     model = device.get("model", _DEFAULT)
@@ -51,14 +61,10 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
 
 def _open(name: str, model: AttenuatorModel, link: Link, clock: Clock) -> VariableAttenuator:
     from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
-    from lumion_hw.drivers.life_cycle import closed_if_failed
 
     attenuator = KeysightN776x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
     attenuator.open()
-    with closed_if_failed(attenuator.close):
-        for channel in attenuator.channels:
-            attenuator.set_wavelength_nm(channel, model.wavelength_nm)
-    return attenuator
+    return model.set_up(attenuator)
 
 
 def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> EmulatedN776xA:

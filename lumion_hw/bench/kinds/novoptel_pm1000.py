@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
     from lumion_hw.interfaces import Polarimeter
@@ -36,19 +37,24 @@ class PolarimeterModel(DeviceModel):
         None, ge=150.0, le=400.0, description="Optical frequency it is calibrated for; by default as it is."
     )
 
+    def set_up(self, device: NovoptelPm1000) -> NovoptelPm1000:
+        """Tell it averaging time and frequency of the file; return the polarimeter."""
+        from lumion_hw.drivers.life_cycle import closed_if_failed
+
+        with closed_if_failed(device.close):
+            device.set_averaging_s(self.averaging_s)
+            if self.frequency_thz is not None:
+                device.set_frequency_thz(self.frequency_thz)
+        return device
+
 
 def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polarimeter:
-    from lumion_hw.drivers.life_cycle import closed_if_failed
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 
     on_a_line = serial_baud(link.name) is not None
     polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=on_a_line, expected_serial=model.serial)
     polarimeter.open()
-    with closed_if_failed(polarimeter.close):
-        polarimeter.set_averaging_s(model.averaging_s)
-        if model.frequency_thz is not None:
-            polarimeter.set_frequency_thz(model.frequency_thz)
-    return polarimeter
+    return model.set_up(polarimeter)
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:

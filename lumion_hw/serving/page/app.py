@@ -26,6 +26,7 @@ from lumion_hw.serving.page.guard import PageGuard, body_of
 from lumion_hw.serving.page.static_files import STATIC, static_files
 from lumion_hw.serving.page.stream import EventResponse, UpdateStream
 from lumion_hw.serving.page.updates import dumped, margin_curves
+from lumion_hw.serving.reach import Networks
 
 _MOST_CIRCUITS = 64
 """Circuits of one what-if."""
@@ -51,7 +52,7 @@ class PageApp:
         self._picture = None if section is None else MeshPicture(owner.bench.model.topology())
         self._planning = threading.Lock()
 
-    def asgi(self, hosts: Collection[str], allowed: Collection[Any]) -> Starlette:
+    def asgi(self, hosts: Collection[str], allowed: Networks) -> Starlette:
         """Return it as an application that answers to some names and lets some addresses in."""
         routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
         answers: dict[str, Answer] = {

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Collection
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lumion_hw.errors import ConfigError
+from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 
 MOST_CONNECTIONS = 256
 """Connections at a time; one more, and the oldest that asks for nothing is closed."""
@@ -41,8 +39,8 @@ class PageGuard:
         allowed: Networks that may connect from elsewhere than loopback.
     """
 
-    def __init__(self, app: ASGIApp, allowed: Collection[Any] = ()) -> None:
-        self._app, self._allowed = app, tuple(allowed)
+    def __init__(self, app: ASGIApp, allowed: Networks = ()) -> None:
+        self._app, self._allowed = app, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, or say why not."""
@@ -64,7 +62,7 @@ class PageGuard:
     def _refusal(self, scope: Scope) -> tuple[int, str]:
         """Return status and words of a refusal; 0 if there is none."""
         headers = Headers(scope=scope)
-        if not self._may(scope):
+        if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "only GET, HEAD and POST are known here"
@@ -75,13 +73,6 @@ class PageGuard:
         if site not in ("none", "same-origin") and not is_visit:
             return 403, "pages of other sites may not ask"
         return 0, ""
-
-    def _may(self, scope: Scope) -> bool:
-        try:
-            address = ipaddress.ip_address((scope.get("client") or ("127.0.0.1", 0))[0])
-        except ValueError:
-            return False
-        return address.is_loopback or any(address in network for network in self._allowed)
 
 
 async def body_of(receive: Receive) -> bytes:
@@ -146,25 +137,6 @@ class PatientProtocol(H11Protocol):
         self._deadline = None
         if not self.is_serving:
             self.transport.abort()
-
-
-def checked_networks(host: str, allowed: Collection[str]) -> tuple[Any, ...]:
-    """Return the networks that may connect from elsewhere.
-
-    Raises:
-        ConfigError: An address is none, or ``host`` can be reached from elsewhere and nobody is allowed.
-    """
-    try:
-        address = ipaddress.ip_address(host)
-        networks = tuple(ipaddress.ip_network(each, strict=False) for each in allowed)
-    except ValueError as error:
-        raise ConfigError(f"{error}", hint="Give addresses in numbers, such as 192.0.2.7 or 192.0.2.0/24.") from error
-    if not address.is_loopback and not networks:
-        raise ConfigError(
-            f"{host} can be reached from other hosts, and the page asks nobody who they are",
-            hint="Name those that may connect with --allow, or leave it on loopback and use an SSH tunnel.",
-        )
-    return networks
 
 
 def host_names(host: str) -> list[str]:

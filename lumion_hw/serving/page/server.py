@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import socket
 import threading
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Self
 
-from lumion_hw.errors import ConfigError, InUseError, LinkError
+from lumion_hw.errors import ConfigError, LinkError
+from lumion_hw.serving.reach import LOOPBACK, Networks, checked_networks, listening
 
 if TYPE_CHECKING:
     from lumion_hw.serving.owner import BenchOwner
 
-LOOPBACK = "127.0.0.1"
+_OPTION = "--page-port"
 _NEEDS = ("starlette", "uvicorn", "prometheus_client")
 _BUFFER = 64 * 1024
 """Bytes that wait in the system for a page that reads slowly: more of them would only be older."""
@@ -28,7 +28,7 @@ def require_page() -> None:
         raise ConfigError(f"the page needs {', '.join(missing)}", hint="pip install 'lumion-hw[page]'")
 
 
-def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> tuple[Any, ...]:
+def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> Networks:
     """Return the networks that may connect from elsewhere; touches nothing but the port, for a moment.
 
     Raises:
@@ -37,15 +37,13 @@ def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> 
         InUseError: Another program has the port.
     """
     require_page()
-    from lumion_hw.serving.page.guard import checked_networks
-
-    networks = checked_networks(host, allowed)
+    networks = checked_networks(host, allowed, "the page")
     if writes and networks:
         raise ConfigError(
             "the token would cross the network in plain text",
             hint="Let pages of other hosts only read, or leave the page on loopback and use an SSH tunnel.",
         )
-    _listening(host, port).close()
+    listening(host, port, _OPTION).close()
     return networks
 
 
@@ -86,7 +84,8 @@ class PageServer:
         from lumion_hw.serving.page.guard import PatientProtocol, host_names
         from lumion_hw.serving.page.stream import UpdateStream
 
-        self._socket = _listening(host, port)
+        self._socket = listening(host, port, _OPTION)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)  # connections inherit it
         taken = self._socket.getsockname()[1]
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{taken}/"
         actions = PageActions(owner) if writes else None
@@ -136,29 +135,6 @@ class PageServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Raises:
-        InUseError: Another program has the port.
-        ConfigError: This host has no such address.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)  # connections inherit it
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            why = f"port {port} cannot be had: {error.strerror}"
-            raise InUseError(why, address=f"{host}:{port}", hint="Choose another --page-port.") from error
-        raise ConfigError(f"the page cannot listen on {host}: {error.strerror}") from error
-    return listener
 
 
 def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:

@@ -227,7 +227,7 @@ def _job_document(job: ServedJob) -> dict[str, Any]:
         "stage": job.stage,
         "done": job.done,
         "total": job.total,
-        "residuals_db": _plain(job.residuals_db),
+        "residuals": _plain(job.residuals),
         "is_over": job.is_over,
         "error": job.error,
         "result": _plain(job.result),

@@ -1,7 +1,9 @@
 // The stream of states: what is known, how old it is, and whether it can be believed.
 // STALE if no state has come for STALE_MS, or if those that come were long on their way; looked at every LOOK_MS.
 
-const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000;
+// A connection on which nothing comes at all is given up after DEAD_MS: the server speaks five times a second, and after a
+// sleep of this computer, or of a tunnel, nobody says that the other end is gone.
+const STALE_MS = 700, LOOK_MS = 100, AGAIN_MS = 1000, DEAD_MS = 5000;
 const DRIFT = 2e-4; // of two clocks against each other
 
 export const known = {
@@ -11,7 +13,7 @@ export const known = {
 export const stream = { number: 0, missed: 0, gaps: 0, timeS: 0, word: "WAITING", why: "", rate: 0 };
 
 const listeners = [];
-let source = null, arrivedMs = -Infinity, heardMs = -Infinity, offsetMs = null, offsetAtMs = 0, lagMs = 0;
+let source = null, begunMs = 0, arrivedMs = -Infinity, heardMs = -Infinity, offsetMs = null, offsetAtMs = 0, lagMs = 0;
 let dirty = new Set(), isDrawing = false, count = 0, countedMs = 0, isFirst = true, startedS = 0;
 
 /** Call `draw` with the set of the names of parts that have changed, at most once per frame. */
@@ -84,6 +86,7 @@ function look() {
   else if (now - arrivedMs > STALE_MS) { word = "STALE"; why = `no new state for ${((now - arrivedMs) / 1000).toFixed(1)} s`; }
   else if (lagMs > STALE_MS) { word = "STALE"; why = `states arrive ${(lagMs / 1000).toFixed(1)} s late`; }
   if (document.hidden) { word = "STALE"; why = "paused while nobody sees this page"; }
+  else if (source !== null && now - Math.max(heardMs, begunMs) > DEAD_MS) connect();
   if (now - countedMs >= 1000) {
     stream.rate = count * 1000 / (now - countedMs);
     count = 0; countedMs = now;
@@ -98,7 +101,7 @@ function look() {
 
 function connect() {
   if (source !== null) source.close();
-  isFirst = true; offsetMs = null; lagMs = 0;
+  isFirst = true; offsetMs = null; lagMs = 0; begunMs = performance.now();
   source = new EventSource("/events");
   source.onmessage = (event) => take(JSON.parse(event.data));
   source.onopen = () => { isFirst = true; };

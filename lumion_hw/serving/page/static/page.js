@@ -100,10 +100,10 @@ function drawJob() {
     parts.push(bar, element("p", "aside", `${job.stage || "begins"}${job.total ? `: ${job.done} of ${job.total}` : ""}`));
   } else if (job.stage) parts.push(element("p", "aside", `last stage: ${job.stage}`));
   if (job.error) parts.push(element("p", "severity-2", job.error));
-  const residuals = Object.entries(job.residuals_db);
+  const residuals = Object.entries(job.residuals);
   if (residuals.length) {
     const table = element("table"), rows = element("tbody");
-    table.append(element("caption", "", "Residuals of the calibration, dB"), rows);
+    table.append(element("caption", "", "Residuals of the calibration, stage by stage"), rows);
     for (const [name, value] of residuals) {
       const row = element("tr");
       row.append(element("th", "name", name), element("td", "number", number(value)));

@@ -1,0 +1,76 @@
+"""An emulated bench in a process of its own, which ends with this one, however this one ends."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lumion_hw.cli.opening import read_endpoints
+from lumion_hw.errors import LumionError
+
+_START_S = 120.0
+_LOOK_S = 0.02
+_END_S = 10.0
+
+
+@contextlib.contextmanager
+def emulator_process(file: str, seed: int) -> Iterator[dict[str, str]]:
+    """Run ``lumion emulate`` for the time of a block.
+
+    It has a core of its own, as devices have, and takes no turns with threads of this process. It ends when its
+    standard input does: that is a pipe of this process, which the system closes when this one is killed. Ctrl-C at the
+    terminal does not reach it: heaters are to be switched off first.
+
+    Args:
+        file: The bench file, or the name of a built-in bench.
+        seed: Seed of everything random.
+
+    Yields:
+        The addresses of its devices by name.
+
+    Raises:
+        LumionError: It did not start; the message is its own.
+    """
+    command = [sys.executable, "-m", "lumion_hw.cli", "emulate", file, "--seed", str(seed), "--tcp-only"]
+    with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
+        endpoints, said = Path(directory) / "endpoints.json", Path(directory) / "said"
+        with said.open("wb") as told:
+            process = subprocess.Popen(
+                [*command, "--while-stdin", "--endpoints", str(endpoints)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=told,
+                start_new_session=True,
+            )
+        try:
+            _await(process, endpoints, said)
+            yield read_endpoints(str(endpoints))
+        finally:
+            _end(process)
+
+
+def _await(process: subprocess.Popen[bytes], endpoints: Path, said: Path) -> None:
+    """Return when it serves."""
+    end_s = time.monotonic() + _START_S
+    while not endpoints.exists():
+        if process.poll() is not None:
+            words = said.read_text(encoding="utf-8", errors="replace").strip()
+            raise LumionError(f"the emulator did not start: {words or f'exit code {process.returncode}'}")
+        if time.monotonic() > end_s:
+            raise LumionError(f"the emulator did not start within {_START_S:g} s")
+        time.sleep(_LOOK_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,73 @@
+"""A device that was lost and comes back is what the bench file says, not what it is when it is switched on."""
+
+import pytest
+
+from lumion_hw import Bench
+from lumion_hw.errors import DeviceError
+from lumion_hw.serving.readings import BenchReadings
+from tests.recorded_calibration import SMALL
+
+
+@pytest.fixture
+def bench():
+    with Bench.emulate(SMALL, seed=1) as opened:
+        yield opened
+
+
+def read_once(bench) -> BenchReadings:
+    readings = BenchReadings(bench, bench.clock)
+    readings.update()
+    return readings
+
+
+def lose(bench, readings, device: str, fault: str) -> None:
+    """Take a device away for a moment, with somebody reading it, and give it back."""
+    bench.emulated.faults.inject(device, fault)
+    readings.update()
+    bench.emulated.faults.end(device, fault)
+    for _ in range(4):
+        bench.clock.sleep(60.0)
+        readings.update()
+
+
+@pytest.mark.parametrize("fault", ["no_power", "no_cable"])
+def test_a_meter_that_comes_back_has_wavelength_and_averaging_of_the_bench_file(bench, fault) -> None:
+    readings, meter = read_once(bench), bench.meters["meter0"]
+    wanted = meter.settings(1)
+    lose(bench, readings, "meter0", fault)
+    assert meter.settings(1) == wanted
+    assert readings.silent() == {}
+
+
+def test_what_was_only_unplugged_keeps_what_somebody_has_set(bench) -> None:
+    readings, meter = read_once(bench), bench.meters["meter0"]
+    meter.set_averaging_s(1, 0.05)
+    readings.ask("meter0")
+    lose(bench, readings, "meter0", "no_cable")
+    assert meter.settings(1).averaging_s == 0.05
+    assert readings.silent() == {}
+
+
+def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch) -> None:
+    readings, meter = read_once(bench), bench.meters["meter0"]
+    wanted, refusals = meter.settings(1), [DeviceError("busy warming up", device="meter0")]
+
+    def refused(channel: int, wavelength_nm: float) -> None:
+        if refusals:
+            raise refusals.pop()
+        tell(channel, wavelength_nm)
+
+    tell = meter.set_wavelength_nm
+    monkeypatch.setattr(meter, "set_wavelength_nm", refused)
+    lose(bench, readings, "meter0", "no_power")
+    assert not refusals
+    assert meter.settings(1) == wanted
+
+
+def test_a_controller_that_was_off_comes_back_with_its_heaters_off(bench) -> None:
+    bench.mesh.program(bench.mesh.driven_ma() + 0.5)
+    readings, told = read_once(bench), []
+    bench.events.follow(told.append)
+    lose(bench, readings, "mesh0", "no_power")
+    assert not bench.mesh.driven_ma().any()
+    assert {"mesh0.heaters_ma"} == {name for each in told for name in each.get("settings", ())}
