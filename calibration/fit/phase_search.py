@@ -490,10 +490,16 @@ def _point_of(found: SearchResult) -> Real:
     return np.concatenate([found.passive_rad, found.joint_rad, found.source_phase_rad])
 
 
-def same_valley(one: SearchResult, other: SearchResult) -> bool:
-    """Return whether two searches of the same readings have ended in the same valley."""
+def same_valley(one: SearchResult, other: SearchResult, light: float = _ALIKE_UNEXPLAINED) -> bool:
+    """Return whether two searches of the same readings have ended in the same valley.
+
+    Args:
+        one: One of them.
+        other: The other.
+        light: Share by which the light that they leave unexplained may differ.
+    """
     off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
-    left = abs(one.unexplained - other.unexplained) <= _ALIKE_UNEXPLAINED * max(one.unexplained, other.unexplained)
+    left = abs(one.unexplained - other.unexplained) <= light * max(one.unexplained, other.unexplained)
     return left and bool(np.quantile(off, _ALIKE_SHARE) < _ALIKE_RAD)
 
 

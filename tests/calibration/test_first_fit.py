@@ -39,7 +39,7 @@ class Bench:
         did: What was done, in words.
     """
 
-    valleys: list[int]
+    valleys: list[float]
     fits: dict[int, Fit]
     settled: dict[int, Fit] = field(default_factory=dict)
     trusted: bool = True
@@ -123,6 +123,12 @@ def test_a_fit_that_was_cut_short_says_nothing_of_how_much_it_lacks() -> None:
 
 def test_a_second_search_that_ends_in_the_same_valley_says_that_it_was_right() -> None:
     bench = Bench([0, 0], {0: LOST}, {0: GOOD})
+    assert bench.run()[0] == 0
+    assert bench.did == ["fit 0", "search", "settle 0"]
+
+
+def test_light_left_unexplained_scatters_from_search_to_search_in_one_valley() -> None:
+    bench = Bench([0, 0.1], {0: LOST}, {0: GOOD})  # a tenth of a radian, and a tenth more light
     assert bench.run()[0] == 0
     assert bench.did == ["fit 0", "search", "settle 0"]
 
