@@ -43,11 +43,8 @@ checks: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-# Three workers on two cores: tests wait for links, watchdogs, processes, but each worker costs 7 s of CPU to collect.
-# In a fresh checkout that is 27 s, as pytest rewrites every module. So one process does it first, for all of them,
-# while mypy keeps the other core busy; what it cannot collect the workers will tell.
-suite: $(VENV)/.installed-test
-	-@$(BIN)/pytest --collect-only -qq > /dev/null
+# Three workers on two cores: tests wait for links, watchdogs, processes, but each worker costs CPU time to collect.
+suite: $(VENV)/.tests-rewritten
 	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test
@@ -55,6 +52,12 @@ test-long: $(VENV)/.installed-test
 
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)
+
+# In a fresh checkout pytest rewrites every test module. One process does it first, for all workers, while mypy keeps the
+# other core busy; what it cannot collect the workers will tell.
+$(VENV)/.tests-rewritten: $(VENV)/.installed-test
+	-@$(BIN)/pytest --collect-only -qq > /dev/null
+	@touch $@
 
 # Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
 $(VENV)/.created:

@@ -13,6 +13,7 @@ import argparse
 import ast
 import io
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -134,9 +135,9 @@ def class_names(modules: Mapping[str, Path]) -> dict[str, list[str]]:
     """Return the modules of every class at the top of a module, by its name."""
     found = defaultdict(list)
     for name, path in modules.items():
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(name)
+        code = re.sub(r'"""[\s\S]*?"""', "", path.read_text())  # to parse all modules takes seconds
+        for class_name in re.findall(r"^class (\w+)", code, re.MULTILINE):
+            found[class_name].append(name)
     return found
 
 

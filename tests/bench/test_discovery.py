@@ -66,7 +66,8 @@ def known(kinds: list[str], addresses: list[str], failing: Collection[str] = ())
 @pytest.mark.parametrize(
     ("name", "kind", "identity"),
     [
-        ("board", "lumion-mesh", "LUMION mesh controller, outputs BOOT"),
+        # The last to be asked for: six seconds of silence.
+        pytest.param("board", "lumion-mesh", "LUMION mesh controller, outputs BOOT", marks=pytest.mark.long),
         ("meter", "keysight-n77xx", "N7744A"),
         ("epc", "oz-epc04", "OZ Optics EPC04"),
         ("chain", "qontrol-q8", "Q8iv-"),

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from lumion_hw.bench import yaml_marks
 from lumion_hw.bench.loader import MAX_BYTES, Problem, check_bench, load_bench
 from lumion_hw.errors import ConfigError
 
@@ -306,12 +307,17 @@ def test_no_key_takes_a_number_that_is_none_or_infinite(small: str, text: str) -
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("".join(f"k{number}: 1\n" for number in range(60_000)), "more than 10000 keys"),
-        ("x: [" + "1, " * 60_000 + "1]\n", "more than 40000 keys and values"),
+        ("".join(f"k{number}: 1\n" for number in range(330)), "more than 300 keys"),
+        ("x: [" + "1, " * 800 + "1]\n", "more than 700 keys and values"),
     ],
     ids=["keys", "values"],
 )
-def test_a_file_of_far_too_many_keys_is_refused_where_they_are_too_many(small: str, more: str, words: str) -> None:
+def test_a_file_of_far_too_many_keys_is_refused_where_they_are_too_many(
+    small: str, more: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (yaml_marks.MAX_KEYS, yaml_marks.MAX_VALUES) == (10_000, 40_000)
+    monkeypatch.setattr(yaml_marks, "MAX_KEYS", 300)  # so many as there are it takes seconds to write and to read
+    monkeypatch.setattr(yaml_marks, "MAX_VALUES", 700)
     problem = only_problem(f"{small}\n{more}")
     assert words in problem.message
     assert problem.line > len(small.splitlines())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,15 +25,17 @@ from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.storage import load_record
 
-distributed = pytest.importorskip("distributed")
-dask = pytest.importorskip("dask")
-
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the cluster: its own, its event loop's, its sockets'
+pytestmark = [
+    pytest.mark.skipif(find_spec("distributed") is None, reason="dask.distributed, of the extra cluster, is not there"),
+    pytest.mark.filterwarnings("ignore"),  # of the cluster: its own, its event loop's, its sockets'
+]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def patient() -> Iterator[None]:
     """Let the cluster wait for its own parts as long as a busy machine takes, here and in processes started here."""
+    import dask
+
     with (
         dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE_S}s"}),
         pytest.MonkeyPatch.context() as patch,
@@ -45,6 +48,8 @@ def patient() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
+    import distributed
+
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
     ) as cluster:
@@ -68,6 +73,8 @@ def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
 def test_ctrl_c_stops_the_benches_of_a_cluster(tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_for([str(bench_file(tmp_path, name)) for name in ("a", "b")], tmp_path, emulate=True)
     said: list[str] = []
+    import distributed
+
     wait, pressed = distributed.wait, []
 
     def interrupted_wait(futures: Any, **how: Any) -> Any:

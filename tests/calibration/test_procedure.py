@@ -299,8 +299,7 @@ def test_the_same_seed_gives_the_same_record(small_calibrated: Calibrated) -> No
 
 
 # Nothing to see ------------------------------------------------------------------------------------------------------
-
-
+@pytest.mark.long
 def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
     with Bench.emulate(SMALL, seed=1) as bench:
         for port in (1, 6, 11):

@@ -87,7 +87,7 @@ def test_on_the_usual_bench_it_costs_little_and_the_wait_stays(tmp_path: Path) -
         assert not bench.mesh.driven_ma().any()
 
 
-@pytest.mark.parametrize(("tau_s", "seen"), [(100e-6, False), (0.05, True)])
+@pytest.mark.parametrize(("tau_s", "seen"), [pytest.param(100e-6, False, marks=pytest.mark.long), (0.05, True)])
 def test_a_controller_without_sweeps_sees_what_is_slower_than_its_readings(
     tmp_path: Path, tau_s: float, seen: bool
 ) -> None:

@@ -139,9 +139,7 @@ def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
     assert not planned.shortfall
 
 
-@pytest.mark.parametrize(
-    "seed", [3, pytest.param(4, marks=pytest.mark.campaign), pytest.param(5, marks=pytest.mark.campaign)]
-)
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.campaign) for seed in (3, 4, 5)])
 def test_other_chips_are_found_as_well(bench_file: Path, seed: int) -> None:
     with Bench.emulate(bench_file, seed=seed) as bench:
         probe = BenchProbe(bench)

@@ -83,7 +83,7 @@ def test_an_effect_without_a_row_is_withheld_or_widens_errors(tmp_path: Path) ->
         assert _within_allowance(record)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_photodiode_that_reads_backwards_is_refused(tmp_path: Path) -> None:
     with _calibrated(tmp_path, {}, backwards()) as (_, record):
         assert not _certified(record) or any("monitor" in fault for fault in record.faults)
@@ -104,7 +104,7 @@ def test_an_ideal_chip_needs_no_row(tmp_path: Path) -> None:
     ("effect", "size"),
     [
         pytest.param("arm_loss_difference_db", 0.02, marks=pytest.mark.campaign),
-        pytest.param("arm_loss_difference_db", 0.05, marks=pytest.mark.long),
+        pytest.param("arm_loss_difference_db", 0.05, marks=pytest.mark.campaign),
         pytest.param("crosstalk_scatter", 0.3, marks=pytest.mark.long),
         pytest.param("facet_reflection", 1e-3, marks=pytest.mark.campaign),
         pytest.param("tm_path", 1.0, marks=pytest.mark.campaign),

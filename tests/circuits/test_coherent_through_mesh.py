@@ -112,6 +112,7 @@ def test_a_pair_is_brought_up_retuned_and_put_out_again(pair: Bench) -> None:
     assert a.wait_for_lock(1.0).stage is LockStage.LOW_POWER
 
 
+@pytest.mark.long
 def test_one_way_never_locks_and_the_report_says_what_holds_it_up(tmp_path: Path) -> None:
     with Bench.emulate(bench_file(tmp_path, (5, 13), None), seed=3) as bench:
         drive(bench, CROSS)

@@ -29,6 +29,7 @@ def spans(setup: PathSetup, requests: list[CircuitRequest], log: Path) -> dict[s
     return {**last["spans_ms"], "all": last["all_ms"]}
 
 
+@pytest.mark.long
 def test_a_circuit_of_known_polarization_takes_25_ms_and_four_hardly_longer(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     with Bench.emulate(seed=4) as bench:

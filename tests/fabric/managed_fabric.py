@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
 
@@ -17,14 +18,14 @@ from lumion_hw.mesh.record import CalibrationRecord
 
 __all__ = ["SMALL", "known_of", "managed"]
 
-_KNOWN: dict[int, tuple[Bench, CalibrationRecord]] = {}
+_KNOWN: WeakKeyDictionary[Bench, CalibrationRecord] = WeakKeyDictionary()
 
 
 def known_of(bench: Bench) -> CalibrationRecord:
     """Return the record of a bench, written down once: that switches its transmitters on and off."""
-    if id(bench) not in _KNOWN:
-        _KNOWN[id(bench)] = bench, record_of_truth(bench)
-    return _KNOWN[id(bench)][1]
+    if bench not in _KNOWN:
+        _KNOWN[bench] = record_of_truth(bench)
+    return _KNOWN[bench]
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ def judge_binaries(binaries: dict[Path, Callable[[Path], object]], seeds: range)
 
 
 def test_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[Path], object]]) -> None:
-    judge_binaries(binaries, range(400))
+    judge_binaries(binaries, range(200))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def judge_records(record: Path, seeds: range, capsys: pytest.CaptureFixture[str]
 
 
 def test_edited_records_are_taken_whole_or_refused(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    judge_records(record, range(120), capsys)
+    judge_records(record, range(40), capsys)
 
 
 @pytest.mark.parametrize(

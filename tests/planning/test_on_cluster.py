@@ -11,14 +11,13 @@ from lumion_hw.cli import main
 from lumion_hw.errors import ConnectError
 from lumion_hw.planning import MIXES, Faults, Fleet, on_cluster, simulate
 
-distributed = pytest.importorskip("distributed", reason="dask.distributed, of the extra cluster, is not there")
-
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the cluster: its own, its event loop's, its sockets'
 
 
 def test_a_cluster_finds_what_one_process_finds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    distributed = pytest.importorskip("distributed", reason="dask.distributed, of the extra cluster, is not there")
     monkeypatch.setattr("lumion_hw.cluster._CONNECT_S", PATIENCE_S)
     asked = (Fleet(4), Faults(None, 0.001, 0.002), MIXES["even"])
     alone = simulate(*asked, states=2500, seed=9)

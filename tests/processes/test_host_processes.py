@@ -130,7 +130,9 @@ def test_a_second_host_is_refused_with_its_own_exit_code_and_disturbs_nobody(tmp
         assert first.process.poll() is None
 
 
-@pytest.mark.parametrize("reconnect", [(), ("--reconnect",)], ids=["", "reconnect"])
+@pytest.mark.parametrize(
+    "reconnect", [pytest.param((), id="", marks=pytest.mark.long), pytest.param(("--reconnect",), id="reconnect")]
+)
 def test_a_host_that_was_taken_over_is_told_and_never_takes_back(tmp_path: Path, reconnect: tuple[str, ...]) -> None:
     served = ServedBoard(tmp_path, "tcp")
     with served.plugged_in() as address, host(address, "persist", *reconnect) as first:

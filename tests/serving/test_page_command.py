@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from lumion_hw.cli import main
@@ -22,6 +21,8 @@ def test_it_says_where_the_page_is_and_with_which_token_it_writes(tmp_path, not_
     told = json.loads(process.stdout.readline())
     assert set(told) == {"bench", "emulated", "page", "page_token"}
     headers = {"Origin": told["page"].rstrip("/"), "Content-Type": "application/json"}
+    import httpx
+
     with httpx.Client(base_url=told["page"], headers=headers, timeout=60.0, trust_env=False) as client:
         assert client.get("/").status_code == 200
         assert 'lumion_bench_info{bench="small",emulated="true"' in client.get("/metrics").text

@@ -8,8 +8,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 from page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_state
 from waiting import until
@@ -36,7 +36,9 @@ def server(owner) -> Iterator[PageServer]:
 
 
 @pytest.fixture
-def client(server) -> Iterator[httpx.Client]:
+def client(server) -> Iterator[Any]:
+    import httpx  # here, for it loads a terminal's colours in every process that collects this file
+
     with httpx.Client(base_url=server.address, timeout=30.0, trust_env=False) as opened:
         yield opened
 
@@ -293,6 +295,8 @@ def test_a_request_to_read_has_no_body(client) -> None:
 def test_without_being_asked_for_nothing_can_be_written(owner) -> None:
     with PageServer(owner) as server:
         assert server.token == ""
+        import httpx
+
         with httpx.Client(base_url=server.address, trust_env=False) as client:
             assert client.post("/do/stop", headers=own_page(server), json={}).status_code == 404
     assert owner.done == []
