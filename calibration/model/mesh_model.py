@@ -115,8 +115,7 @@ class MeshModel:
         sources: Ports where light may enter, in the order of ``MeshParameters.source_db``.
         monitors: Port of every monitor.
         seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`: what monitors
-        read is
-            the sum of both powers.
+            read is the sum of both powers.
         heater_ohm: Nominal resistance of a heater.
         reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
             phase proportional to frequency.

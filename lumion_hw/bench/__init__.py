@@ -12,7 +12,7 @@ from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from lumion_hw.bench.checks import BenchData, Check
-    from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel, MeterModel
+    from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel, MeterModel, PartModel
     from lumion_hw.bench.discovery import FoundInstrument, discover, draft
     from lumion_hw.bench.events import EventLog
     from lumion_hw.bench.fields import Address, Flag, Name, Number, Port, Serial, StrictModel, Whole
@@ -43,6 +43,7 @@ __all__ = [
     "ModuleOptics",
     "Name",
     "Number",
+    "PartModel",
     "PluggableModel",
     "Port",
     "Problem",
@@ -66,7 +67,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "checks": ("BenchData", "Check"),
-            "devices": ("DeviceModel", "HeaterDriverModel", "MeterModel"),
+            "devices": ("DeviceModel", "HeaterDriverModel", "MeterModel", "PartModel"),
             "discovery": ("FoundInstrument", "discover", "draft"),
             "events": ("EventLog",),
             "fields": ("Address", "Flag", "Name", "Number", "Port", "Serial", "StrictModel", "Whole"),

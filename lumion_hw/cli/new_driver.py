@@ -18,15 +18,23 @@ from lumion_hw.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-ROLES = ("meter", "laser")
-"""What a package can be made for: one folder of the template each, beside what all have in common."""
+ROLES = {
+    "meter": "meter0",
+    "laser": "laser0",
+    "attenuator": "attenuator0",
+    "switch": "switch0",
+    "polarization": "pol0",
+}
+"""What a package can be made for, and the device of its bench: one folder of the template each."""
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _SUFFIX = ".template"
 
 
 @click.command("new-driver")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="meter", show_default=True, help="What the device is for.")
+@click.option(
+    "--role", type=click.Choice(list(ROLES)), default="meter", show_default=True, help="What the device is for."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -75,7 +83,7 @@ def words_of(name: str, role: str) -> dict[str, str]:
         "maker": maker.upper(),
         "model": (model or maker).upper(),
         "title": f"{maker.upper()} {model.upper()}".strip(),
-        "device": f"{role}0",
+        "device": ROLES[role],
     }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.lasers.itla import ItlaLaser
     from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
     from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
-    from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
+    from lumion_hw.drivers.life_cycle import Driver, IdentifiedDriver, closed_if_failed
     from lumion_hw.drivers.mesh.line_server import LineServerMesh
     from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
     from lumion_hw.drivers.mesh.lumion.reconnect import LinkEvent, LinkEventKind, LinkState, ReconnectPolicy
@@ -55,6 +55,7 @@ __all__ = [
     "Driver",
     "Expected",
     "Finding",
+    "IdentifiedDriver",
     "Identity",
     "ItlaLaser",
     "Keysight816x",
@@ -105,7 +106,7 @@ if not TYPE_CHECKING:
             "lasers.itla": ("ItlaLaser",),
             "lasers.keysight_laser": ("KeysightLaser",),
             "lasers.santec_tsl": ("SantecTsl",),
-            "life_cycle": ("Driver", "closed_if_failed"),
+            "life_cycle": ("Driver", "IdentifiedDriver", "closed_if_failed"),
             "mesh.line_server": ("LineServerMesh",),
             "mesh.lumion.controller": ("LumionMeshController",),
             "mesh.lumion.reconnect": ("LinkEvent", "LinkEventKind", "LinkState", "ReconnectPolicy"),

@@ -260,7 +260,7 @@ class CovarianceEntry:
 
     Attributes:
         groups: Name and number of parameters of each group, in order: those of
-        ``calibration.model.space.ParameterSpace``.
+            ``calibration.model.space.ParameterSpace``.
         rank: Number of independent combinations that the readings showed.
         expected_rank: Number of those that settings of these ports can show, whichever are chosen.
         set_by_prior: Parameters that owe most of their certainty to the prior, in words.

@@ -59,7 +59,7 @@ class PvaConnection:
         address: ``pva://host:port``, as `lumion serve` says it.
         owner: Name under which the lease is taken, shown to others.
         take_over: Name of the holder of the lease to be replaced; anybody else who holds it is not.
-        pv: Names the process variables of the bench; asked of the server if not given.
+        prefix: What the names of the bench's process variables begin with; asked of the server if not given.
 
     Raises:
         ConfigError: The address is none, p4p is not installed, or the server is of another version.

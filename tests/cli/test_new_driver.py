@@ -17,6 +17,7 @@ from lumion_hw.cli.new_driver import ROLES
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
+OTHERS = [role for role in ROLES if role != "meter"]
 
 
 def made(folder: Path, role: str) -> Path:
@@ -41,16 +42,14 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    "role", ["meter", *(pytest.param(role, marks=pytest.mark.long) for role in ROLES if role != "meter")]
-)
+@pytest.mark.parametrize("role", ["meter", *(pytest.param(each, marks=pytest.mark.long) for each in OTHERS)])
 def test_its_tests_pass_as_it_is_made(role: str, tmp_path: Path) -> None:
     folder = made(tmp_path / "lab", role)
     # What it promises over real wires waits for silences by the wall clock: the long test has it.
     ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not tcp")
     assert ran.returncode == 0, ran.stdout
     assert "skipped" not in ran.stdout.splitlines()[-1]
-    assert int(ran.stdout.splitlines()[-1].split(" passed")[0]) > 35
+    assert int(ran.stdout.splitlines()[-1].split(" passed")[0]) > 25
 
 
 def test_a_fault_in_its_driver_is_seen_by_its_tests(tmp_path: Path) -> None:

@@ -250,6 +250,15 @@ def test_what_it_does_not_support_is_not_answered() -> None:
     assert [host.ask(line) for line in limits] == [["1000.0"], ["199.5"], ["mW"], ["AEDFA-23-B-FA"]]
 
 
+def test_it_answers_what_a_client_asks_when_it_opens() -> None:
+    """Questions and forms of the public client ``amonics_edfa``, which has them from the programming manual."""
+    _, host, _ = aedfa()
+    counts = ("DRIV:ACC", "CUR", "POW:IN", "POW:OUT", "POW:PD", "TEMP:BOX", "TEMP:FC", "TEMP:TEC", "VOLT:PS")
+    assert host.ask(":READ:MODE:NAMES?")[0].split() == ["ACC", "APC"]
+    assert [int(host.ask(f":READ:CH:{what}?")[0]) for what in counts] == [1, 1, 1, 1, 1, 1, 0, 0, 0]
+    assert host.ask(":SENS:POW:IN:CH1?") == ["1.000000e-01"]
+
+
 def test_the_interlock_ends_the_output() -> None:
     device, host, clock = aedfa()
     for line in (":DRIV:ACC:CUR:CH1 500", ":DRIV:ACC:STAT:CH1 1", ":DRIV:MCTRL 1"):

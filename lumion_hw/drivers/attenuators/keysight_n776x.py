@@ -27,10 +27,8 @@ class KeysightN776x(ScpiDriver):
     Opening takes the offset out of the displayed attenuation and ends the control of the output power, which would move
     the filter by itself; neither moves it now.
 
-    Args:
-        link: The link to the instrument (raw socket, port 5025, or VISA).
-        clock: The link's clock.
-        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``N7764A``.
+    The link is a raw socket (port 5025) or VISA, a model such as ``N7764A``; args as of
+    :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
     kind = "attenuator"

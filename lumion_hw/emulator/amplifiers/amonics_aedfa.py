@@ -2,11 +2,13 @@
 
 Commands, answers, units (mA and mW) and states are those of two public drivers that were tried on such amplifiers: the
 AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). What they tell of real units
-holds here: what is not supported is not answered at all, settings of the mode that is not active neither, a channel
-state is 0 off, 1 on, 2 busy, 4 locked, and switching the channel off ends the master activation.
+holds here, as does what a third one, written from the programming manual (``amonics_edfa``), asks when it opens: names
+of modes between blanks, how many there are of each monitor, readings as ``7.180000e+02``. What is not supported is not
+answered at all, settings of the mode that is not active neither, a channel state is 0 off, 1 on, 2 busy, 4 locked, and
+switching the channel off ends the master activation.
 
 Model choices (check): a set point beyond the limits, a change of mode while it emits, and an activation of a channel
-that is off are passed over in silence; half a second of busy after switching on; names of modes with a comma between.
+that is off are passed over in silence; half a second of busy after switching on; steps and least set points.
 
 Optics: gain 30 dB for a weak input and saturation at the power that the pump current gives, G = 1 / (1/G0 + (P_in +
 P_0)/P_sat) with P_0 the noise of the C band referred to the input; constant power turns the pump to hold the power at
@@ -159,7 +161,11 @@ class EmulatedAedfa(TextDevice):
 
     def _power_mw(self, place: str) -> str:
         before_w, behind_w = self._passing_w()
-        return f"{1e3 * (before_w if place == 'IN' else behind_w):.4f}"
+        return _reading(1e3 * (before_w if place == "IN" else behind_w))
+
+
+def _reading(value: float) -> str:
+    return f"{value:.6e}"
 
 
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...] = tuple(
@@ -168,8 +174,10 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...] = tuple
         (r":CAL:SYS:MODEL\?", lambda device: device._model),
         (r":CAL:SYS:SERIAL\?", lambda device: device._serial),
         (r":DRIV:INTERLOCK\?", lambda device: str(int(device._interlocked))),
-        (r":SENS:TEMP:BOX\?", lambda device: "35.5" if device._active else "28.0"),
-        (r":READ:MODE:NAMES\?", lambda _: "ACC,APC"),
+        (r":SENS:TEMP:BOX\?", lambda device: _reading(35.5 if device._active else 28.0)),
+        (r":READ:MODE:NAMES\?", lambda _: "ACC APC"),
+        (r":READ:CH:(?:CUR|POW:(?:IN|OUT|PD)|TEMP:BOX)\?", lambda _: "1"),
+        (r":READ:CH:(?:TEMP:(?:FC|TEC)|VOLT:PS)\?", lambda _: "0"),
         (r":MODE:SW:CH1\?", lambda device: device._mode),
         (r":MODE:SW:CH1 +(ACC|APC)", EmulatedAedfa._set_mode),
         (r":DRIV:(ACC|APC):CUR:CH1\?", EmulatedAedfa._set_point),
@@ -180,7 +188,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...] = tuple
         (r":DRIV:MCTRL +([01])", EmulatedAedfa._activate),
         (r":READ:CH:DRIV:(?:ACC|APC)\?", lambda _: "1"),
         (r":READ:DRIV:STEP:(?:ACC|APC):CH1\?", lambda _: "0.1"),
-        (r":SENS:CUR:CH1\?", lambda device: f"{device._current_ma():.1f}"),
+        (r":SENS:CUR:CH1\?", lambda device: _reading(device._current_ma())),
         (r":READ:DRIV:MAX:(ACC|APC):CH1\?", lambda device, mode: f"{device._limit(mode):.1f}"),
         (r":READ:DRIV:MIN:(ACC|APC):CH1\?", lambda _device, _mode: "0.0"),
         (r":READ:DRIV:UNIT:(ACC|APC):CH1\?", lambda _, mode: "mA" if mode == "ACC" else "mW"),

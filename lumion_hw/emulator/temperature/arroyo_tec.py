@@ -7,9 +7,11 @@ after ``;`` is looked up beside the one before it, then further up to the root. 
 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open,
 512 out of tolerance, 1024 output on. In tolerance is who has been within ``TEC:TOL`` of the set point for its window.
 
-Model choices (check): words of ``*IDN?``; texts and numbers of errors (as those of ILX Lightwave controllers, whose
-language it is); ``ERRSTR?`` says numbers and quoted texts in pairs; without output it is out of tolerance; an interlock
-is a contact in the lead of the module, seen as an open module, which ends the output as limits do.
+Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition
+and keeps each until it is read; words of ``*IDN?``; texts and numbers of errors (as those of ILX Lightwave
+controllers, whose language it is); ``ERRSTR?`` says numbers and quoted texts in pairs; without output it is out of
+tolerance; an interlock is a contact in the lead of the module, seen as an open module, which ends the output as limits
+do.
 
 Plant (assumed): 20 K for each ampere at rest with a time constant of 30 s; a loop of proportional and integral gain
 with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and reads with 1 mK of noise.

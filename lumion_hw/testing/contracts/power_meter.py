@@ -100,7 +100,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_log_without_pulses_ends_and_leaves_the_meter_free(self, driver: PowerMeter) -> None:
         """A log that waits for pulses which never come ends in its time, and readings are possible again."""
         if not isinstance(driver, LoggingMeter):
-            pytest.skip("this meter takes no samples at triggers")
+            return
         averaging_s = driver.settings(1).averaging_s
         run = driver.start_triggered_log((1,), 5, averaging_s)
         refused(BusyError, "a reading during a log", lambda: driver.read(1))

@@ -167,7 +167,6 @@ class FlagStore:
     Args:
         memory: The module's fields.
         clock: Dates the flags.
-        supported: Tells which fields the module has; others are not believed.
     """
 
     def __init__(self, memory: CmisMemory, clock: Clock) -> None:
