@@ -197,15 +197,15 @@ class BenchOwner:
     def step(self, keep_s: float) -> None:
         """Do in this thread, one after the other, what :meth:`start` has threads for.
 
-        Read everything once, do what was asked for, keep circuits or fabric for a time, end the leases of those who
-        are gone, publish one state. On a virtual clock days of a served bench take minutes.
+        Do what was asked for, keep circuits or fabric for a time, end the leases of those who are gone, read everything
+        once, publish one state. On a virtual clock days of a served bench take minutes.
 
         Args:
             keep_s: How long circuits or fabric are kept.
         """
-        self._readings.update()
         self._keeper.step(keep_s)
         self._end_leases()
+        self._readings.update()
         self._publish_once()
 
     def stop(self) -> None:
