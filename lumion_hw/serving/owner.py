@@ -206,7 +206,7 @@ class BenchOwner:
         self._keeper.step(keep_s)
         self._end_leases()
         self._readings.update()
-        self._publish_once()
+        self.publish()
 
     def stop(self) -> None:
         """End it, once what is under way has ended; the bench itself stays open. Idempotent."""
@@ -260,10 +260,11 @@ class BenchOwner:
         while not self._stop.is_set():
             self._news.wait(PUBLISH_S)
             self._news.clear()
-            self._publish_once()
+            self.publish()
             self._stop.wait(_RUSH_S)
 
-    def _publish_once(self) -> None:
+    def publish(self) -> None:
+        """Publish a state of what is known now."""
         state = self._made()
         with self._guard:
             self._state = state
@@ -278,7 +279,7 @@ class BenchOwner:
     def _made(self) -> ServedState:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
-        circuits = served_circuits(keeper.service, keeper.health)
+        circuits = served_circuits(keeper.service, keeper.health, keeper.looked_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),

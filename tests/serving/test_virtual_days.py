@@ -35,6 +35,10 @@ def test_circuits_are_kept_leases_end_and_curves_go_on_by_the_clock_given(tmp_pa
         assert state.health.keeps == "circuits"
         assert state.circuits[0].age_s > 3600.0
         assert state.circuits[0].margin_db > 0.0
+        assert 0.0 <= state.time_s - state.circuits[0].seen_s < 3.0
+        clock.sleep(60.0)
+        owner.publish()
+        assert owner.state.time_s - owner.state.circuits[0].seen_s > 60.0, "nobody has looked meanwhile"
         assert owner.history[-1].time_s - owner.history[0].time_s > 3600.0
         assert threading.active_count() == threads
         owner.stop()
