@@ -7,12 +7,18 @@ import os
 import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lumion_hw.cli.numbers import SEED
 from lumion_hw.cli.output import note
 from lumion_hw.cli.outputs import force_option, out_option
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.wires.server import EmulatorServer
 
 
 def visa_resource(address: str) -> str:
@@ -56,7 +62,6 @@ def emulate(
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
-    from lumion_hw.bench.known_kinds import kind_named
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
@@ -75,18 +80,7 @@ def emulate(
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)
         try:
-            addresses, resources = {}, {}
-            for name, device in bench.devices.items():
-                described = model.devices[name]
-                port, hislip_port = described.emulated_port, described.emulated_hislip_port
-                kind = kind_named(described.kind)
-                if tcp_only or port is not None or (kind is not None and kind.wire == "tcp"):
-                    addresses[name] = server.add_tcp(device, port or 0)
-                else:
-                    addresses[name] = server.add_pty(device, Path(directory) / name)
-                resources[name] = [visa_resource(addresses[name])]
-                if (kind is not None and kind.hislip) or hislip_port is not None:
-                    resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
+            addresses, resources = _served(server, bench, model, Path(directory), tcp_only)
             # The VISA file first: whoever waits for the endpoints finds it whole.
             for path, what, content in (
                 (visa, "the VISA file", resources),
@@ -100,6 +94,27 @@ def emulate(
             server.run(stop)
         finally:
             server.close()
+
+
+def _served(
+    server: EmulatorServer, bench: EmulatedBench, model: BenchModel, directory: Path, tcp_only: bool
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Serve every device; return addresses and VISA resource strings by name."""
+    from lumion_hw.bench.known_kinds import kind_named
+
+    addresses, resources = {}, {}
+    for name, device in bench.devices.items():
+        described = model.devices[name]
+        port, hislip_port = described.emulated_port, described.emulated_hislip_port
+        kind = kind_named(described.kind)
+        if tcp_only or port is not None or (kind is not None and kind.wire == "tcp"):
+            addresses[name] = server.add_tcp(device, port or 0)
+        else:
+            addresses[name] = server.add_pty(device, directory / name)
+        resources[name] = [visa_resource(addresses[name])]
+        if (kind is not None and kind.hislip) or hislip_port is not None:
+            resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
+    return addresses, resources
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:

@@ -16,21 +16,29 @@ from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
 
-def served_circuits(service: CircuitService | None, health: Sequence[CircuitHealth]) -> tuple[ServedCircuit, ...]:
-    """Return the circuits that stand."""
+def served_circuits(
+    service: CircuitService | None, health: Sequence[CircuitHealth], looked_s: float
+) -> tuple[ServedCircuit, ...]:
+    """Return the circuits that stand.
+
+    Args:
+        service: The circuits, if there is a record.
+        health: How they are, as far as they are looked at.
+        looked_s: When they were looked at last, in seconds since 1970.
+    """
     if service is None:
         return ()
     known = {each.name: each for each in health}
-    return tuple(_circuit(each, known.get(each.name), service.now()) for each in service.state.circuits)
+    return tuple(_circuit(each, known.get(each.name), service.now(), looked_s) for each in service.state.circuits)
 
 
-def _circuit(standing: StandingCircuit, health: CircuitHealth | None, now: datetime) -> ServedCircuit:
+def _circuit(standing: StandingCircuit, health: CircuitHealth | None, now: datetime, looked_s: float) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
     proof: Mapping[str, float | None] = standing.proof
     marks, fault, lost_db, seen_s = standing.marks, "", None, _instant_s(standing.seen_utc)
     if health is not None and health.proof is not None:
-        proof, marks, lost_db, seen_s = proof_document(health.proof), health.marks, health.lost_db, now.timestamp()
+        proof, marks, lost_db, seen_s = proof_document(health.proof), health.marks, health.lost_db, looked_s
         fault = "" if health.fault is None else str(health.fault)
     severity = AlarmSeverity.MAJOR if fault else AlarmSeverity.MINOR if marks else AlarmSeverity.NONE
     ends = _instant_s(standing.lease_ends_utc)

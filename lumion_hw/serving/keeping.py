@@ -59,6 +59,7 @@ class BenchKeeper:
         recovery: The last recovery.
         job: The job that runs, or the last one.
         trouble: Why nothing is kept at present; empty while all is well.
+        looked_s: When all circuits were looked at last, in seconds since 1970.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class BenchKeeper:
         self.service: CircuitService | None = None
         self.recovery: ServedRecovery | None = None
         self.job: ServedJob | None = None
-        self.trouble = ""
+        self.trouble, self.looked_s = "", 0.0
         self._work: Callable[[], Any] | None = None
         self._error: BaseException | None = None
         self._news = threading.Condition()
@@ -233,6 +234,7 @@ class BenchKeeper:
 
     def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
         """After each look at the circuits: let a job have its turn."""
+        self.looked_s = self._wall_s()
         self._well()
         self._told()
         if self._is_wanted():

@@ -197,16 +197,16 @@ class BenchOwner:
     def step(self, keep_s: float) -> None:
         """Do in this thread, one after the other, what :meth:`start` has threads for.
 
-        Read everything once, do what was asked for, keep circuits or fabric for a time, end the leases of those who
-        are gone, publish one state. On a virtual clock days of a served bench take minutes.
+        Do what was asked for, keep circuits or fabric for a time, end the leases of those who are gone, read everything
+        once, publish one state. On a virtual clock days of a served bench take minutes.
 
         Args:
             keep_s: How long circuits or fabric are kept.
         """
-        self._readings.update()
         self._keeper.step(keep_s)
         self._end_leases()
-        self._publish_once()
+        self._readings.update()
+        self.publish()
 
     def stop(self) -> None:
         """End it, once what is under way has ended; the bench itself stays open. Idempotent."""
@@ -260,10 +260,11 @@ class BenchOwner:
         while not self._stop.is_set():
             self._news.wait(PUBLISH_S)
             self._news.clear()
-            self._publish_once()
+            self.publish()
             self._stop.wait(_RUSH_S)
 
-    def _publish_once(self) -> None:
+    def publish(self) -> None:
+        """Publish a state of what is known now."""
         state = self._made()
         with self._guard:
             self._state = state
@@ -278,7 +279,7 @@ class BenchOwner:
     def _made(self) -> ServedState:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
-        circuits = served_circuits(keeper.service, keeper.health)
+        circuits = served_circuits(keeper.service, keeper.health, keeper.looked_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),

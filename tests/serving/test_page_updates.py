@@ -184,3 +184,9 @@ def test_spans_and_arrays_of_numpy_are_told_as_plain_numbers() -> None:
     updates.take(dataclasses.replace(first, job=job, recovery=recovery))
     assert told(updates)["parts"]["job"]["result"] == {"loss": 1.25, "ways": [3, [4]]}
     assert told(updates)["parts"]["recovery"]["spans"][0][4] == "emulated: <b>"
+
+
+def test_when_a_circuit_was_measured_is_told_to_the_second(updates) -> None:
+    circuits = tuple(dataclasses.replace(each, seen_s=NOW_S + 1234.5) for each in a_state().circuits)
+    updates.take(a_state(2, circuits=circuits))
+    assert {each["seen_s"] for each in told(updates)["parts"]["circuits"]} == {NOW_S + 1234.5}

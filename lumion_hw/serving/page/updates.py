@@ -195,7 +195,7 @@ def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
         "name": circuit.name,
         "since_s": round(circuit.since_s, 1),
         "ends_s": None if left_s is None else round(now_s + left_s),
-        "seen_s": _plain(circuit.seen_s),
+        "seen_s": None if circuit.seen_s is None else round(circuit.seen_s, 1),
         "proof": _plain(circuit.proof),
         "margin_db": _plain(circuit.margin_db),
         "lost_db": _plain(circuit.lost_db),
