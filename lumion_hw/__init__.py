@@ -13,7 +13,7 @@ from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.clock import Clock, ClockEvent, SystemClock, Ticker, VirtualClock, deadline_after
+    from lumion_hw.clock import Clock, ClockEvent, Deadline, SystemClock, Ticker, VirtualClock, deadline_after
     from lumion_hw.errors import (
         BadValueError,
         BusyError,
@@ -69,6 +69,7 @@ __all__ = [
     "ConfigError",
     "ConfigRejectedError",
     "ConnectError",
+    "Deadline",
     "DeviceError",
     "DeviceTimeoutError",
     "ForkError",
@@ -108,7 +109,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "bench.bench": ("Bench",),
-            "clock": ("Clock", "ClockEvent", "SystemClock", "Ticker", "VirtualClock", "deadline_after"),
+            "clock": ("Clock", "ClockEvent", "Deadline", "SystemClock", "Ticker", "VirtualClock", "deadline_after"),
             "errors": (
                 "BadValueError",
                 "BusyError",

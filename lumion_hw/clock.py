@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NewType, Protocol, TypeVar
 
 from lumion_hw.errors import LimitError
 
@@ -94,16 +94,23 @@ def answers(outcomes: Sequence[Future[T]]) -> list[T]:
     return [each.result() for each in outcomes]
 
 
-def deadline_after(clock: Clock, timeout_s: float) -> float:
+Deadline = NewType("Deadline", float)
+"""An instant of a clock at which all of a transaction has to be over, in its seconds; :func:`deadline_after` makes it.
+
+It is a type of its own, so that no duration passes for one: links and sessions hand it down through a chain of calls.
+"""
+
+
+def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
     """Return the instant of ``clock`` that ends a wait of ``timeout_s`` from now; infinity waits for ever.
 
-    Every wait that a user asks for is a duration, ``timeout_s``. Instants, ``deadline``, are for links and sessions.
+    Every wait that a user asks for is a duration, ``timeout_s``. Deadlines are for links and sessions.
 
     Raises:
         LimitError: Negative, or no number: no instant would ever be later.
     """
     if timeout_s >= 0.0:
-        return clock.now() + timeout_s
+        return Deadline(clock.now() + timeout_s)
     raise LimitError("time to wait", asked=timeout_s, limit=0.0, unit="s", hint="Give a duration from now.")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from lumion_hw.bench.kind import DeviceKind, Question
 from lumion_hw.bench.known_kinds import all_kinds
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
 
@@ -149,16 +149,16 @@ def _ask(address: str, asked: bytes, clock: Clock) -> bytes:
     """Send a question over a link of its own and return all that comes until the line is quiet, or closed."""
     # Its own link for every question: what a wrong question has left in an instrument's input goes with the connection.
     link = open_link(address, clock)
-    link.open(clock.now() + 3.0)
-    answer, until = b"", clock.now() + _ANSWER_S
+    link.open(Deadline(clock.now() + 3.0))
+    answer, until = b"", Deadline(clock.now() + _ANSWER_S)
     try:
         with contextlib.suppress(LinkLost):
-            link.write(asked, clock.now() + 1.0)
+            link.write(asked, Deadline(clock.now() + 1.0))
             while clock.now() < until and len(answer) < _LONGEST:
                 data = link.read(until)
                 answer += data
                 if data:
-                    until = min(until, clock.now() + _QUIET_S)
+                    until = Deadline(min(until, clock.now() + _QUIET_S))
         return answer
     finally:
         link.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from lumion_hw.clock import Deadline
+
 
 class Link(Protocol):
     """A byte stream to one device. Deadlines are absolute times of the link's clock."""
@@ -12,16 +14,16 @@ class Link(Protocol):
     def name(self) -> str:
         """The address in words, for messages."""
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Open the stream. Raises ``ConnectError`` when it cannot be opened; opening an open link does nothing."""
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data`` or raise ``LinkLost`` (a partial write is a lost link)."""
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` when the peer is gone."""
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
 
     def close(self) -> None:
@@ -32,7 +34,7 @@ class Link(Protocol):
 class BulkLink(Link, Protocol):
     """A link that can put what arrives where it belongs, for blocks of megabytes."""
 
-    def read_into(self, view: memoryview, deadline: float) -> int:
+    def read_into(self, view: memoryview, deadline: Deadline) -> int:
         """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`Link.read`."""
 
 

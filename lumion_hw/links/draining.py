@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.links.base import Link
 
 
-def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: float) -> int:
+def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: Deadline) -> int:
     """Throw away input until nothing arrived for ``quiet_s`` seconds or ``deadline`` is reached.
 
     Returns:
@@ -18,7 +18,7 @@ def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: float) 
     dropped = 0
     # Until it is quiet and not until it is empty: what is late comes in pieces with gaps.
     while clock.now() < deadline:
-        data = link.read(min(clock.now() + quiet_s, deadline))
+        data = link.read(Deadline(min(clock.now() + quiet_s, deadline)))
         if not data:
             break
         dropped += len(data)

@@ -11,7 +11,7 @@ import errno
 import math
 from typing import NoReturn
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.draining import drain_by_reading
@@ -61,14 +61,14 @@ class FaultLink:
         lane = self._out if direction is Direction.TO_DEVICE else self._in
         return FaultCounts(waiting=lane.waiting(), **lane.counts)
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Open the inner link. Raises ``ConnectError`` while it is unplugged."""
         if self._clock.now() < self._plugged_again_s:
             raise ConnectError("unplugged by the fault plan", address=self.name, hint="Try again later.")
         self._inner.open(deadline)
         self._lost = None
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write through the faults; raises ``LinkLost`` when unplugged, or stalled until the deadline."""
         lane, done = self._out, 0
         self._check()
@@ -85,12 +85,12 @@ class FaultLink:
             lane.push(data[done : done + size], self._clock.now())
             done += size
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return what comes through the faults, or ``b""`` at the deadline; ``LinkLost`` when it ended."""
         lane, polled = self._in, False
         while True:
             now = self._clock.now()
-            self._flush(now + _FLUSH_S)
+            self._flush(Deadline(now + _FLUSH_S))
             self._admit(now)
             data = lane.pop(now)
             if data:
@@ -103,7 +103,7 @@ class FaultLink:
             polled = True
             self._wait(deadline, now)
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away what comes through until nothing came for ``quiet_s`` seconds."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
@@ -115,14 +115,14 @@ class FaultLink:
             lane.clear()
             lane.ended = False
 
-    def _wait(self, deadline: float, now: float) -> None:
+    def _wait(self, deadline: Deadline, now: float) -> None:
         """Wait for the device, for bytes under way in either direction, or for the end of a stall."""
         lane = self._in
         stalled = lane.stalled_until_s > now
         wake = min(deadline, self._out.next_due(), lane.next_due(), lane.stalled_until_s if stalled else math.inf)
         if not stalled and not lane.ended:
             try:
-                self._backlog = self._inner.read(max(wake, now))
+                self._backlog = self._inner.read(Deadline(max(wake, now)))
             except LinkLost:
                 if lane.next_due() == math.inf:
                     raise
@@ -152,18 +152,18 @@ class FaultLink:
             lane.ended = True
         else:
             lane.counts["unplugs"] += 1
-            self._flush(now + _FLUSH_S)
+            self._flush(Deadline(now + _FLUSH_S))
             self._plugged_again_s = now + event.duration_s
             self._lost = "unplugged by the fault plan"
             self._backlog = b""
             self._inner.close()
 
-    def _flush(self, deadline: float) -> None:
+    def _flush(self, deadline: Deadline) -> None:
         """Pass on what is due for the device, if it is still there."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
-    def _wait_while_stalled(self, deadline: float, what: str) -> None:
+    def _wait_while_stalled(self, deadline: Deadline, what: str) -> None:
         while (left_s := self._out.stalled_until_s - self._clock.now()) > 0:
             if self._clock.now() >= deadline:
                 self._end(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import LinkLost
 from lumion_hw.links.base import Peer
 from lumion_hw.links.draining import drain_by_reading
@@ -32,7 +32,7 @@ class MemoryLink:
         """The name given at construction."""
         return self._name
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Connect to the device."""
         del deadline
         self._owner.take(self._name)
@@ -45,12 +45,12 @@ class MemoryLink:
             raise LinkLost("the link is closed", address=self._name)
         return self._peer
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Hand ``data`` to the device at the present time."""
         del deadline
         self._open_peer().receive(data)
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return what the device has sent, advancing the clock until it has or the deadline is reached."""
         while True:
             peer = self._open_peer()
@@ -65,7 +65,7 @@ class MemoryLink:
             # An event that is due but gives nothing would spin: let one microsecond pass.
             self._clock.sleep(max(wake - now, 1e-6))
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away what arrives until nothing came for ``quiet_s`` seconds."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 

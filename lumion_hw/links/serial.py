@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, InUseError, LinkLost
 from lumion_hw.files import AnyPath
 from lumion_hw.links.draining import drain_by_reading
@@ -55,7 +55,7 @@ class SerialLink:
         """The address as ``serial://path?baud=...``."""
         return f"serial://{self._path}?baud={self._baud}"
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Open the port. Raises ``ConnectError`` when it is missing, ``InUseError`` when it is in use."""
         del deadline  # opening a port does not wait
         self._owner.take(self.name)
@@ -85,7 +85,7 @@ class SerialLink:
         except (OSError, ValueError, AttributeError, NotImplementedError) as error:
             _log.debug("%s: no low-latency mode: %s", self.name, error)
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data`` in pieces; raises ``LinkLost`` when that fails or is not done in time.
 
         A write that timed out may have reached the wire in part, so the link is closed and nothing is sent again.
@@ -99,7 +99,7 @@ class SerialLink:
             except _PORT_ERRORS as error:
                 raise self._lost(f"writing failed: {error}") from error
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return what has arrived, at least one byte, or ``b""`` at the deadline; ``LinkLost`` when unplugged."""
         port = self._opened()
         while True:
@@ -122,7 +122,7 @@ class SerialLink:
         except _PORT_ERRORS as error:
             _log.debug("%s: no RTS: %s", self.name, error)
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 

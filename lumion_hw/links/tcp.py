@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import TypeVar
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
 from lumion_hw.links.owner import Owner
@@ -43,7 +43,7 @@ class TcpLink:
         """The address as ``tcp://host:port``."""
         return f"tcp://[{self._host}]:{self._port}" if ":" in self._host else f"tcp://{self._host}:{self._port}"
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Connect. Raises ``ConnectError`` when refused, unreachable, unknown or not answered by ``deadline``."""
         self._owner.take(self.name)
         if self._socket is not None:
@@ -70,7 +70,7 @@ class TcpLink:
         self._writable = _waiter(connection, for_writing=True)
         self._socket = connection
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``; raises ``LinkLost`` when that fails or is not done by ``deadline``."""
         connection = self._connected()
         view = memoryview(data)
@@ -84,15 +84,15 @@ class TcpLink:
             except OSError as error:
                 raise self._lost(f"writing failed: {error}") from error
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline; raises ``LinkLost`` when the peer is gone."""
         return self._received(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
 
-    def read_into(self, view: memoryview, deadline: float) -> int:
+    def read_into(self, view: memoryview, deadline: Deadline) -> int:
         """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`read`."""
         return self._received(deadline, lambda connection: connection.recv_into(view)) or 0
 
-    def _received(self, deadline: float, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
+    def _received(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
         """Receive as soon as there is something; ``None`` at the deadline."""
         connection = self._connected()
         while True:
@@ -111,7 +111,7 @@ class TcpLink:
             raise self._lost("closed by the other side")
         return received
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
@@ -127,7 +127,7 @@ class TcpLink:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._socket
 
-    def _ready(self, deadline: float, *, for_writing: bool) -> bool:
+    def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
         """Wait until the socket is ready, a slice is over or the deadline is there; tell whether it is ready."""
         patience_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(patience_s)

@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import Any
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
 from lumion_hw.links.owner import Owner, forget_in_child, fork_safe
@@ -74,7 +74,7 @@ class VisaLink:
         """The address as ``visa://resource``."""
         return f"visa://{self._resource_name}"
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Open the resource. Raises ``ConnectError`` when it is missing, refused or not answered by ``deadline``."""
         self._owner.take(self.name)
         if self._resource is not None:
@@ -109,7 +109,7 @@ class VisaLink:
             resource.set_visa_attribute(ResourceAttribute.termchar_enabled, True)
             resource.set_visa_attribute(ResourceAttribute.suppress_end_enabled, False)
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``; raises ``LinkLost`` when that fails."""
         del deadline  # the resource's own time-out bounds the call
         resource = self._opened()
@@ -121,7 +121,7 @@ class VisaLink:
         if written != len(data):
             raise self._lost(f"only {written} of {len(data)} bytes were written")
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline; raises ``LinkLost`` when the peer is gone."""
         from pyvisa import VisaIOError
         from pyvisa.constants import StatusCode
@@ -143,7 +143,7 @@ class VisaLink:
                 return data
         return b""
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 

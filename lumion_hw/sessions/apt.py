@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.links.base import Link, ModemLink
 from lumion_hw.sessions.codecs.apt import AptDecoder, AptFrame, DecodedAptMessage, command
@@ -67,7 +67,7 @@ class AptSession(Conversation):
                     self._link.set_rts(True)
                 self._decoder = AptDecoder()
                 for _ in range(self.resync_rounds):
-                    if self.probe(self._clock.now() + self._timeout_s):
+                    if self.probe(Deadline(self._clock.now() + self._timeout_s)):
                         return
             self._decoder.reset()
             self._count(foreign_bytes=self._decoder.foreign_bytes)
@@ -109,7 +109,7 @@ class AptSession(Conversation):
                 raise self._incomplete(what, started)
             return reply
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask for the parameters, which no device sends unasked; after a failure first send one zero byte.
 
         A device that waits for the rest of a frame takes our bytes for it: shifted by one byte each time, one round
@@ -122,7 +122,7 @@ class AptSession(Conversation):
         self._is_first_probe = self._wait_for(DecodedAptMessage.PARAMETERS, None, deadline) is not None
         return self._is_first_probe
 
-    def _put(self, message: bytes, deadline: float) -> None:
+    def _put(self, message: bytes, deadline: Deadline) -> None:
         """Write a message once the device is ready for it."""
         wait_s = self._written_at + WRITE_GAP_S - self._clock.now()
         if wait_s > 0.0:
@@ -130,7 +130,7 @@ class AptSession(Conversation):
         self.send(message, deadline)
         self._written_at = self._clock.now()
 
-    def _wait_for(self, wanted: DecodedAptMessage, channel: int | None, deadline: float) -> AptFrame | None:
+    def _wait_for(self, wanted: DecodedAptMessage, channel: int | None, deadline: Deadline) -> AptFrame | None:
         """Take messages until one is wanted, the latest if several came at once; ``None`` at the deadline."""
         while data := self._link.read(deadline):
             found = [
@@ -152,7 +152,7 @@ class AptSession(Conversation):
     def _get_in_step(self, what: str) -> None:
         if not self._tainted:
             foreign = self._decoder.foreign_bytes
-            self._taken(self._link.read(self._clock.now()))
+            self._taken(self._link.read(Deadline(self._clock.now())))
             foreign = self._decoder.foreign_bytes - foreign
             if foreign:
                 self._count(foreign_bytes=foreign)
@@ -163,7 +163,7 @@ class AptSession(Conversation):
     def _discard_input(self, quiet_s: float) -> int:
         """Take what comes until the line is quiet; return the bytes that were no message."""
         foreign, end = self._decoder.foreign_bytes, self._clock.now() + quiet_s + self._patience_s
-        while (now := self._clock.now()) < end and (data := self._link.read(min(now + quiet_s, end))):
+        while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
             self._taken(data)
         self._decoder.reset()
         foreign = self._decoder.foreign_bytes - foreign

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
 from lumion_hw.links.owner import Owner, fork_safe
@@ -129,7 +129,7 @@ class Conversation(abc.ABC):
         with self._lock, self._named():
             # Opening a port does not empty it everywhere: pyserial flushes its input on POSIX and
             # not on Windows (pyserial issue 249), and USB bridges deliver old bytes after a reset.
-            deadline = self._clock.now() + timeout_s
+            deadline = Deadline(self._clock.now() + timeout_s)
             self._link.open(deadline)
             self._buffer.clear()
             self._tainted = False
@@ -139,7 +139,7 @@ class Conversation(abc.ABC):
         """Close the link; idempotent, never raises."""
         self._link.close()
 
-    def exchange(self, what: str, timeout_s: float | None = None) -> AbstractContextManager[float]:
+    def exchange(self, what: str, timeout_s: float | None = None) -> AbstractContextManager[Deadline]:
         """Run one exchange under the lock, in step with the device, and taint the session unless it completes.
 
         Args:
@@ -200,7 +200,7 @@ class Conversation(abc.ABC):
         self._tainted = True
 
     @abc.abstractmethod
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask the device something whose answer cannot be mistaken; tell whether that answer came.
 
         Raises:
@@ -211,7 +211,7 @@ class Conversation(abc.ABC):
         if not self._tainted:
             # A deadline of now: what is there already, without waiting. Nobody
             # has asked for it, so it is the late reply of somebody's query.
-            stray = self._link.read(self._clock.now())
+            stray = self._link.read(Deadline(self._clock.now()))
             if self._buffer:
                 stray = bytes(self._buffer) + stray
                 self._buffer.clear()
@@ -231,7 +231,7 @@ class Conversation(abc.ABC):
             self._discard_input(quiet_s)
             # An empty line proves nothing yet: the reply may still be on
             # its way. Only an answer that cannot be mistaken does.
-            if not self.probe(self._clock.now() + self._patience_s):
+            if not self.probe(Deadline(self._clock.now() + self._patience_s)):
                 continue
             # Answers to the probes of earlier rounds may still be under way.
             if self._discard_input(self._quiet_s) and attempt + 1 < self.resync_rounds:
@@ -251,15 +251,15 @@ class Conversation(abc.ABC):
     def _discard_input(self, quiet_s: float) -> int:
         dropped = len(self._buffer)
         self._buffer.clear()
-        dropped += self._link.drain(quiet_s, self._clock.now() + quiet_s + self._patience_s)
+        dropped += self._link.drain(quiet_s, Deadline(self._clock.now() + quiet_s + self._patience_s))
         self._count(foreign_bytes=dropped)
         return dropped
 
-    def send(self, data: bytes, deadline: float) -> None:
+    def send(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``. Raises ``LinkLost``."""
         self._link.write(data, deadline)
 
-    def receive_line(self, what: str, deadline: float) -> bytes:
+    def receive_line(self, what: str, deadline: Deadline) -> bytes:
         r"""Return the bytes up to the next end of a line, without CR and LF.
 
         Raises:
@@ -288,7 +288,7 @@ class Conversation(abc.ABC):
         del self._buffer[: found.end()]
         return line
 
-    def receive_exactly(self, n_bytes: int, what: str, deadline: float) -> bytes:
+    def receive_exactly(self, n_bytes: int, what: str, deadline: Deadline) -> bytes:
         """Return exactly ``n_bytes``. Raises ``LinkTimeout`` when they do not come in time, or ``LinkLost``."""
         started = self._clock.now()
         while len(self._buffer) < n_bytes:
@@ -297,7 +297,7 @@ class Conversation(abc.ABC):
         del self._buffer[:n_bytes]
         return data
 
-    def receive_block(self, n_bytes: int, what: str, deadline: float) -> bytearray:
+    def receive_block(self, n_bytes: int, what: str, deadline: Deadline) -> bytearray:
         """Return exactly ``n_bytes`` in a buffer of their own, never copied on their way from a link that can do so.
 
         Raises:
@@ -321,7 +321,7 @@ class Conversation(abc.ABC):
                 arrived += n_new
         return block
 
-    def receive_available(self, n_bytes: int, deadline: float) -> bytes:
+    def receive_available(self, n_bytes: int, deadline: Deadline) -> bytes:
         """Return ``n_bytes``, or fewer when the deadline comes first. Raises ``LinkLost``."""
         while len(self._buffer) < n_bytes:
             data = self._link.read(deadline)
@@ -332,10 +332,10 @@ class Conversation(abc.ABC):
         del self._buffer[:n_bytes]
         return data
 
-    def _receive_more(self, what: str, started: float, deadline: float) -> None:
+    def _receive_more(self, what: str, started: float, deadline: Deadline) -> None:
         self._buffer += self._received(what, started, deadline)
 
-    def _received(self, what: str, started: float, deadline: float) -> bytes:
+    def _received(self, what: str, started: float, deadline: Deadline) -> bytes:
         data = self._link.read(deadline)
         if not data:
             raise self._incomplete(what, started)
@@ -373,9 +373,9 @@ class _Exchange:
         self._patience_s = patience_s
         self._started = 0.0
 
-    def __enter__(self) -> float:
+    def __enter__(self) -> Deadline:
         self._started = self._conversation.begin(self._what)
-        return self._started + self._patience_s
+        return Deadline(self._started + self._patience_s)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import BadValueError, BusyError, DeviceError, FrameError, NotSupportedError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.itla import (
@@ -93,7 +93,7 @@ class ItlaSession(Conversation):
         data = b"".join(self.read(ItlaRegister.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
         return data[: reply.data]
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask two registers in turn; after a failure first send one zero byte.
 
         A module that waits for the rest of a damaged request takes our bytes for it: shifted by one byte each time, one
@@ -102,12 +102,13 @@ class ItlaSession(Conversation):
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
-            self.receive_available(FRAME_BYTES, self._clock.now() + self._quiet_s)  # it may have completed a request
+            # It may have completed a request.
+            self.receive_available(FRAME_BYTES, Deadline(self._clock.now() + self._quiet_s))
         self._is_first_probe = False
         for register in (ItlaRegister.NOP, ItlaRegister.OPSH, ItlaRegister.NOP):
             self.send(read_request(register), deadline)
             reply = decode_reply(
-                self.receive_available(FRAME_BYTES, min(deadline, self._clock.now() + self._timeout_s))
+                self.receive_available(FRAME_BYTES, Deadline(min(deadline, self._clock.now() + self._timeout_s)))
             )
             if reply is None or reply.damaged or reply.register != register:
                 return False

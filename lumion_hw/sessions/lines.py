@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
@@ -85,7 +85,7 @@ class LineSession(Conversation):
             )
         return lines
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask the marker query."""
         try:
             refusal, lines = self._ask(self._marker, deadline)
@@ -93,7 +93,7 @@ class LineSession(Conversation):
             return False
         return refusal is None and self._is_marker_reply(lines)
 
-    def _ask(self, text: str, deadline: float) -> tuple[str | None, tuple[str, ...]]:
+    def _ask(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
         """Return the word for failure, if there is one, and the lines before it."""
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []

@@ -6,7 +6,7 @@ known; had a byte got lost, or one too many come, another word would stand there
 
 from __future__ import annotations
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.novoptel import LARGEST_ADDRESS, LARGEST_WORD, WireForm
@@ -59,9 +59,9 @@ class NovoptelSession(Conversation):
             self._known = ()
             with self._named():
                 if self._form.wake:
-                    self.send(self._form.wake, self._clock.now() + timeout_s)
+                    self.send(self._form.wake, Deadline(self._clock.now() + timeout_s))
                     # It may be answered, as the end of what an earlier host had begun.
-                    self._link.drain(self._quiet_s, self._clock.now() + timeout_s)
+                    self._link.drain(self._quiet_s, Deadline(self._clock.now() + timeout_s))
             self._known = self.read(*self._landmarks)
             return self._known
 
@@ -82,7 +82,7 @@ class NovoptelSession(Conversation):
             if self._known and self._ask(self._landmarks[0], what, deadline) != self._known[0]:
                 raise self._frame_error(what, "not of these registers: the one at the end holds another word")
             # A byte behind the last word is one too many somewhere before it.
-            extra = self.receive_available(1, self._clock.now())
+            extra = self.receive_available(1, Deadline(self._clock.now()))
             if extra:
                 raise self._frame_error(what, f"followed by {shown(extra + self._buffer)}")
             return words
@@ -93,7 +93,7 @@ class NovoptelSession(Conversation):
         with self.exchange(f"register {address} = {word}") as deadline:
             self.send(self._form.write_request(address, word), deadline)
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Read the landmarks and see whether they hold what they always held."""
         if not self._known:
             return False
@@ -105,7 +105,7 @@ class NovoptelSession(Conversation):
         except LinkTimeout:
             return False
 
-    def _ask(self, address: int, what: str, deadline: float) -> int:
+    def _ask(self, address: int, what: str, deadline: Deadline) -> int:
         self.send(self._form.read_request(address), deadline)
         reply = self.receive_exactly(self._form.reply_bytes, what, deadline)
         word = self._form.word(reply)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.qontrol import (
@@ -160,12 +160,12 @@ class QontrolSession(Conversation):
             FrameError: A line has another shape.
         """
         with self.exchange(request.text):
-            self.send(request.data, self._clock.now() + self._timeout_s)
+            self.send(request.data, Deadline(self._clock.now() + self._timeout_s))
             lines: list[str] = []
             while len(lines) < _LONGEST_LIST:
                 wait_s = _LIST_QUIET_S if lines else self._timeout_s
                 try:
-                    lines.extend(self._collect(request, 1, self._clock.now() + wait_s))
+                    lines.extend(self._collect(request, 1, Deadline(self._clock.now() + wait_s)))
                 except LinkTimeout:
                     if not lines or self._buffer:
                         raise
@@ -185,7 +185,7 @@ class QontrolSession(Conversation):
             self._reports.clear()
             return reports
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask for the identity of the first module, and pass over what comes before it."""
         self.send(_MARKER.data, deadline)
         try:
@@ -216,15 +216,15 @@ class QontrolSession(Conversation):
                     flying_bytes += len(request.data)
                     burst += request.data
                 if burst:
-                    self.send(burst, self._clock.now() + self._timeout_s)
+                    self.send(burst, Deadline(self._clock.now() + self._timeout_s))
                 request = flying[0]
-                deadline = self._clock.now() + self._timeout_s + request.n_lines * _LINE_S
+                deadline = Deadline(self._clock.now() + self._timeout_s + request.n_lines * _LINE_S)
                 replies.append(self._collect(request, request.n_lines, deadline))
                 flying.popleft()
                 flying_bytes -= len(request.data)
         return replies
 
-    def _collect(self, request: QontrolRequest, n_lines: int, deadline: float) -> tuple[str, ...]:
+    def _collect(self, request: QontrolRequest, n_lines: int, deadline: Deadline) -> tuple[str, ...]:
         """Return the lines of one reply; error lines in between are kept as reports."""
         lines: list[str] = []
         codes: list[int] = []
@@ -251,7 +251,7 @@ class QontrolSession(Conversation):
                 self._check_time(request, deadline)
         return tuple(lines)
 
-    def _check_time(self, request: QontrolRequest, deadline: float) -> None:
+    def _check_time(self, request: QontrolRequest, deadline: Deadline) -> None:
         """Raise ``LinkTimeout`` after the deadline, however much is still arriving."""
         if self._clock.now() > deadline:
             raise LinkTimeout(
@@ -291,11 +291,11 @@ class QontrolSession(Conversation):
 
     def _take_unasked(self, what: str) -> None:
         """Read what came since the last exchange: reports are welcome, anything else taints."""
-        self._buffer += self._link.read(self._clock.now())
+        self._buffer += self._link.read(Deadline(self._clock.now()))
         if not self._buffer:
             return
         # A report may be half arrived; its end is waited for a moment before it is taken for noise.
-        deadline = self._clock.now() + self._quiet_s
+        deadline = Deadline(self._clock.now() + self._quiet_s)
         foreign = 0
         while not self._buffer.endswith(b"\n") and self._clock.now() < deadline:
             self._buffer += self._link.read(deadline)
@@ -307,7 +307,7 @@ class QontrolSession(Conversation):
     def _discard_input(self, quiet_s: float) -> int:
         end = self._clock.now() + quiet_s + self._patience_s
         dropped = len(self._buffer)
-        while (now := self._clock.now()) < end and (data := self._link.read(min(now + quiet_s, end))):
+        while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
             dropped += len(data)
             self._buffer += data
             if len(self._buffer) > _LARGEST_BUFFER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
@@ -133,14 +133,14 @@ class ScpiSession(Conversation):
             self._end_of_block(command, deadline)
             return payload
 
-    def send(self, data: bytes, deadline: float) -> None:
+    def send(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``, not sooner after the last message than the instrument bears. Raises ``LinkLost``."""
         if self._gap_s > 0.0:
             self._clock.sleep(max(0.0, self._sent_s + self._gap_s - self._clock.now()))
             self._sent_s = self._clock.now()
         super().send(data, deadline)
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Ask for the identity, and pass over the late replies in front of it."""
         self.send(self._identity_query.encode() + self._terminator, deadline)
         try:
@@ -154,7 +154,7 @@ class ScpiSession(Conversation):
         except (LinkTimeout, FrameError):
             return False
 
-    def _reply_line(self, command: str, deadline: float) -> bytes:
+    def _reply_line(self, command: str, deadline: Deadline) -> bytes:
         line = self.receive_line(command, deadline)
         while self._by_cr and not line:  # the LF of a CR LF that came in two pieces
             line = self.receive_line(command, deadline)
@@ -167,7 +167,7 @@ class ScpiSession(Conversation):
             raise self._frame_error(command, f"not text: {shown(line)}") from None
         return text.strip()
 
-    def _block_length(self, command: str, deadline: float) -> int:
+    def _block_length(self, command: str, deadline: Deadline) -> int:
         head = self.receive_exactly(2, command, deadline)
         if self._by_cr and head[:1] == b"\n":  # it belongs to the CR before
             head = head[1:] + self.receive_exactly(1, command, deadline)
@@ -184,9 +184,9 @@ class ScpiSession(Conversation):
             )
         return length
 
-    def _end_of_block(self, command: str, deadline: float) -> None:
+    def _end_of_block(self, command: str, deadline: Deadline) -> None:
         """Take the terminator after a block, if there is one, and make sure that nothing else follows."""
-        end = self.receive_available(1, min(deadline, self._clock.now() + _TERMINATOR_WAIT_S))
+        end = self.receive_available(1, Deadline(min(deadline, self._clock.now() + _TERMINATOR_WAIT_S)))
         if end == b"\r" and not self._by_cr:
             end = self.receive_exactly(1, command, deadline)
         if end not in (b"", b"\n", self._terminator):

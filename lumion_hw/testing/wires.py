@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.clock import Clock, Deadline, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost
 from lumion_hw.links.base import Link, Peer
 from lumion_hw.links.draining import drain_by_reading
@@ -78,20 +78,20 @@ class DisturbedLink:
         """Let the driver have one byte at a time from now on."""
         self._dripping = True
 
-    def open(self, deadline: float) -> None:
+    def open(self, deadline: Deadline) -> None:
         """Open the stream. Raises ``ConnectError`` once it was cut."""
         if self._cut:
             raise ConnectError("the plug is pulled", address=self.name, hint="This is what the test wanted.")
         self._link.open(deadline)
 
-    def write(self, data: bytes, deadline: float) -> None:
+    def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data``."""
         self._check_whole()
         self._link.write(data, deadline)
         self._arrived += self._at_next_reply
         self._at_next_reply.clear()
 
-    def read(self, deadline: float) -> bytes:
+    def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, the disturbing ones first, or ``b""`` at the deadline."""
         self._check_whole()
         while self._holding and (data := self._link.read(deadline)):
@@ -105,7 +105,7 @@ class DisturbedLink:
         del self._arrived[:size]
         return data
 
-    def drain(self, quiet_s: float, deadline: float) -> int:
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Throw away input until nothing arrived for ``quiet_s`` seconds."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 

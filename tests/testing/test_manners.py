@@ -30,8 +30,6 @@ ROOT = Path(__file__).parents[2]
 UNITLESS_TIME = re.compile(
     r"seconds?|secs?|timeout|deadline|duration|delay|wait|patience|settle|interval|period|lease|age|time|until|after"
 )
-INSTANTS = ("lumion_hw.links.", "lumion_hw.sessions.", "lumion_hw.testing.DisturbedLink.")
-"""Below the drivers all of one transaction ends at one instant of the link's clock, its ``deadline``."""
 OTHER_MEANINGS = {"lumion_hw.interfaces.ActuatorInfo.__init__.period": "of the light, in the unit of the actuator"}
 
 NO_PATHS = {
@@ -78,12 +76,11 @@ def test_whatever_takes_seconds_takes_a_duration_and_says_so() -> None:
     wrong = [
         where
         for where, name, annotation in PARAMETERS
-        if UNITLESS_TIME.fullmatch(name)
-        and "float" in annotation
-        and where not in OTHER_MEANINGS
-        and not (name == "deadline" and where.startswith(INSTANTS))
+        if UNITLESS_TIME.fullmatch(name) and "float" in annotation and where not in OTHER_MEANINGS
     ]
-    assert wrong == [], "call it duration_s, timeout_s or the like: seconds from now, never an instant"
+    assert wrong == [], "call it duration_s, timeout_s or the like: seconds from now; an instant is a Deadline"
+    instants = [where for where, _, annotation in PARAMETERS if annotation == "Deadline"]
+    assert len(instants) > 20, "links and sessions hand one down"
 
 
 def test_whatever_takes_a_path_takes_a_str_or_a_path() -> None:

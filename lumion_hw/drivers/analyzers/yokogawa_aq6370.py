@@ -16,7 +16,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
@@ -81,7 +81,7 @@ class LoggedInSession(ScpiSession):
             if answer.upper() != "READY":
                 raise self._refused(f"user {self._user!r} is answered with {answer!r}")
 
-    def _answer(self, message: str, deadline: float) -> str:
+    def _answer(self, message: str, deadline: Deadline) -> str:
         self.send(message.encode("ascii") + b"\n", deadline)
         return self.receive_line("login", deadline).decode("ascii", "replace").strip()
 
@@ -270,7 +270,7 @@ class YokogawaAq6370(ScpiDriver):
         self._check_open()
         return LIMITS
 
-    def _wait_swept(self, deadline: float, timeout_s: float) -> None:
+    def _wait_swept(self, deadline: Deadline, timeout_s: float) -> None:
         """Wait for the end of the sweep; stop it if that does not come, whatever the reason."""
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MeshStatesInfo, PucState, Submission
 from lumion_hw.links.base import Link
@@ -120,11 +120,11 @@ class LineServerMesh:
 
     def _exchange(self, link: Link, line: str) -> Submission:
         began = self._clock.now()
-        end = began + EXCHANGE_S
+        end = Deadline(began + EXCHANGE_S)
         with _hint(_NOTHING_SENT):
-            link.open(began + CONNECT_S)
+            link.open(Deadline(began + CONNECT_S))
             # Whatever it says: no text of the greeting is documented, only that one comes.
-            greeting = link.read(self._clock.now() + GREETING_S)
+            greeting = link.read(Deadline(self._clock.now() + GREETING_S))
             if not greeting:
                 raise LinkTimeout(f"no greeting within {GREETING_S:g} s.", address=link.name)
         with _hint(_EFFECT_UNKNOWN):
@@ -134,7 +134,7 @@ class LineServerMesh:
         _log.info("%s @ %s: %s; progress: %s", self._device, link.name, line, _printable(progress))
         return Submission(line, _printable(greeting), _printable(progress), dropped, sent_s, self._clock.now())
 
-    def _progress_until_closed(self, link: Link, end: float) -> tuple[bytes, int]:
+    def _progress_until_closed(self, link: Link, end: Deadline) -> tuple[bytes, int]:
         """Return what the server says until it closes the connection, and how many bytes more."""
         progress, dropped = b"", 0
         while self._clock.now() < end:

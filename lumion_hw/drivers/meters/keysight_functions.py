@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.clock import deadline_after
+from lumion_hw.clock import Deadline, deadline_after
 from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
 from lumion_hw.drivers.meters.wire_powers import states_of
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, LimitError
@@ -268,7 +268,7 @@ class PowerRun:
         """Tell whether every channel has all its samples."""
         return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: Deadline) -> None:
         clock = self._meter.clock
         while not self.is_complete():
             if clock.now() >= deadline:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from lumion_hw.clock import deadline_after
+from lumion_hw.clock import Deadline, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
@@ -309,7 +309,7 @@ class SantecMpm(ScpiMeter):
             now_s = self._clock.now()
             return tuple(reading(first + index, _watts(value), now_s) for index, value in enumerate(values_mw))
 
-    def _wait(self, deadline: float, n_samples: int) -> None:
+    def _wait(self, deadline: Deadline, n_samples: int) -> None:
         """Wait until ``STAT?`` says 1; 0 is under way, -1 is stopped."""
         while (state := self._scpi.numbers("STAT?"))[0] != 1.0:
             if state[0] < 0.0 or self._clock.now() >= deadline:

@@ -29,7 +29,7 @@ from firmware_protocol import (
     wire_bound,
 )
 from firmware_protocol.timing import MARGIN_S
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.sessions.framed.errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
 from lumion_hw.sessions.framed.inbox import Answer, Wanted
 from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
@@ -249,7 +249,7 @@ class FramedExchange:
 
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
         """Read until something comes or the next repeat is due; return whether a request was refused."""
-        self._line.read(min(job.due_s for job in waiting), waiting[0].name)
+        self._line.read(Deadline(min(job.due_s for job in waiting)), waiting[0].name)
         refused = False
         now = self._clock.now()
         for job in list(waiting):

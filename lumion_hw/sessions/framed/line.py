@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from firmware_protocol import LONGEST_STEP_RTOS, MOST_SENDS, SENDS
 from firmware_protocol.timing import MARGIN_S
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import LinkLost, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
@@ -163,13 +163,13 @@ class Line:
         try:
             with self._writing:
                 now = self._clock.now()
-                self.link.write(wire, now + _WRITE_PATIENCE_S)
+                self.link.write(wire, Deadline(now + _WRITE_PATIENCE_S))
                 self.last_sent_s = now
                 self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
             raise self._lost(what, error) from error
 
-    def read(self, deadline: float, what: str) -> bool:
+    def read(self, deadline: Deadline, what: str) -> bool:
         """Take in what comes until something did or the deadline is reached. Raises ``LinkLost``."""
         try:
             data = self.link.read(deadline)
@@ -179,7 +179,7 @@ class Line:
             self.inbox.take(data)
         return bool(data)
 
-    def ask(self, wire: bytes, wanted: Wanted, what: str, deadline: float) -> Answer | None:
+    def ask(self, wire: bytes, wanted: Wanted, what: str, deadline: Deadline) -> Answer | None:
         """Send one request once and return its answer, or ``None`` at the deadline."""
         self.inbox.expect(wanted)
         try:

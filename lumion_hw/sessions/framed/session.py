@@ -38,7 +38,7 @@ from firmware_protocol import (
     retry_timeout_s,
 )
 from firmware_protocol.timing import MARGIN_S
-from lumion_hw.clock import Clock, ClockEvent
+from lumion_hw.clock import Clock, ClockEvent, Deadline
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import Owner, fork_safe
@@ -289,7 +289,7 @@ class FramedSession:
         """
         self._owner.take(self.address, self.device)
         with self._lock, self._one_exchange("HELLO"):
-            until = self._clock.now() + HELLO_PATIENCE_S
+            until = Deadline(self._clock.now() + HELLO_PATIENCE_S)
             if self.state is SessionState.LOST:
                 self._line.link.close()
             self._line.link.open(until)
@@ -375,7 +375,7 @@ class FramedSession:
         with self._lock:
             self._line.inbox.unlisten(stream)
 
-    def wait_events(self, deadline: float) -> None:
+    def wait_events(self, deadline: Deadline) -> None:
         """Read until something arrives, the deadline is reached, or it is another thread's turn.
 
         Raises:
@@ -385,7 +385,7 @@ class FramedSession:
             self.require_open("waiting for events")
             with self._one_exchange("waiting for events"):
                 turn_s = _TURN_S if self._lock.shared else math.inf
-                self._line.read(min(deadline, self._clock.now() + turn_s), "waiting for events")
+                self._line.read(Deadline(min(deadline, self._clock.now() + turn_s)), "waiting for events")
 
     def emergency_stop(self, patience_s: float | None = None) -> EstopReply:
         """Send the constant ESTOP frame every RTO until it is answered: outside of sessions, in any state.
@@ -414,12 +414,12 @@ class FramedSession:
 
     def _stop(self, patience_s: float) -> EstopReply:
         until = self._clock.now() + patience_s
-        self._line.link.open(min(until, self._clock.now() + _STOP_OPEN_S))
+        self._line.link.open(Deadline(min(until, self._clock.now() + _STOP_OPEN_S)))
         wanted = Wanted(0, 0, Command.ESTOP, EstopReply)
         message = EstopRequest()
         rto_s = HELLO_RTO_S if self._exchange is None else self._exchange.rto_s(message)
         while True:
-            answer = self._line.ask(ESTOP_WIRE, wanted, "ESTOP", min(self._clock.now() + rto_s, until))
+            answer = self._line.ask(ESTOP_WIRE, wanted, "ESTOP", Deadline(min(self._clock.now() + rto_s, until)))
             if isinstance(answer, EstopReply):
                 return answer
             if isinstance(answer, Refusal):
@@ -445,7 +445,7 @@ class FramedSession:
             wire = encode_frame(Frame(Kind.REQ, Command.HELLO, seq, session, retry, payload=payload))
             wanted = Wanted(session, seq, Command.HELLO, HelloReply)
             sent_s = self._clock.now()
-            answer = self._line.ask(wire, wanted, "HELLO", min(self._clock.now() + HELLO_RTO_S, until))
+            answer = self._line.ask(wire, wanted, "HELLO", Deadline(min(self._clock.now() + HELLO_RTO_S, until)))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, message, self._where)

@@ -9,7 +9,7 @@ chip report that a read of 64 bytes never ends.
 
 from __future__ import annotations
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
@@ -107,7 +107,7 @@ class Sc18im700(Conversation):
             for start, piece in row_pieces(offset, data):
                 self._write_piece(device, start, piece)
 
-    def probe(self, deadline: float) -> bool:
+    def probe(self, deadline: Deadline) -> bool:
         """Read the status register: exactly one byte, and a status, must come back, and silence behind it."""
         until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
         self.send(_STATUS_QUERY, until)
@@ -120,7 +120,7 @@ class Sc18im700(Conversation):
         """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
         what = f"reading 0x{device:02X}:{offset}+{length}"
         message = _START + bytes([device << 1, 1, offset]) + _START + bytes([device << 1 | 1, length]) + _STOP
-        deadline = self._clock.now() + self._retry_s
+        deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
             with self.exchange(what):
                 reply_deadline = self._reply_deadline(len(message) + length)
@@ -154,7 +154,7 @@ class Sc18im700(Conversation):
 
     def _repeat_until_ok(self, device: int, message: bytes, what: str) -> None:
         """Make a write transfer again and again until the module acknowledges it; raises as :meth:`write`."""
-        deadline = self._clock.now() + self._retry_s
+        deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
             with self.exchange(what):
                 self.send(message, self._reply_deadline(len(message)))
@@ -170,12 +170,12 @@ class Sc18im700(Conversation):
         status = self.receive_exactly(1, what, deadline)[0]
         if status not in _STATUS_WORDS:
             raise self._frame_error(what, f"the status 0x{status:02X}, which the bridge does not have")
-        stray = bytes(self._buffer) + self._link.read(self._clock.now())
+        stray = bytes(self._buffer) + self._link.read(Deadline(self._clock.now()))
         if stray:  # then what was taken for data and status may have been something else, too
             raise self._frame_error(what, f"followed by {shown(stray)}, which nobody asked for")
         return status
 
-    def _wait_or_give_up(self, device: int, what: str, status: int, deadline: float) -> None:
+    def _wait_or_give_up(self, device: int, what: str, status: int, deadline: Deadline) -> None:
         """Wait before the next attempt; past the deadline raise the error that says what is missing."""
         if self._clock.now() < deadline:
             self._clock.sleep(_RETRY_PERIOD_S)
@@ -191,8 +191,8 @@ class Sc18im700(Conversation):
             else "The module is busy, or has no such device address.",
         )
 
-    def _reply_deadline(self, n_bytes: int) -> float:
-        return self._clock.now() + self._timeout_s + n_bytes * self._byte_s
+    def _reply_deadline(self, n_bytes: int) -> Deadline:
+        return Deadline(self._clock.now() + self._timeout_s + n_bytes * self._byte_s)
 
 
 def _check_range(device: int, offset: int, length: int) -> None:

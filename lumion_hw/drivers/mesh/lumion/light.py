@@ -26,7 +26,7 @@ from firmware_protocol import (
     has_feature,
     max_elements,
 )
-from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_ability, chosen_monitors
 from lumion_hw.errors import BusyError, ConfigError, FrameError, LinkLost, LinkTimeout, LumionError
@@ -156,7 +156,7 @@ class WatchedLight:
                         return None
                     self._ask()
                     continue
-                self._session.wait_events(min(due_s, deadline, ask_s))
+                self._session.wait_events(Deadline(min(due_s, deadline, ask_s)))
         except LinkLost as error:
             self._when_lost(error)
             raise

@@ -37,7 +37,7 @@ from firmware_protocol import (
     max_elements,
     ring_capacity,
 )
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.drivers.mesh.lumion.config import (
     check_power,
     checked_currents,
@@ -335,7 +335,7 @@ class SweepRun:
         seen = -1
         while not self._ended():
             due_s = self._keep_going()
-            self._session.wait_events(min(asked_s + self._quiet_s, due_s))
+            self._session.wait_events(Deadline(min(asked_s + self._quiet_s, due_s)))
             now = self._clock.now()
             # Either of the two grows with whatever arrives.
             if self._track.in_a_row + self._produced > seen:
@@ -422,7 +422,7 @@ class SweepRun:
         Only SWEEP_DONE carries it. If that was lost, the length of the whole run bounds it: a late point takes at
         least two ticks more than planned, no point takes less than planned.
         """
-        until = self._clock.now() + self._quiet_s
+        until = Deadline(self._clock.now() + self._quiet_s)
         while self._done is None and self._clock.now() < until:
             self._session.wait_events(until)
         if self._done is not None:

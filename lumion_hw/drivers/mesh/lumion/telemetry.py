@@ -25,7 +25,7 @@ from firmware_protocol import (
     max_elements,
     monitor_from_code,
 )
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
 from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
@@ -124,7 +124,7 @@ class TelemetryStream:
             self._check_session()
             due_s = self._keep_going()
             self._renew()
-            self._session.wait_events(min(due_s, last_news_s + self._silent_s))
+            self._session.wait_events(Deadline(min(due_s, last_news_s + self._silent_s)))
             if not self._samples and self._clock.now() >= last_news_s + self._silent_s:
                 # A lost renewal stops the stream, and with its last event lost
                 # nothing shows that: the answer to a question tells both.
