@@ -85,19 +85,17 @@ def test_an_emulator_that_does_not_start_says_why(tmp_path, capsys) -> None:
     assert str(port) in said
 
 
-@pytest.mark.long
-def test_a_bench_has_one_server_and_a_port_one_program(emulated, tmp_path) -> None:
+def test_a_bench_has_one_server_and_a_port_one_program(emulated, tmp_path, capsys) -> None:
+    def refused(state: str, port: str) -> str:
+        options = ["--endpoints", str(emulated), "--state", str(tmp_path / state), "--pva-port", port]
+        assert main([*COMMAND[3:], *options]) == 6
+        return str(json.loads(capsys.readouterr().out)["error"]["message"])
+
     first = served(emulated, tmp_path / "one", "--pva-port", "0")
     try:
         port = json.loads(first.stdout.readline())["pva"].rpartition(":")[2]
-        second = served(emulated, tmp_path / "one", "--pva-port", "0")
-        told, _ = second.communicate(timeout=300)
-        assert second.returncode == 6
-        assert "lumion serve" in json.loads(told)["error"]["message"]
-        third = served(emulated, tmp_path / "other", "--pva-port", port)
-        told, _ = third.communicate(timeout=300)
-        assert third.returncode == 6
-        assert f"port {port} is in use" in json.loads(told)["error"]["message"]
+        assert "lumion serve" in refused("one", "0")
+        assert f"port {port} is in use" in refused("other", port)
     finally:
         first.kill()
         first.communicate()

@@ -113,7 +113,7 @@ class Sc18im700(Conversation):
         self.send(_STATUS_QUERY, until)
         reply = self.receive_available(1, until)
         if reply:
-            reply += self.receive_available(1, self._clock.now() + self._quiet_s)
+            reply += self.receive_available(1, Deadline(self._clock.now() + self._quiet_s))
         return len(reply) == 1 and reply[0] in _STATUS_WORDS
 
     def _read_piece(self, device: int, offset: int, length: int) -> bytes:
