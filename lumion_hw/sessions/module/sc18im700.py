@@ -108,12 +108,10 @@ class Sc18im700(Conversation):
                 self._write_piece(device, start, piece)
 
     def probe(self, deadline: Deadline) -> bool:
-        """Read the status register: exactly one byte, and a status, must come back, and silence behind it."""
+        """Read the status register: exactly one byte, and a status, must come back."""
         until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
         self.send(_STATUS_QUERY, until)
-        reply = self.receive_available(1, until)
-        if reply:
-            reply += self.receive_available(1, Deadline(self._clock.now() + self._quiet_s))
+        reply = self.receive_available(2, until)
         return len(reply) == 1 and reply[0] in _STATUS_WORDS
 
     def _read_piece(self, device: int, offset: int, length: int) -> bytes:
