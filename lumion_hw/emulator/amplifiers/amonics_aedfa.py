@@ -8,7 +8,8 @@ answered at all, settings of the mode that is not active neither, a channel stat
 switching the channel off ends the master activation.
 
 Model choices (check): a set point beyond the limits, a change of mode while it emits, and an activation of a channel
-that is off are passed over in silence; half a second of busy after switching on; steps and least set points.
+that is off are passed over in silence; half a second of busy after switching on; steps and least set points; powers are
+seen to 0.1 µW.
 
 Optics: gain 30 dB for a weak input and saturation at the power that the pump current gives, G = 1 / (1/G0 + (P_in +
 P_0)/P_sat) with P_0 the noise of the C band referred to the input; constant power turns the pump to hold the power at
@@ -161,7 +162,7 @@ class EmulatedAedfa(TextDevice):
 
     def _power_mw(self, place: str) -> str:
         before_w, behind_w = self._passing_w()
-        return _reading(1e3 * (before_w if place == "IN" else behind_w))
+        return _reading(round(1e3 * (before_w if place == "IN" else behind_w), 4))
 
 
 def _reading(value: float) -> str:
