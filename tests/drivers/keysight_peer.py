@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 
 from scpi_peer import Fault, ScpiPeer
@@ -25,7 +26,7 @@ class Meter(ScpiPeer):
         self.light_w = dict.fromkeys(range(1, len(heads) + 1), 1e-5)
         self.runs: dict[str, str] = {}
         self.samples_w = [1e-6]
-        self.run_ends_at = 0.0
+        self.run_ends_at: float | None = None
         self.words["TRIG:CONF"] = ["DEF", "DIS", "DEF", "PASS", "LOOP"]
         self.queries |= {"READ:POW:ALL:CONF?": self.channel_map, "READ:POW:ALL?": self.read_all}
         for channel, (slot, head) in enumerate(heads, start=1):
@@ -96,7 +97,10 @@ class Meter(ScpiPeer):
     def state(self, sense: str) -> str:
         if sense not in self.runs:
             return "NONE"
-        return "LOGGING_STABILITY," + ("COMPLETE" if self.clock.now() >= self.run_ends_at else "PROGRESS")
+        # Nobody sends pulses to this peer: a run that waits for them never ends, another one has ended at once.
+        waits = self.words[f"TRIG{sense.removeprefix('SENS').partition(':')[0]}:INP"][0] != "IGN"
+        ends_at = (math.inf if waits else 0.0) if self.run_ends_at is None else self.run_ends_at
+        return "LOGGING_STABILITY," + ("COMPLETE" if self.clock.now() >= ends_at else "PROGRESS")
 
     def result(self, sense: str) -> bytes:
         return block(struct.pack(f"<{len(self.samples_w)}f", *self.samples_w))
