@@ -48,7 +48,7 @@ suite: $(VENV)/.tests-rewritten
 	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 2 --dist loadscope $(BOUNDED)
+	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 3 --dist loadscope $(BOUNDED)
 
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)
