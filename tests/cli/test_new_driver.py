@@ -74,7 +74,7 @@ def test_lint_and_form_are_right_as_it_is_made(role: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", ["meter", *(pytest.param(each, marks=pytest.mark.campaign) for each in OTHERS)])
 def test_installed_by_pip_all_its_tests_and_types_pass(role: str, tmp_path: Path) -> None:
     folder, site = tmp_path / "lab", tmp_path / "site"
     assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
