@@ -11,9 +11,11 @@ import pytest
 
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis
 from calibration.fit.phase_search import Levels, SearchResult
+from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.run.bootstrap import Bootstrap, Start
 from calibration.run.procedure import first_fit
 
+_SEARCH_WORK = 1000
 PASSIVE = np.random.default_rng(5).uniform(0.0, 2.0 * np.pi, 20)
 
 
@@ -44,12 +46,21 @@ class Bench:
     settled: dict[int, Fit] = field(default_factory=dict)
     trusted: bool = True
     did: list[str] = field(default_factory=list)
+    work: FitWork = field(default_factory=FitWork)
 
     def start(self) -> Start:
         valley = self.valleys.pop(0)
         levels = Levels(np.ones(1), np.ones(1))
         search = SearchResult(
-            PASSIVE + valley, np.zeros(3), np.zeros(1), levels, np.zeros(6), 0.01 * (1 + valley), 50, 1
+            PASSIVE + valley,
+            np.zeros(3),
+            np.zeros(1),
+            levels,
+            np.zeros(6),
+            0.01 * (1 + valley),
+            50,
+            1,
+            work=_SEARCH_WORK,
         )
         return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted))
 
@@ -79,7 +90,7 @@ class Bench:
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             told.append(cast(Any, start).parameters)
 
-        _, diagnosed = first_fit(cast(Bootstrap, self), self.start(), self.diagnosis, found)
+        _, diagnosed = first_fit(cast(Bootstrap, self), self.start(), self.diagnosis, found, self.work)
         return cast(Any, diagnosed).valley, told
 
 
@@ -125,6 +136,20 @@ def test_a_second_search_that_ends_in_the_same_valley_says_that_it_was_right() -
     bench = Bench([0, 0], {0: LOST}, {0: GOOD})
     assert bench.run()[0] == 0
     assert bench.did == ["fit 0", "search", "settle 0"]
+
+
+def test_a_valley_that_two_more_searches_end_in_is_believed_whatever_it_leaves() -> None:
+    bench = Bench([0, 0, 0], {0: LOST})
+    assert bench.run()[0] == 0
+    assert bench.did == ["fit 0", "search", "settle 0", "search", "exchange 0"]
+
+
+def test_every_search_counts_also_one_that_is_not_taken_and_the_last_cause_has_work_left() -> None:
+    bench = Bench([0, 0], {0: LOST}, work=FitWork(allowed=2 * _SEARCH_WORK / EXPLANATIONS))
+    bench.run()
+    assert bench.did == ["fit 0", "search", "settle 0", "exchange 0"]
+    assert bench.work.spent == 2 * _SEARCH_WORK
+    assert not bench.work.is_used_up
 
 
 def test_light_left_unexplained_scatters_from_search_to_search_in_one_valley() -> None:

@@ -34,7 +34,12 @@ NOISE = NoiseModel(RELATIVE, FLOOR_MA)
 
 
 def _searched(
-    simulated: SimulatedMesh, count: int, common_rad: float = 0.0, dim: int | None = None
+    simulated: SimulatedMesh,
+    count: int,
+    common_rad: float = 0.0,
+    dim: int | None = None,
+    plan: SearchPlan | None = None,
+    known: SearchResult | None = None,
 ) -> tuple[PassiveGuess, SearchResult]:
     """Search with true heater laws; every source's light may have a common phase of its own, a monitor may be dim."""
     mesh, sources = simulated.mesh, np.array(simulated.ports)
@@ -50,9 +55,18 @@ def _searched(
     levels = mean_levels(seen, simulated.ports, light)
     guess = lock_in(seen, heated.arm_rad, simulated.ports, light, levels)
     model = AmplitudeModel(mesh, simulated.ports, simulated.ports)
-    plan = SearchPlan(source_phase_rad=common_rad)
+    plan = plan or SearchPlan(source_phase_rad=common_rad)
     search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
-    return guess, search.run(guess, levels, lambda step, share: None)
+    return guess, search.run(guess, levels, lambda step, share: None, known=known)
+
+
+def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
+    """Nothing explains every photon: asked for that, a search makes more starts, unless one says where it ended."""
+    simulated = SimulatedMesh.draw(SMALL, 2)
+    plan = SearchPlan(plausible=0.0, starts=2, portion=100, steps=60)
+    found = _searched(simulated, 200, plan=plan)[1]
+    elsewhere = replace(found, passive_rad=found.passive_rad + 1.0)
+    assert [_searched(simulated, 200, plan=plan, known=each)[1].starts for each in (found, elsewhere)] == [1, 2]
 
 
 def _passive_errors_rad(simulated: SimulatedMesh, found_rad: np.ndarray) -> np.ndarray:
