@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from lumion_hw.bench.checks import BenchData, Check, Path, Uses, mapping
-from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel
+from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel, meter_faults
 from lumion_hw.bench.fields import Name, Number, Pin, Whole
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -261,6 +261,7 @@ METER = DeviceKind(
     scpi=ScpiIdentity(
         "keysight|agilent|hewlett", "816[346][AB]$", names_model=True
     ),  # it does not say whether a laser is in slot 0
+    faults=meter_faults,
     channels=_channels,
     check=_check_meter,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from lumion_hw.bench.checks import BenchData, Check
-from lumion_hw.bench.devices import TriggeredMeterModel
+from lumion_hw.bench.devices import TriggeredMeterModel, meter_faults
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -87,6 +87,7 @@ KIND = DeviceKind(
     emulate=_emulate,
     hislip=True,
     scpi=ScpiIdentity("keysight|agilent|hewlett", "N774[45][AC]$", names_model=True),
+    faults=meter_faults,
     channels=_channels,
     check=_check,
 )

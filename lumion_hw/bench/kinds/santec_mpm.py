@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import MeterModel
+from lumion_hw.bench.devices import MeterModel, meter_faults
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -54,4 +54,5 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     scpi=ScpiIdentity("santec", "MPM-210H?$", names_model=False),
+    faults=meter_faults,
 )

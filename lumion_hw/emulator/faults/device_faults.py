@@ -67,3 +67,10 @@ BUS_STUCK = ScriptedFault(
     end=sets("bus_stuck", False),
 )
 """Fault of every module behind an I2C bridge."""
+ZERO_FAILS = ScriptedFault(
+    "zero_fails",
+    "its offset is beyond what it can correct: zeroing fails in the dark too; readings go on",
+    begin=sets("zero_fails", True),
+    end=sets("zero_fails", False),
+)
+"""Fault of power meters that zero."""
