@@ -24,6 +24,9 @@ ROLES = {
     "attenuator": ("attenuator0", 2),
     "switch": ("switch0", None),
     "polarization": ("pol0", None),
+    "amplifier": ("amplifier0", None),
+    "analyzer": ("analyzer0", None),
+    "temperature": ("temperature0", None),
 }
 """What a package can be made for: the device of its bench, and how many channels it has; one folder each."""
 _MOST_CHANNELS = 64
