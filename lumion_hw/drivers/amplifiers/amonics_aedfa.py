@@ -2,9 +2,10 @@
 
 Chosen among amplifiers because its command set is quoted from the programming manual by several public clients, written
 by different hands: ``amonics_edfa`` (words of replies, line ends, at least 50 ms between commands, states 0 off, 1 on,
-2 busy, 4 lock, ``:READ:CH:...`` for how many there are of pumps and of each monitor, asked at opening), KeckLFC's ``amonics_edfa`` (units of set points, units that answer no mode query or have no input
-monitor, switches that are at times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply,
-so what it did is seen by reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
+2 busy, 4 lock; ``:READ:CH:...``, how many pumps and monitors of each kind there are, asked at opening), KeckLFC's
+``amonics_edfa`` (units of set points, units that answer no mode query or have no input monitor, switches that are at
+times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply, so what it did is seen by
+reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
 """
 
 from __future__ import annotations
