@@ -17,7 +17,7 @@ from lumion_hw.errors import DeviceTimeoutError
 BENCH = Path(__file__).parents[1] / "data" / "swept_lasers.yaml"
 NM = np.linspace(1545.0, 1547.0, 21)
 IN, CABLE = ("las0.wavelength_nm", "mf0.power.1"), ("tls0.wavelength_nm", "pm0.power.1")
-SANTEC = ("tsl0.wavelength_nm", "pm1.power.1")
+SANTEC, PAIR = ("tsl0.wavelength_nm", "pm1.power.1"), ("tsl0.wavelength_nm", "pm2.power.3")
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def opened() -> Iterator[Bench]:
 @pytest.fixture
 def bench(opened: Bench) -> Bench:
     """Lasers that emit, meters in a fixed range."""
-    for name, range_dbm in (("mf0", -20.0), ("pm0", 0.0), ("pm1", 0.0)):
+    for name, channel, range_dbm in (("mf0", 1, -20.0), ("pm0", 1, 0.0), ("pm1", 1, 0.0), ("pm2", 3, 0.0)):
         meter = opened.meters[name]
-        meter.set_range_dbm(1, range_dbm)
-        meter.set_averaging_s(1, 1e-4)
+        meter.set_range_dbm(channel, range_dbm)
+        meter.set_averaging_s(channel, 1e-4)
     return opened
 
 
@@ -79,7 +79,7 @@ def bench_nm(bench: Bench) -> float:
     return 299792.458 / bench.lasers["las0"].state().frequency_thz
 
 
-@pytest.mark.parametrize("names", [CABLE, SANTEC], ids=["keysight", "santec"])
+@pytest.mark.parametrize("names", [CABLE, SANTEC, PAIR], ids=["keysight", "santec", "santec with its own meter"])
 def test_a_cable_from_one_box_to_another_does_as_well(bench: Bench, names: tuple[str, str]) -> None:
     data, why = swept(bench, names)
     by_hand, _ = swept(bench, names, by_hand=True)
