@@ -228,16 +228,24 @@ _MODULE_QUANTITIES = {
 }
 
 
-def _transponder(name: str, module: Transponder) -> _ColumnSource:
+def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
+    """Return a source of numbers that are attributes of one answer; ``None`` is what is missing."""
+
     def read() -> Values:
-        monitors = module.monitors()
-        numbers = {quantity: getattr(monitors, quantity) for quantity in _MODULE_QUANTITIES}
+        answer = ask()
+        numbers = {quantity: getattr(answer, quantity) for quantity in units}
         return {
-            f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, number)
+            f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, float(number))
             for quantity, number in numbers.items()
         }
 
-    return _ColumnSource(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
+    return _ColumnSource(
+        name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read
+    )
+
+
+def _transponder(name: str, module: Transponder) -> _ColumnSource:
+    return _attributes(name, module.monitors, _MODULE_QUANTITIES)
 
 
 _QUALITIES = {
@@ -397,16 +405,7 @@ _AMPLIFIER_QUANTITIES = {
 
 
 def _amplifier(name: str, amplifier: OpticalAmplifier) -> _ColumnSource:
-    def read() -> Values:
-        state = amplifier.state()
-        numbers = {quantity: getattr(state, quantity) for quantity in _AMPLIFIER_QUANTITIES}
-        return {
-            f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, number)
-            for quantity, number in numbers.items()
-        }
-
-    columns = tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in _AMPLIFIER_QUANTITIES.items())
-    return _ColumnSource(name, columns, read)
+    return _attributes(name, amplifier.state, _AMPLIFIER_QUANTITIES)
 
 
 _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current_a": "A", "locked": "1"}
@@ -414,17 +413,7 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 def _temperature(name: str, controller: TemperatureController) -> _ColumnSource:
     """Temperature, set point, current, and 1 while the temperature is held, else 0."""
-
-    def read() -> Values:
-        state = controller.state()
-        numbers = {quantity: getattr(state, quantity) for quantity in _TEMPERATURE_QUANTITIES}
-        return {
-            f"{name}.{quantity}": FAILED if number is None else Value(State.OK, float(number))
-            for quantity, number in numbers.items()
-        }
-
-    columns = tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in _TEMPERATURE_QUANTITIES.items())
-    return _ColumnSource(name, columns, read)
+    return _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 
 def _controller(name: str, controller: MeshController) -> _ColumnSource:

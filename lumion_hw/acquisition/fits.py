@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 Real = NDArray[np.float64]
 _LEAST_DEGREES = 1
+
+
+class _Told(NamedTuple):
+    """How one result is told: its name, the attributes that hold it and its error, format and unit."""
+
+    name: str
+    value: str
+    error: str
+    form: str
+    unit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +57,7 @@ class FittedCurve:
     x_label: str
     y_label: str
     n_left_out: int
+    _told: ClassVar[tuple[_Told, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
         """Draw points and curve, with the residual below them.
@@ -63,7 +74,10 @@ class FittedCurve:
 
     def words(self) -> str:
         """Return the result in one line."""
-        return ""
+        return ", ".join(
+            f"{name} = {getattr(self, value):{form}} ± {getattr(self, error):.2g} {unit}".rstrip()
+            for name, value, error, form, unit in self._told
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +103,11 @@ class FringeFit(FittedCurve):
     visibility_error: float
     mean: float
     mean_error: float
-
-    def words(self) -> str:
-        """Return the result in one line."""
-        return (
-            f"Pπ = {self.p_pi_mw:.4g} ± {self.p_pi_error_mw:.2g} mW, offset = {self.offset_rad:.3f} ± "
-            f"{self.offset_error_rad:.2g} rad, visibility = {self.visibility:.4f} ± {self.visibility_error:.2g}"
-        )
+    _told = (
+        _Told("Pπ", "p_pi_mw", "p_pi_error_mw", ".4g", "mW"),
+        _Told("offset", "offset_rad", "offset_error_rad", ".3f", "rad"),
+        _Told("visibility", "visibility", "visibility_error", ".4f"),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +138,16 @@ class RingFit(FittedCurve):
     q_error: float
     extinction_db: float
     extinction_error_db: float
+    _told = (
+        _Told("FSR", "fsr_ghz", "fsr_error_ghz", ".5g", "GHz"),
+        _Told("Q", "q", "q_error", ".4g"),
+        _Told("extinction", "extinction_db", "extinction_error_db", ".2f", "dB"),
+    )
 
     @property
     def fsr_nm(self) -> float:
         """Free spectral range in vacuum wavelength at the resonance."""
         return SPEED_OF_LIGHT_M_PER_S * self.fsr_ghz / (1e3 * self.resonance_thz) ** 2
-
-    def words(self) -> str:
-        """Return the result in one line."""
-        return (
-            f"FSR = {self.fsr_ghz:.5g} ± {self.fsr_error_ghz:.2g} GHz, Q = {self.q:.4g} ± {self.q_error:.2g}, "
-            f"extinction = {self.extinction_db:.2f} ± {self.extinction_error_db:.2g} dB"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +165,10 @@ class HopLossFit(FittedCurve):
     loss_per_hop_error_db: float
     access_loss_db: float
     access_loss_error_db: float
-
-    def words(self) -> str:
-        """Return the result in one line."""
-        return (
-            f"{self.loss_per_hop_db:.4f} ± {self.loss_per_hop_error_db:.2g} dB per hop, "
-            f"{self.access_loss_db:.3f} ± {self.access_loss_error_db:.2g} dB without one"
-        )
+    _told = (
+        _Told("loss per hop", "loss_per_hop_db", "loss_per_hop_error_db", ".4f", "dB"),
+        _Told("access loss", "access_loss_db", "access_loss_error_db", ".3f", "dB"),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +190,7 @@ class BerFit(FittedCurve):
     inverse_floor_error: float
     modulation: str
     symbol_rate_gbd: float
+    _told = (_Told("implementation penalty", "penalty_db", "penalty_error_db", ".2f", "dB"),)
 
     @property
     def floor_snr_db(self) -> float:
@@ -203,10 +211,7 @@ class BerFit(FittedCurve):
 
     def words(self) -> str:
         """Return the result in one line."""
-        return (
-            f"implementation penalty = {self.penalty_db:.2f} ± {self.penalty_error_db:.2g} dB, "
-            f"floor at SNR {self.floor_snr_db:.1f} dB"
-        )
+        return f"{super().words()}, floor at SNR {self.floor_snr_db:.1f} dB"
 
 
 # -- the fits

@@ -124,11 +124,18 @@ class LambdaScan:
         if step_nm <= 0.0 or np.max(np.abs(even_nm - wavelengths_nm)) > grid_nm:
             return f"the wavelengths are not evenly spaced by a multiple of {grid_nm:.3g} nm"
         ranges = self._laser.ranges
-        speeds = [each for each in ranges.sweep_nm_per_s if each * averaging_s <= _SHARE * step_nm]
+        slowest = min(ranges.sweep_nm_per_s)
+        bearable = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]
+        if not bearable:
+            return (
+                f"{self._name} gives {slowest / step_nm:.3g} pulses a second for a step of {step_nm:.4g} nm at its "
+                f"slowest, and can give {ranges.sweep_pulses_per_s:g}"
+            )
+        speeds = [each for each in bearable if each * averaging_s <= _SHARE * step_nm]
         if not speeds:
             return (
                 f"a reading averages {averaging_s:.3g} s, and {self._name} passes a step of {step_nm:.4g} nm in "
-                f"{step_nm / min(ranges.sweep_nm_per_s):.3g} s at its slowest; {1.0 / _SHARE:g} times as long is needed"
+                f"{step_nm / slowest:.3g} s at its slowest; {1.0 / _SHARE:g} times as long is needed"
             )
         span_nm = step_nm * (len(wavelengths_nm) - 1)
         gentle = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
@@ -162,16 +169,17 @@ class LambdaScan:
                 runs[name] = meter.start_triggered_log(self._channels[name], n_samples, averaging_s, own_pulses=own)
                 on_error.callback(_stop, runs[name])
             log = self._laser.sweep(plan)
+            # Counted first: for a pulse that the laser did not give, no meter has to wait.
+            if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
+                found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
+                raise DeviceError(
+                    f"the sweep gave {found} pulses for {n_samples} points",
+                    command="sweep",
+                    device=self._name,
+                    hint="Choose a span that is a multiple of the step, or scan by hand.",
+                )
             logs = {name: self._wait(name, run, averaging_s) for name, run in runs.items()}
             on_error.pop_all()
-        if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
-            found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
-            raise DeviceError(
-                f"the sweep gave {found} pulses for {n_samples} points",
-                command="sweep",
-                device=self._name,
-                hint="Choose a span that is a multiple of the step, or scan by hand.",
-            )
         # A pulse begins a sample: it stands for the wavelength in the middle of its averaging.
         return log.wavelength_nm + 0.5 * averaging_s * plan.speed_nm_per_s, logs
 

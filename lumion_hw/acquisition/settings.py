@@ -11,7 +11,7 @@ import contextlib
 import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
@@ -288,28 +288,41 @@ def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
 
 def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
     try:
-        meter.settings(meter.channels[0])
+        ranges_dbm = meter.limits(meter.channels[0]).range_dbm
     except NotSupportedError:  # a meter with nothing to set
         return
-    rows = (
-        ("wavelength_nm", "nm", meter.set_wavelength_nm, ""),
-        ("averaging_s", "s", meter.set_averaging_s, ""),
-        ("range_dbm", "dBm", meter.set_range_dbm, "automatic"),
-    )
+    rows = [("wavelength_nm", "nm", meter.set_wavelength_nm, ""), ("averaging_s", "s", meter.set_averaging_s, "")]
+    if ranges_dbm is not None:  # else it always ranges by itself
+        rows.append(("range_dbm", "dBm", meter.set_range_dbm, "automatic"))
     for channel in meter.channels:
         ask, ask_limits = partial(meter.settings, channel), partial(meter.limits, channel)
         for quantity, unit, write, none_means in rows:
-            yield Setting(
-                name=f"{name}.{quantity}.{channel}",
-                device=name,
-                unit=unit,
-                kind=SettingKind.NUMBER,
-                _ask=ask,
-                _pick=attrgetter(quantity),
-                _write=partial(write, channel),
-                _limits=partial(_asked, ask_limits, quantity),
-                none_means=none_means,
-            )
+            setting = _number(name, quantity, unit, ask, partial(write, channel), ask_limits, none_means=none_means)
+            yield replace(setting, name=f"{setting.name}.{channel}")
+
+
+def _number(
+    device: str,
+    quantity: str,
+    unit: str,
+    ask: Callable[[], object],
+    write: Callable[[Any], object],
+    ask_limits: Callable[[], object],
+    *,
+    none_means: str = "",
+) -> Setting:
+    """Return the setting of a number that is an attribute of both answers: the settings, and their limits."""
+    return Setting(
+        name=f"{device}.{quantity}",
+        device=device,
+        unit=unit,
+        kind=SettingKind.NUMBER,
+        _ask=ask,
+        _pick=attrgetter(quantity),
+        _write=write,
+        _limits=partial(_asked, ask_limits, quantity),
+        none_means=none_means,
+    )
 
 
 def _asked(question: Callable[[], object], attribute: str) -> Any:
@@ -318,21 +331,9 @@ def _asked(question: Callable[[], object], attribute: str) -> Any:
 
 
 def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[Setting]:
-    rows = (
-        ("frequency_thz", "THz", polarimeter.set_frequency_thz),
-        ("averaging_s", "s", polarimeter.set_averaging_s),
-    )
-    for quantity, unit, write in rows:
-        yield Setting(
-            name=f"{name}.{quantity}",
-            device=name,
-            unit=unit,
-            kind=SettingKind.NUMBER,
-            _ask=polarimeter.settings,
-            _pick=attrgetter(quantity),
-            _write=write,
-            _limits=partial(_asked, polarimeter.limits, quantity),
-        )
+    ask, ask_limits = polarimeter.settings, polarimeter.limits
+    yield _number(name, "frequency_thz", "THz", ask, polarimeter.set_frequency_thz, ask_limits)
+    yield _number(name, "averaging_s", "s", ask, polarimeter.set_averaging_s, ask_limits)
 
 
 def _polarization(bench: Bench, name: str, controller: PolarizationController) -> Iterator[Setting]:
@@ -359,21 +360,13 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
-    def number(quantity: str, unit: str, write: Callable[[float], None]) -> Setting:
-        return Setting(
-            name=f"{name}.{quantity}",
-            device=name,
-            unit=unit,
-            kind=SettingKind.NUMBER,
-            _ask=controller.settings,
-            _pick=attrgetter(quantity),
-            _write=write,
-            _limits=partial(_asked, controller.limits, quantity),
-        )
-
-    yield number("setpoint_c", "°C", controller.set_temperature_c)
-    yield number("tolerance_c", "K", lambda value: controller.set_tolerance(value, controller.settings().window_s))
-    yield number("window_s", "s", lambda value: controller.set_tolerance(controller.settings().tolerance_c, value))
+    rows: tuple[tuple[str, str, Callable[[float], None]], ...] = (
+        ("setpoint_c", "°C", controller.set_temperature_c),
+        ("tolerance_c", "K", lambda value: controller.set_tolerance(value, controller.settings().window_s)),
+        ("window_s", "s", lambda value: controller.set_tolerance(controller.settings().tolerance_c, value)),
+    )
+    for quantity, unit, write in rows:
+        yield _number(name, quantity, unit, controller.settings, write, controller.limits)
     yield Setting(
         name=f"{name}.enabled",
         device=name,
@@ -504,15 +497,13 @@ def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
     )
     for quantity, unit, hold in rows:
         if getattr(limits, quantity) is not None:
-            yield Setting(
-                name=f"{name}.{quantity}",
-                device=name,
-                unit=unit,
-                kind=SettingKind.NUMBER,
-                _ask=amplifier.settings,
-                _pick=attrgetter(quantity),
-                _write=partial(_hold, hold),
-                _limits=partial(_asked, amplifier.limits, quantity),
+            yield _number(
+                name,
+                quantity,
+                unit,
+                amplifier.settings,
+                partial(_hold, hold),
+                amplifier.limits,
                 none_means="another quantity is held",
             )
     yield _light_switch(name, amplifier, amplifier.settings, attrgetter("enabled"))

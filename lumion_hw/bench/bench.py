@@ -20,6 +20,7 @@ from lumion_hw.bench.model import BenchModel
 from lumion_hw.bench.module_connection import ModuleConnection, module_connection
 from lumion_hw.bench.named import Named
 from lumion_hw.bench.opening import open_device
+from lumion_hw.bench.parts_as_set import outputs_as_set
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, answers, outcome
 from lumion_hw.errors import ConfigError, LumionError
@@ -376,7 +377,8 @@ class Bench:
         if device.photodiodes_a_per_w is not None:
             ports, responsivity_a_per_w = self.model.monitors(), device.photodiodes_a_per_w
         else:
-            meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db)
+            as_set = functools.partial(outputs_as_set, self)
+            meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db, as_set)
             ports, responsivity_a_per_w = meters.ports, meters.responsivity_a_per_w
         return MeshAccess(
             topology=self.model.topology(),

@@ -601,3 +601,8 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _servers,
     _fabric,
 )
+
+
+def trigger_check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that what triggers a meter is a laser of the bench."""
+    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)

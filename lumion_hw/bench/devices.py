@@ -10,6 +10,7 @@ from lumion_hw.bench.fields import Address, Name, Number, Port, StrictModel
 
 if TYPE_CHECKING:
     from lumion_hw.bench.module_optics import ModuleOptics
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.interfaces import ControllerLimits, PowerMeter
 
 MeterT = TypeVar("MeterT", bound="PowerMeter")
@@ -108,6 +109,13 @@ class MeterModel(DeviceModel):
                 device.set_wavelength_nm(channel, self.wavelength_nm)
                 device.set_averaging_s(channel, self.averaging_s)
         return device
+
+
+def meter_faults() -> tuple[ScriptedFault, ...]:
+    """Return what can go wrong with every power meter that zeroes."""
+    from lumion_hw.emulator.faults.device_faults import ZERO_FAILS
+
+    return (ZERO_FAILS,)
 
 
 class TriggeredMeterModel(MeterModel):

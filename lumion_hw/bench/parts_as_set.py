@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import BLOCKED_DB, InputPath, LightPart, OutputPath, Wiring
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
 
 PathT = TypeVar("PathT", InputPath, OutputPath)
+
+
+class _AsSet(Protocol):
+    """Counts a path as it is set."""
+
+    def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
 
 def wiring_as_set(bench: Bench) -> Wiring:
@@ -26,6 +34,31 @@ def wiring_as_set(bench: Bench) -> Wiring:
     wiring = bench.wiring
     if not any(path.through for path in wiring.inputs) and not any(path.through for path in wiring.outputs):
         return wiring
+    as_set = _as_set(bench)
+    return replace(
+        wiring,
+        inputs=tuple(as_set(path, path.gain_db) for path in wiring.inputs),
+        outputs=tuple(as_set(path, 0.0) for path in wiring.outputs),
+    )
+
+
+def outputs_as_set(bench: Bench, outputs: Sequence[OutputPath]) -> tuple[OutputPath, ...]:
+    """Return some outputs, with what the devices in their fibres take or give counted in, as in the whole wiring.
+
+    Raises:
+        ConfigError: One of these devices was not opened.
+        LumionError: What a device raises that is asked.
+    """
+    for part in (part for path in outputs for part in path.through):
+        if part.device not in bench.devices:
+            hint = "Leave out 'only', or name it: what it does to the light has to be counted."
+            raise ConfigError("the device in the light was not opened", device=part.device, hint=hint)
+    as_set = _as_set(bench)
+    return tuple(as_set(path, 0.0) for path in outputs)
+
+
+def _as_set(bench: Bench) -> _AsSet:
+    """Return what counts a path as it is set; every switch and amplifier is asked once."""
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
 
@@ -45,11 +78,7 @@ def wiring_as_set(bench: Bench) -> Wiring:
         parts_db = tuple(loss_db(part, planned_gain_db) for part in path.through)
         return replace(path, parts_db=parts_db, loss_db=path.loss_db + sum(parts_db))
 
-    return replace(
-        wiring,
-        inputs=tuple(as_set(path, path.gain_db) for path in wiring.inputs),
-        outputs=tuple(as_set(path, 0.0) for path in wiring.outputs),
-    )
+    return as_set
 
 
 def _gain_db(bench: Bench, name: str) -> float | None:

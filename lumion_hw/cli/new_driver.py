@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 ROLES = {
-    "meter": "meter0",
-    "laser": "laser0",
-    "attenuator": "attenuator0",
-    "switch": "switch0",
-    "polarization": "pol0",
+    "meter": ("meter0", 2),
+    "laser": ("laser0", None),
+    "attenuator": ("attenuator0", 2),
+    "switch": ("switch0", None),
+    "polarization": ("pol0", None),
+    "amplifier": ("amplifier0", None),
+    "analyzer": ("analyzer0", None),
+    "temperature": ("temperature0", None),
 }
-"""What a package can be made for, and the device of its bench: one folder of the template each."""
+"""What a package can be made for: the device of its bench, and how many channels it has; one folder each."""
+_MOST_CHANNELS = 64
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _SUFFIX = ".template"
 
@@ -36,18 +40,21 @@ _SUFFIX = ".template"
     "--role", type=click.Choice(list(ROLES)), default="meter", show_default=True, help="What the device is for."
 )
 @click.option(
+    "--channels", type=click.IntRange(1, _MOST_CHANNELS), help="Channels of a meter or an attenuator.  [default: 2]"
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of the package, new or empty.  [default: NAME]",
 )
 @json_option
-def new_driver(name: str, role: str, out: Path | None, as_json: bool) -> None:
+def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_json: bool) -> None:
     """Make a package that adds the kind of device NAME, such as acme-pm8: maker and model.
 
     It holds a driver, an emulated device, the kind of bench files with its discovery, tests and a bench file, and works
     as it is, for an instrument that nobody makes: replace its commands by those of your instrument's manual.
     """
-    words = words_of(name, role)
+    words = words_of(name, role, channels)
     folder = out or Path(name)
     written = write_package(folder, role, words)
     if as_json:
@@ -57,11 +64,11 @@ def new_driver(name: str, role: str, out: Path | None, as_json: bool) -> None:
     note(f"Next: cd {folder} && python -m pip install -e '.[test]' && python -m pytest; then read README.md there.")
 
 
-def words_of(name: str, role: str) -> dict[str, str]:
+def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str]:
     """Return what stands in the template for a kind of this name.
 
     Raises:
-        ConfigError: It is no name of a kind, or there is one already.
+        ConfigError: It is no name of a kind, or there is one already; or the role has no channels.
     """
     from lumion_hw.bench.known_kinds import known_names
 
@@ -75,6 +82,10 @@ def words_of(name: str, role: str) -> dict[str, str]:
         raise ConfigError(f"there is a kind {name!r} already", hint="Bench files can use it; or choose another name.")
     if importlib.util.find_spec(package) is not None:
         raise ConfigError(f"there is a package {package!r} already, which would be hidden", hint="Choose another name.")
+    device, usual = ROLES[role]
+    if usual is None and channels is not None:
+        raise ConfigError(f"a {role} has no channels to number", hint="Leave --channels out.")
+    n_channels = channels or usual or 1
     maker, _, model = name.partition("-")
     return {
         "name": name,
@@ -83,7 +94,10 @@ def words_of(name: str, role: str) -> dict[str, str]:
         "maker": maker.upper(),
         "model": (model or maker).upper(),
         "title": f"{maker.upper()} {model.upper()}".strip(),
-        "device": ROLES[role],
+        "device": device,
+        "channels": str(tuple(range(1, n_channels + 1))) if n_channels <= 8 else f"tuple(range(1, {n_channels + 1}))",
+        "n_channels": str(n_channels),
+        "last": str(n_channels),
     }
 
 

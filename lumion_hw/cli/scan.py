@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,15 +109,11 @@ def scan(
     BENCH is the path of a bench file, or the name of a built-in bench.
     """
     from lumion_hw.acquisition import scan as run_scan
-    from lumion_hw.acquisition.plotting import require_plots
     from lumion_hw.acquisition.scanning import prepare_scan
     from lumion_hw.storage.record_files import load_record
 
     names = _each_once(swept)
-    drawn = out.with_suffix(".png") if picture else None
-    if drawn is not None:
-        require_plots()
-        check_target(drawn, "the picture")
+    drawn = _picture_of(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
     with held_bench(bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, held) as (
         bench,
@@ -128,14 +124,7 @@ def scan(
             _show(prepared, as_json)
             return
         _check_standing(standing, prepared)
-        stepped: set[str] = set()
-
-        def tell(told: ScanProgress) -> None:
-            bar.update(told.done - bar.pos)
-            stepped.add(told.stepped)
-
-        choices: dict[str, bool] = {"snake": snake, "by_hand": by_hand, "leave": leave, "resume": resume}
-        with _telling_of_interrupts(), progress(prepared.moves.plan.n_points, "points") as bar:
+        with _telling(prepared.moves.plan.n_points) as tell:
             data = run_scan(
                 bench,
                 dict(swept),
@@ -144,16 +133,27 @@ def scan(
                 bench_file=path_of(bench_file),
                 record=in_force,
                 progress=tell,
-                **choices,
+                snake=snake,
+                by_hand=by_hand,
+                leave=leave,
+                resume=resume,
             )
-    for why in sorted(filter(None, stepped)):
-        note(f"Set and read point by point: {why}.")
     if drawn is not None:
         data.plot(target=drawn)
     _report(data, out, drawn, as_json)
     if data.n_failed:
         note(f"{data.n_failed} readings failed. They are NaN with state 4 in the file.")
         context.exit(LumionError.exit_code)
+
+
+def _picture_of(out: Path) -> Path:
+    """Return where the picture of a scan goes. Raises ``ConfigError`` if it could not be drawn or written there."""
+    from lumion_hw.acquisition.plotting import require_plots
+
+    drawn = out.with_suffix(".png")
+    require_plots()
+    check_target(drawn, "the picture")
+    return drawn
 
 
 def _each_once(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
@@ -174,14 +174,23 @@ def _check_standing(standing: Sequence[str], prepared: PreparedScan) -> None:
 
 
 @contextlib.contextmanager
-def _telling_of_interrupts() -> Iterator[None]:
-    """Say what Ctrl-C leaves: an interruption has no message of its own."""
+def _telling(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
+    """Show how far a scan is, and say afterwards why points were stepped, or what Ctrl-C leaves."""
+    stepped: set[str] = set()
     try:
-        yield
-    except KeyboardInterrupt as interrupt:
+        with progress(n_points, "points") as bar:
+
+            def tell(told: ScanProgress) -> None:
+                bar.update(told.done - bar.pos)
+                stepped.add(told.stepped)
+
+            yield tell
+    except KeyboardInterrupt as interrupt:  # which has no message of its own
         for text in getattr(interrupt, "__notes__", ()):
             note(text)
         raise
+    for why in sorted(filter(None, stepped)):
+        note(f"Set and read point by point: {why}.")
 
 
 def path_of(bench_file: str) -> Path:

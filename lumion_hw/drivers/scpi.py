@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Required, TypedDict
 
@@ -138,11 +138,20 @@ class StrictScpi:
         except ValueError:
             raise self.wrong_shape(command, reply, "numbers") from None
 
+    def word(self, command: str, words: Iterable[str]) -> str:
+        """Return the one of some words, in mixed case such as ``SMEasure``, that a query is answered with.
+
+        Raises ``FrameError`` for any other answer.
+        """
+        by_form = {form: word for word in words for form in (_short(word), word.upper())}
+        reply = self.session.query(command)
+        if reply.strip().upper() not in by_form:
+            raise self.wrong_shape(command, reply, f"one of {', '.join(by_form.values())}")
+        return by_form[reply.strip().upper()]
+
     def set_word(self, header: str, word: str) -> None:
         """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
-        # The capitals of the word as its maker writes it: SCPI's own rule
-        # for short forms is broken by several, such as Santec's MODe.
-        short = "".join(letter for letter in word if not letter.islower())
+        short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
             found = self.session.query(f"{header}?")
@@ -277,6 +286,14 @@ class StrictScpi:
             address=self.session.address,
             hint="Check that nobody else talks to the instrument over this connection.",
         )
+
+
+def _short(word: str) -> str:
+    """Return the short form: the capitals of a word as its maker writes it.
+
+    SCPI's own rule for short forms is broken by several, such as Santec's MODe.
+    """
+    return "".join(letter for letter in word if not letter.islower())
 
 
 def is_value(number: float) -> bool:

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
     from lumion_hw.emulator.meters.thorlabs_pm_sensor import SensorProfile
     from lumion_hw.emulator.optics.light import Light
+    from lumion_hw.emulator.optics.light_parts import Amplification
+    from lumion_hw.emulator.optics.world import SpectralLine
     from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
     from lumion_hw.emulator.polarization.oz_epc04 import Epc04
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.text_device import TextDevice
 
 __all__ = [
+    "Amplification",
     "Argument",
     "BoardProfile",
     "BusAccess",
@@ -117,6 +120,7 @@ __all__ = [
     "SerialDevice",
     "SfpModule",
     "SfpProfile",
+    "SpectralLine",
     "Switchable",
     "TextDevice",
     "ThorlabsPm100",
@@ -155,6 +159,8 @@ if not TYPE_CHECKING:
             "meters.thorlabs_pm": ("ThorlabsPm100",),
             "meters.thorlabs_pm_sensor": ("SensorProfile",),
             "optics.light": ("Light",),
+            "optics.light_parts": ("Amplification",),
+            "optics.world": ("SpectralLine",),
             "polarization.keysight_n778x": ("EmulatedKeysightN7785C",),
             "polarization.novoptel_pm1000": ("Pm1000",),
             "polarization.oz_epc04": ("Epc04",),

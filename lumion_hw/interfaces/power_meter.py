@@ -95,7 +95,7 @@ class MeterSettings:
     Attributes:
         wavelength_nm: Wavelength used for the responsivity.
         averaging_s: Averaging time.
-        range_dbm: Power range; ``None`` while ranging is automatic.
+        range_dbm: Power range; ``None`` while ranging is automatic. A meter with one range has that one, always.
     """
 
     wavelength_nm: float
@@ -110,12 +110,13 @@ class MeterLimits:
     Attributes:
         wavelength_nm: Wavelengths.
         averaging_s: Averaging times.
-        range_dbm: Power ranges.
+        range_dbm: Power ranges; the same twice for a meter with one range, ``None`` for one that always ranges by
+            itself.
     """
 
     wavelength_nm: tuple[float, float]
     averaging_s: tuple[float, float]
-    range_dbm: tuple[float, float]
+    range_dbm: tuple[float, float] | None
 
 
 class PowerMeter(Protocol):
@@ -140,7 +141,12 @@ class PowerMeter(Protocol):
         """Set the averaging time. Raises ``LimitError`` outside the instrument's limits."""
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the power range, or automatic ranging with ``None``."""
+        """Set the power range, or let the meter choose among its own with ``None``, which every meter takes.
+
+        Raises:
+            LimitError: There is no such range.
+            NotSupportedError: The meter always ranges by itself (``limits`` has no ranges).
+        """
 
     def settings(self, channel: int) -> MeterSettings:
         """Ask for the settings in force. Raises ``NotSupportedError`` for a meter that has nothing to set."""

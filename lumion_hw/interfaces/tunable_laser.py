@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +38,7 @@ class LaserRanges:
         power_dbm: Lowest and highest output power; ``None`` if the instrument states none and refuses by itself.
         power_step_db: Settings are rounded to multiples of this step.
         sweep_nm_per_s: Speeds of sweeps, ascending; empty if they are not known, or the laser does not sweep.
+        sweep_pulses_per_s: Most pulses that its trigger output gives in a second of a sweep.
     """
 
     frequency_thz: tuple[float, float]
@@ -44,6 +46,7 @@ class LaserRanges:
     power_dbm: tuple[float, float] | None
     power_step_db: float
     sweep_nm_per_s: tuple[float, ...] = ()
+    sweep_pulses_per_s: float = math.inf
 
 
 @dataclass(frozen=True)

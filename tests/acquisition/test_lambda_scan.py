@@ -11,11 +11,13 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.acquisition import ScanData, ScanProgress, load_scan, scan
 from lumion_hw.drivers.meters.keysight_816x import Keysight816x
+from lumion_hw.emulator.lasers.swept_laser import SweptLaser
 from lumion_hw.errors import DeviceTimeoutError
 
 BENCH = Path(__file__).parents[1] / "data" / "swept_lasers.yaml"
 NM = np.linspace(1545.0, 1547.0, 21)
 IN, CABLE = ("las0.wavelength_nm", "mf0.power.1"), ("tls0.wavelength_nm", "pm0.power.1")
+SANTEC, PAIR = ("tsl0.wavelength_nm", "pm1.power.1"), ("tsl0.wavelength_nm", "pm2.power.3")
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +32,10 @@ def opened() -> Iterator[Bench]:
 @pytest.fixture
 def bench(opened: Bench) -> Bench:
     """Lasers that emit, meters in a fixed range."""
-    for name, range_dbm in (("mf0", -20.0), ("pm0", 0.0)):
+    for name, channel, range_dbm in (("mf0", 1, -20.0), ("pm0", 1, 0.0), ("pm1", 1, 0.0), ("pm2", 3, 0.0)):
         meter = opened.meters[name]
-        meter.set_range_dbm(1, range_dbm)
-        meter.set_averaging_s(1, 1e-4)
+        meter.set_range_dbm(channel, range_dbm)
+        meter.set_averaging_s(channel, 1e-4)
     return opened
 
 
@@ -77,11 +79,13 @@ def bench_nm(bench: Bench) -> float:
     return 299792.458 / bench.lasers["las0"].state().frequency_thz
 
 
-def test_a_cable_from_one_box_to_another_does_as_well(bench: Bench) -> None:
-    data, why = swept(bench, CABLE)
-    by_hand, _ = swept(bench, CABLE, by_hand=True)
+@pytest.mark.parametrize("names", [CABLE, SANTEC, PAIR], ids=["keysight", "santec", "santec with its own meter"])
+def test_a_cable_from_one_box_to_another_does_as_well(bench: Bench, names: tuple[str, str]) -> None:
+    data, why = swept(bench, names)
+    by_hand, _ = swept(bench, names, by_hand=True)
     assert data.by_instrument.all(), why
-    assert data.value[CABLE[1]] == pytest.approx(by_hand.value[CABLE[1]], rel=0.01)
+    assert data.value[names[1]] == pytest.approx(by_hand.value[names[1]], rel=0.01)
+    assert data.setting_was[names[0]] == pytest.approx(NM, abs=0.02)
 
 
 def test_slower_settings_are_swept_as_ever_and_every_other_pass_may_go_back(bench: Bench) -> None:
@@ -92,6 +96,16 @@ def test_slower_settings_are_swept_as_ever_and_every_other_pass_may_go_back(benc
     assert ratio == pytest.approx(10**0.3, rel=0.05)
     upwards = np.diff(data.setting_was[IN[0]], axis=1)
     assert (upwards > 0.0).all(), "by wavelength, whichever way the pass went"
+
+
+def test_a_scan_downwards_has_its_rows_as_asked(bench: Bench) -> None:
+    up, _ = swept(bench)
+    down, why = swept(bench, nm=NM[::-1])
+    assert down.by_instrument.all(), why
+    assert down.setting(IN[0]) == pytest.approx(NM[::-1])
+    assert down.setting_was[IN[0]] == pytest.approx(up.setting_was[IN[0]][::-1], abs=1e-4)
+    assert down.value[IN[1]] == pytest.approx(up.value[IN[1]][::-1], rel=0.01)
+    assert np.ptp(down.time_s) == 0.0, "the end of the sweep, for no point has another"
 
 
 def test_a_log_beyond_the_memory_of_the_meter_is_several_sweeps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +125,10 @@ def test_a_log_beyond_the_memory_of_the_meter_is_several_sweeps(bench: Bench, mo
         (lambda b: None, IN, [1545.0, 1545.1, 1545.3], "not evenly spaced"),
         (lambda b: None, ("las0.wavelength_nm", "las0.power_dbm"), NM[:2], "no power of a meter"),
         (lambda b: None, ("tls0.wavelength_nm", "mf0.power.1"), NM[:2], "does not say that mf0 is triggered_by tls0"),
+        (lambda b: None, SANTEC, [1545.0, 1545.0001], "1e+04 pulses a second for a step of 0.0001 nm"),
         (lambda b: b.lasers["las0"].disable(), IN, NM[:2], "the output is off"),
     ],
-    ids=["range", "averaging", "uneven", "reading", "wiring", "dark"],
+    ids=["range", "averaging", "uneven", "reading", "wiring", "rate", "dark"],
 )
 def test_what_cannot_be_swept_is_stepped_and_says_why(bench: Bench, prepare, names, nm, told: str) -> None:
     prepare(bench)
@@ -126,6 +141,14 @@ def test_what_cannot_be_swept_is_stepped_and_says_why(bench: Bench, prepare, nam
     assert not data.by_instrument.any()
     assert len(why) == 1
     assert told in why.pop()
+
+
+def test_a_sweep_that_gave_another_number_of_pulses_is_stepped(bench: Bench, monkeypatch) -> None:
+    monkeypatch.setattr(SweptLaser, "logged_nm", property(lambda self: np.array([1545.0])))
+    data, why = swept(bench, SANTEC, NM[:2])
+    assert data.complete
+    assert not data.by_instrument.any()
+    assert "the sweep gave 1 pulses for 2 points" in why.pop()
 
 
 def test_pulses_that_do_not_arrive_end_the_scan_with_the_laser_at_rest(bench: Bench, monkeypatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,22 @@ def test_a_range_of_none_is_automatic(bench: Bench) -> None:
     ranging.write(None)
     assert ranging.read() is None
     assert ranging.none_means == "automatic"
+
+
+@pytest.mark.parametrize(("ranges_dbm", "is_a_setting"), [(None, False), ((10.0, 10.0), True)])
+def test_a_meter_with_one_range_has_one_and_one_without_has_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, ranges_dbm: tuple[float, float] | None, is_a_setting: bool
+) -> None:
+    meter = bench.meters["meter0"]
+    stated = replace(meter.limits(1), range_dbm=ranges_dbm)
+    monkeypatch.setattr(meter, "limits", lambda channel: stated)
+    settings = Settings(bench, ["meter0"])
+    assert ("meter0.range_dbm.1" in settings) is is_a_setting
+    assert "meter0.averaging_s.1" in settings
+    if is_a_setting:
+        settings["meter0.range_dbm.1"].check(10.0)
+        with pytest.raises(LimitError):
+            settings["meter0.range_dbm.1"].check(0.0)
 
 
 def test_a_laser_has_settled_when_its_light_is_there(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.errors import ConfigError, OutOfRangeError
 from lumion_hw.interfaces import RangeState
 from lumion_hw.quantities import w_from_dbm
 
@@ -90,3 +91,57 @@ def test_the_analyser_shows_carrier_and_noise_of_the_amplifier(bench) -> None:
     noise_dbm = sorted(spectrum.power_dbm)[len(spectrum.power_dbm) // 4]
     # -12.2 dBm into 5 dB: 58 - 12.2 - 5 in 12.5 GHz, and the Gaussian of 0.1 nm is 0.26 dB wider.
     assert spectrum.power_dbm[carrier] - noise_dbm == pytest.approx(58.0 - 12.2 - 5.0 - 0.26, abs=1.0)
+
+
+READ_BY_METERS = """
+version: 1
+name: read-by-meters
+devices:
+  mesh0: {kind: qontrol-q8, modules: [Q8iv-0001, Q8iv-0002, Q8iv-0003, Q8iv-0004],
+          heater_max_ma: 2.5, heater_ohm: 1000.0, total_power_mw: 500.0}
+  las: {kind: itla-laser}
+  pm: {kind: keysight-n77xx, averaging_s: 0.01}
+  att: {kind: keysight-n776x}
+  sw: {kind: polatis}
+mesh: {controller: mesh0, columns: [2]}
+wiring:
+  inputs: [{laser: las, port: 5}]
+  outputs:
+    - {port: 13, through: [{device: att, channel: 1}, {device: sw, enters: 1, leaves: 17}],
+       tap: {meter: pm, channel: 1, fraction: 1.0}}
+emulation: {passive_phases: zero}
+"""
+
+
+def test_monitors_behind_parts_tell_the_light_at_the_facet(tmp_path) -> None:
+    path = tmp_path / "bench.yaml"
+    path.write_text(READ_BY_METERS)
+    with Bench.emulate(path, seed=1) as bench:
+        attenuator, switch = bench.attenuators["att"], bench.switches["sw"]
+        bench.lasers["las"].enable()
+        bench.lasers["las"].wait_ready(60.0)
+        with pytest.raises(OutOfRangeError, match="the light of port 13 does not reach pm") as caught:
+            bench.mesh.monitors_ma()
+        assert caught.value.device == "att"
+        attenuator.enable(1)
+        with pytest.raises(OutOfRangeError) as caught:
+            bench.mesh.monitors_ma()
+        assert caught.value.device == "sw"
+        switch.set_connections({1: 17})
+        seen_ma = []
+        for attenuation_db in (0.0, 10.0):
+            attenuator.set_attenuation_db(1, attenuation_db)
+            seen_ma += bench.mesh.monitors_ma().tolist()
+        # At the facet: what the meter reads, the parts' 2.2 and 1.0 dB of insertion loss, and what is set.
+        assert seen_ma[1] == pytest.approx(1e3 * read_w(bench, 1) * 10.0 ** ((10.0 + 2.2 + 1.0) / 10.0), rel=0.01)
+        assert seen_ma[0] == pytest.approx(seen_ma[1], rel=0.02)
+
+
+def test_a_part_that_is_not_open_is_no_part_that_takes_nothing(tmp_path) -> None:
+    path = tmp_path / "bench.yaml"
+    path.write_text(READ_BY_METERS)
+    with (
+        Bench.emulate(path, seed=1, only=["mesh0", "pm", "sw"]) as bench,
+        pytest.raises(ConfigError, match="device in the light was not opened"),
+    ):
+        bench.mesh.monitors_ma()

@@ -17,12 +17,12 @@ from lumion_hw.cli.new_driver import ROLES
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent
-OTHERS = [role for role in ROLES if role != "meter"]
+OTHERS = [f"--role={role}" for role in ROLES if role != "meter"]
 
 
-def made(folder: Path, role: str) -> Path:
+def made(folder: Path, *options: str) -> Path:
     """Make a package, and leave beside it what pip leaves of one that is installed editable."""
-    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    assert main(["new-driver", "acme-pm8", *options, "--out", str(folder)]) == 0
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     info = folder / "src" / "acme_pm8-0.1.0.dist-info"
     info.mkdir()
@@ -42,9 +42,11 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("role", ["meter", *(pytest.param(each, marks=pytest.mark.long) for each in OTHERS)])
-def test_its_tests_pass_as_it_is_made(role: str, tmp_path: Path) -> None:
-    folder = made(tmp_path / "lab", role)
+@pytest.mark.parametrize(
+    "options", ["", *(pytest.param(each, marks=pytest.mark.long) for each in ("--channels=1", *OTHERS))]
+)
+def test_its_tests_pass_as_it_is_made(options: str, tmp_path: Path) -> None:
+    folder = made(tmp_path / "lab", *options.split())
     # What it promises over real wires waits for silences by the wall clock: the long test has it.
     ran = run_in(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "not tcp")
     assert ran.returncode == 0, ran.stdout
@@ -53,7 +55,7 @@ def test_its_tests_pass_as_it_is_made(role: str, tmp_path: Path) -> None:
 
 
 def test_a_fault_in_its_driver_is_seen_by_its_tests(tmp_path: Path) -> None:
-    folder = made(tmp_path / "lab", "meter")
+    folder = made(tmp_path / "lab", "--channels=1")
     driver = folder / "src" / "acme_pm8" / "driver.py"
     right = driver.read_text()
     wrong = right.replace("if power_w >= OVER_RANGE:", "if power_w > 1e38:")
@@ -64,26 +66,31 @@ def test_a_fault_in_its_driver_is_seen_by_its_tests(tmp_path: Path) -> None:
     assert len(failed) == 2, ran.stdout
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_lint_and_form_are_right_as_it_is_made(role: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", "--channels=1", "--channels=64", *OTHERS])
+def test_lint_and_form_are_right_as_it_is_made(options: str, tmp_path: Path) -> None:
     folder = tmp_path / "lab"
-    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    assert main(["new-driver", "acme-pm8", *options.split(), "--out", str(folder)]) == 0
     for check in (("check", "--no-cache"), ("format", "--check", "--no-cache")):
         ran = run_in(folder, str(TOOLS / "ruff"), *check)
         assert ran.returncode == 0, ran.stdout
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("role", ["meter", *(pytest.param(each, marks=pytest.mark.campaign) for each in OTHERS)])
-def test_installed_by_pip_all_its_tests_and_types_pass(role: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", *(pytest.param(each, marks=pytest.mark.campaign) for each in OTHERS)])
+def test_installed_by_pip_all_its_tests_and_types_pass(options: str, tmp_path: Path) -> None:
     folder, site = tmp_path / "lab", tmp_path / "site"
-    assert main(["new-driver", "acme-pm8", "--role", role, "--out", str(folder)]) == 0
+    assert main(["new-driver", "acme-pm8", *options.split(), "--out", str(folder)]) == 0
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", str(site), str(folder)], check=True, timeout=PATIENCE_S * 5)
     environment = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{ROOT}"}
     for command in ([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], [str(TOOLS / "mypy")]):
         ran = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_channels_of_what_has_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new-driver", "acme-tl1", "--role", "laser", "--channels", "2", "--out", str(tmp_path / "lab")]) == 2
+    assert "a laser has no channels" in capsys.readouterr().err
 
 
 def test_what_is_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

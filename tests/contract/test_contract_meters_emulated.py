@@ -36,6 +36,10 @@ class EmulatedMeter(OverItsWire, PowerMeterContract):
         return lambda channel: driver.set_range_dbm(channel, -20.0)
 
     @pytest.fixture
+    def break_zeroing(self, device):
+        return lambda broken: setattr(device, "zero_fails", broken)
+
+    @pytest.fixture
     def wavelength_in_force_nm(self, driver):
         return driver.wavelength_nm
 

@@ -35,10 +35,7 @@ OPENING = [
     ask(":READ:CH:DRIV:ACC?", 2),
     *held("ACC", "mA", 0.0, 400.0, 1.0),
     *held("APC", "mW", 1.0, 200.0, 0.1),
-    ask(":SENS:POW:IN:CH1?", "9.010000e+02"),
-    ask(":SENS:POW:OUT:CH1?", "0.000000e+00"),
-    ask(":SENS:CUR:CH1?", "0.000000e+00"),
-    ask(":SENS:TEMP:BOX?", "3.131733e+01"),
+    *(ask(f":READ:CH:{monitor}?", 1) for monitor in ("POW:IN", "POW:OUT", "CUR", "TEMP:BOX")),
 ]
 ACC, APC = ask(":MODE:SW:CH1?", "ACC"), ask(":MODE:SW:CH1?", "APC")
 
@@ -196,13 +193,10 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
         ask(":READ:MODE:NAMES?", "ACC"),
         ask(":READ:CH:DRIV:ACC?", 1),
         *held("ACC", "A", 0.0, 1.5, 0.001),
-        put(":SENS:POW:IN:CH1?"),  # passed over in silence; then it is asked who it is, to be in step again
-        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
-        put(":SENS:POW:OUT:CH1?"),
-        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
-        ask(":SENS:CUR:CH1?", "0.000000e+00"),
-        put(":SENS:TEMP:BOX?"),
-        ask(":CAL:SYS:MODEL?", "AEDFA-23-B-FA"),
+        *(
+            ask(f":READ:CH:{monitor}?", n)
+            for monitor, n in (("POW:IN", 0), ("POW:OUT", 0), ("CUR", 1), ("TEMP:BOX", 0))
+        ),
     ]
     amplifier, peer, _ = amplifier_on(
         *opening,

@@ -13,12 +13,14 @@ from wired_peer import OnAWire
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.meters.santec_mpm import SantecMpm
 from lumion_hw.errors import (
+    BusyError,
     ConfigError,
     DeviceError,
     DeviceTimeoutError,
     FrameError,
     IdentityError,
     LimitError,
+    NotSupportedError,
     VerifyError,
 )
 from lumion_hw.interfaces import PowerMeter, RangeState
@@ -39,7 +41,7 @@ class Mpm(ScpiPeer):
         super().__init__(clock, IDN)
         self.light_w = dict.fromkeys(range(1, 9), 1e-5)
         self.of_port: dict[str, float] = {}
-        self.state = "1,0"
+        self.state, self.pulses = "1,0", False
         self.log_mw = [1e-3]
         self.numbers = {
             "AVG": [10.0, 0.01, 10000.0],
@@ -50,7 +52,8 @@ class Mpm(ScpiPeer):
         self.queries = {
             "IDIS?": lambda _: "1,0,1,0,0",
             "READ?": self.read,
-            "STAT?": lambda _: self.state,
+            # Without pulses a run at the external trigger never ends.
+            "STAT?": lambda _: "0,0" if self.numbers["TRIG"][0] and not self.pulses else self.state,
             "LOGG?": lambda _: self.logged(),
         }
         for word, default in (("DWAV", 1550.0), ("DLEV", 1.0), ("DAUTO", 1.0)):
@@ -115,6 +118,26 @@ class TestSantecMpmKeepsThePromises(OnAWire, PowerMeterContract):
     @pytest.fixture
     def wavelength_in_force_nm(self, driver: SantecMpm) -> Callable[[int], float]:
         return driver.wavelength_nm
+
+
+def test_a_triggered_log_takes_a_sample_at_each_pulse_and_keeps_the_levels(clock: VirtualClock, peer: Mpm) -> None:
+    meter = opened(clock, peer)
+    meter.set_range_dbm(6, -20.0)
+    peer.sent.clear()
+    peer.pulses, peer.log_mw = True, [1e-3, 2e-3, 9.9e37]
+    run = meter.start_triggered_log((6,), 3, 2e-4)
+    assert [each for each in peer.sent if "?" not in each] == ["AVG 0.2", "LOGN 3", "TRIG 1", "WMOD CONST1", "MEAS"]
+    for busy in (lambda: meter.read(1), meter.read_all, meter.zero, lambda: meter.set_range_dbm(1, None)):
+        with pytest.raises(BusyError, match="a log is under way"):
+            busy()
+    log = run.wait(1.0)
+    assert log.power_w[0, :2] == pytest.approx([1e-6, 2e-6])
+    assert log.state[0, 2] is RangeState.OVER
+    assert log.period_s is None
+    assert peer.sent[-1] == "STOP"
+    assert meter.read(1).power_w == pytest.approx(1e-5)
+    with pytest.raises(NotSupportedError, match="no pulses of its own"):
+        meter.start_triggered_log((6,), 3, 2e-4, own_pulses=True)
 
 
 def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:

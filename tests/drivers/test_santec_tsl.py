@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 from scpi_peer import ScpiPeer
 from wired_peer import OnAWire
@@ -11,7 +12,7 @@ from wired_peer import OnAWire
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.lasers.santec_tsl import Dialect, SantecTsl
 from lumion_hw.drivers.lasers.scpi_laser import thz_from_nm
-from lumion_hw.errors import ConfigError, DeviceTimeoutError, FrameError, IdentityError, NotSupportedError
+from lumion_hw.errors import ConfigError, DeviceTimeoutError, FrameError, IdentityError, LimitError, NotSupportedError
 from lumion_hw.interfaces import LaserSweep
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.testing.contracts import TunableLaserContract
@@ -41,6 +42,8 @@ class Laser(ScpiPeer):
             f"{sweep}:MOD": [0.0, 0.0, 3.0],
             f"{sweep}:CYCL": [5.0, 0.0, 999.0],
             f"{sweep}:DEL": [3.0, 0.0, 999.9],
+            "TRIG:INP:EXT": [1.0, 0.0, 1.0],
+            "TRIG:INP:STAN": [1.0, 0.0, 1.0],
             "TRIG:OUTP": [0.0, 0.0, 3.0],
             "TRIG:OUTP:STEP": [0.1 * self.nm, 1e-4 * self.nm, 100 * self.nm],
         }
@@ -49,6 +52,8 @@ class Laser(ScpiPeer):
             "WAV:SWE:RANG:MAX?": lambda _: f"{1630.0 * self.nm:+.8E}",
             "POW:ACT?": lambda _: f"{self.numbers['POW'][0] + 0.02:.3f}",
             "WAV:SWE?": lambda _: str(int(clock.now() < self.ends_at)),
+            "READ:POIN?": lambda _: str(len(self.logged_nm())),
+            "READ:DAT?": lambda _: as_block(self.logged_nm(), dialect),
         }
         if model == "TSL-570":
             self.queries["SYST:COMM:COD?"] = lambda _: str(dialect.value)
@@ -63,11 +68,23 @@ class Laser(ScpiPeer):
         span_nm = (self.numbers["WAV:SWE:STOP"][0] - self.numbers["WAV:SWE:STAR"][0]) / self.nm
         self.ends_at = self.clock.now() + (span_nm / self.numbers["WAV:SWE:SPE"][0] if text == "1" else 0.0)
 
+    def logged_nm(self) -> np.ndarray:
+        start, stop = (self.numbers[f"WAV:SWE:{name}"][0] / self.nm for name in ("STAR", "STOP"))
+        step = self.numbers["TRIG:OUTP:STEP"][0] / self.nm
+        return np.arange(start, stop + 0.5 * step, step)
+
     @property
     def light(self) -> tuple[float, float] | None:
         if not self.numbers["POW:STAT"][0] or self.numbers["POW:SHUT"][0] or not self.done():
             return None
         return thz_from_nm(self.numbers["WAV"][0] / self.nm), self.numbers["POW"][0]
+
+
+def as_block(nm: np.ndarray, dialect: Dialect) -> bytes:
+    """Little-endian int32 of 0.1 pm, or float64 of metres; 0x0040F844 would be 425.7860 nm."""
+    legacy = dialect is Dialect.LEGACY
+    payload = (np.rint(nm * 1e4).astype("<i4") if legacy else (nm * 1e-9).astype("<f8")).tobytes()
+    return f"#{len(str(len(payload)))}{len(payload)}".encode() + payload
 
 
 def opened(clock: VirtualClock, peer: Laser, **options: object) -> SantecTsl:
@@ -168,8 +185,50 @@ def test_a_sweep_that_waits_for_a_trigger_is_stopped(clock: VirtualClock) -> Non
     assert "WAV:SWE 0" in peer.sent[-3:]
 
 
-def test_a_log_is_not_supported(clock: VirtualClock) -> None:
-    laser = opened(clock, Laser(clock, Dialect.LEGACY))
+@pytest.mark.parametrize("dialect", list(Dialect), ids=lambda each: each.name)
+@pytest.mark.parametrize("other", list(Dialect), ids=lambda each: f"log in {each.name}")
+def test_a_log_is_read_by_its_bytes(clock: VirtualClock, dialect: Dialect, other: Dialect) -> None:
+    peer = Laser(clock, dialect)
+    peer.queries["READ:DAT?"] = lambda _: as_block(peer.logged_nm(), other)
+    laser = opened(clock, peer)
+    laser.enable()
+    log = laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))
+    assert log.wavelength_nm == pytest.approx(np.linspace(1540.0, 1550.0, 101), abs=1e-4)
+    assert log.ended_s - log.started_s == pytest.approx(1.0, abs=0.06), "before the log was fetched"
+
+
+@pytest.mark.parametrize(
+    ("points", "block", "why"),
+    [
+        ("0", None, "0 wavelengths"),
+        ("3", as_block(np.array([1540.0, 1541.0]), Dialect.LEGACY), "8 bytes for 3 wavelengths"),
+        ("2", as_block(np.array([1541.0, 1540.0]), Dialect.LEGACY), "not rising with it"),
+        ("2", as_block(np.array([1600.0, 1601.0]), Dialect.SCPI), "from 1600 to 1601 nm"),
+    ],
+)
+def test_a_log_of_another_sweep_is_an_error(clock: VirtualClock, points: str, block: bytes, why: str) -> None:
+    peer = Laser(clock, Dialect.SCPI)
+    peer.queries |= {"READ:POIN?": lambda _: points, "READ:DAT?": lambda _: block}
+    laser = opened(clock, peer)
+    laser.enable()
+    with pytest.raises(FrameError, match=why):
+        laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))
+
+
+def test_more_pulses_than_the_laser_gives_are_refused(clock: VirtualClock) -> None:
+    peer = Laser(clock, Dialect.SCPI)
+    laser = opened(clock, peer)
+    laser.enable()
+    for step_nm, speed in ((0.001, 10.0), (1e-5, 0.05)):  # 10 kHz; a million of them
+        with pytest.raises(LimitError, match="pulses of the sweep"):
+            laser.sweep(LaserSweep(1540.0, 1550.0, step_nm, speed, log=True))
+    assert "WAV:SWE 1" not in peer.sent
+
+
+def test_the_log_of_a_laser_that_nobody_knows_one_of_is_not_supported(clock: VirtualClock) -> None:
+    laser = opened(clock, Laser(clock, Dialect.LEGACY, "TSL-510"), limits_nm=(1500.0, 1630.0))
+    assert not laser.capabilities.wavelength_log
+    assert not laser.ranges.sweep_nm_per_s
     laser.enable()
     with pytest.raises(NotSupportedError, match="does not log"):
         laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))

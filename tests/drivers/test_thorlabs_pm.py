@@ -67,7 +67,7 @@ class Pm100(ScpiPeer):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock, IDN)
-        self.light_w = 0.0
+        self.light_w, self.zero_fails = 0.0, False
         self.numbers = {
             "SENS:CORR:WAV": [1550.0, 800.0, 1700.0],
             "SENS:AVER": [1.0, 1.0, 3000.0],
@@ -91,17 +91,22 @@ class Pm100(ScpiPeer):
         return "9.90000000E+37" if self.light_w > top_w else f"{self.light_w - 1e-12:.8E}"
 
     def set_range(self, argument: str) -> None:
-        self.numbers["SENS:POW:RANG"][0] = min(10.0**n for n in range(-9, -1) if 10.0**n >= float(argument) * 0.999)
+        wanted = {"MIN": 1e-9, "MAX": 1e-2}.get(argument) or float(argument)
+        self.numbers["SENS:POW:RANG"][0] = min(10.0**n for n in range(-9, -1) if 10.0**n >= wanted * 0.999)
 
     def zero(self, _: str) -> None:
         self.busy_until = self.clock.now() + 1.0
-        if self.light_w > 1e-9:
+        if self.light_w > 1e-9 or self.zero_fails:
             raise Fault(-200, "Execution error")
 
 
 class TestThorlabsKeepsThePromises(OnAWire, PowerMeterContract):
     wavelength_limits_nm = pytest.fixture(lambda self: (800.0, 1700.0), name="wavelength_limits_nm")
     averaging_limits_s = pytest.fixture(lambda self: (3e-3, 9.0), name="averaging_limits_s")
+
+    @pytest.fixture
+    def break_zeroing(self, peer: Pm100) -> Callable[[bool], None]:
+        return lambda broken: setattr(peer, "zero_fails", broken)
 
     @pytest.fixture
     def peer(self, clock: VirtualClock) -> Pm100:

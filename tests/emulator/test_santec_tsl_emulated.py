@@ -241,6 +241,13 @@ def test_trigger_output_is_off_at_the_end_at_the_start_or_at_steps(bench, timing
     assert bench.ask("READ:POIN?") == str(len(pulses))
 
 
+def test_pulses_come_at_most_20_000_times_a_second(bench):
+    sweep(bench, "WAV:SWE:STOP 1550.01;:TRIG:OUTP:STEP 0.0001")  # 0.1 pm at 10 nm/s would be 100 kHz
+    bench.ask("*OPC?")
+    assert np.diff(bench.pulses) == pytest.approx([50e-6] * 20)
+    assert bench.ask("READ:POIN?") == "21"
+
+
 def test_the_log_holds_the_wavelength_of_every_pulse(bench):
     sweep(bench)
     bench.ask("*OPC?")
@@ -301,7 +308,7 @@ def test_repeated_sweeps_go_on_until_stopped(bench):
 
 def test_impossible_sweeps_are_refused(bench):
     bench.ask("WAV:SWE:STAR 1560;STOP 1550;:WAV:SWE 1")
-    bench.ask("WAV:SWE:STAR 1480;STOP 1640;:TRIG:OUTP:STEP 0.0001;:WAV:SWE 1")
+    bench.ask("WAV:SWE:STAR 1480;STOP 1640;SPE 1;:TRIG:OUTP:STEP 0.0001;:WAV:SWE 1")
     assert bench.host.errors() == [-200, -200]
     assert bench.ask("WAV:SWE?;*OPC?") == "0;1"
 

@@ -169,6 +169,7 @@ def transmits(driver) -> object:
     return driver.monitors().tx_power_dbm is not None and driver.monitors().tx_power_dbm > -30.0
 
 
+METERS_THAT_ZERO = [(kind, "zero_fails") for kind in ("keysight-n77xx", "keysight-816x", "santec-mpm", "thorlabs-pm")]
 SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
     ("lumion-mesh", "trip"): ({"source": 5}, board_faults),
     ("lumion-mesh", "hot_chip"): ({"temperature_c": 140.0}, chip_c),
@@ -193,6 +194,7 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
     ("cmis", "no_host_signal"): ({}, transmits),
     ("cmis", "module_reset"): ({}, lambda driver: outcome(driver.module_state)),
     ("itla-laser", "disable_pin"): ({}, lambda driver: driver.state().emitting),
+    **dict.fromkeys(METERS_THAT_ZERO, ({}, lambda driver: outcome(driver.zero))),
     ("thorlabs-pm", "no_sensor"): ({}, lambda driver: outcome(lambda: driver.read(1))),
     ("amonics-aedfa", "interlock"): ({}, lambda driver: outcome(driver.enable)),
     ("arroyo-tec", "no_sensor"): ({}, lambda driver: driver.state().faults),
@@ -218,6 +220,8 @@ def test_faults_of_one_kind_are_seen_by_its_driver(kind: str, fault: str) -> Non
         elif kind in LASERS or kind in ("cmis", "sfp-8472"):
             driver.enable()
             bench.clock.sleep(90.0)
+        elif fault == "zero_fails":  # in the dark
+            faults.inject("sfp-a", "module_dead")
         before = look(driver)
         faults.inject(name, fault, **arguments)
         bench.clock.sleep(0.2)

@@ -270,10 +270,12 @@ class FakeMeter(Fake):
     channels = (1, 2)
     model, serial = "fake", "F2"
     largest_w = 1e-3
+    ranges_dbm: tuple[float, float] | None = (-70.0, 10.0)
 
     def __init__(self) -> None:
         super().__init__()
         self.light_w = {1: 1e-5, 2: 1e-5}
+        self.zero_fails = False
         self.nm = {1: 1550.0, 2: 1550.0}
         self.averaging = {1: 0.01, 2: 0.01}
         self.range_dbm: dict[int, float | None] = {1: None, 2: None}
@@ -296,17 +298,24 @@ class FakeMeter(Fake):
         self.setting(self.averaging, channel, averaging_s, 1e-6, 10.0, "s")
 
     def set_range_dbm(self, channel, range_dbm) -> None:
-        self.setting({}, channel, 0.0 if range_dbm is None else range_dbm, -70.0, 10.0, "dBm")
+        if range_dbm is None or self.ranges_dbm is None:
+            self.setting({}, channel, 0.0, 0.0, 0.0, "")
+            if range_dbm is not None:
+                raise NotSupportedError("it ranges by itself", command="set_range_dbm", **WHERE)
+        else:
+            self.setting({}, channel, range_dbm, *self.ranges_dbm, "dBm")
         self.range_dbm[channel] = range_dbm
 
     def settings(self, channel) -> MeterSettings:
         self.need_link()
         self.known(channel)
-        return MeterSettings(self.nm[channel], self.averaging[channel], self.range_dbm[channel])
+        low_dbm, high_dbm = self.ranges_dbm or (0.0, 1.0)
+        only = low_dbm == high_dbm
+        return MeterSettings(self.nm[channel], self.averaging[channel], low_dbm if only else self.range_dbm[channel])
 
     def limits(self, channel) -> MeterLimits:
         self.known(channel)
-        return MeterLimits((1250.0, 1650.0), (1e-6, 10.0), (-70.0, 10.0))
+        return MeterLimits((1250.0, 1650.0), (1e-6, 10.0), self.ranges_dbm)
 
     def reading(self, channel) -> PowerReading:
         if self.light_w[channel] > self.largest_w:
@@ -325,8 +334,8 @@ class FakeMeter(Fake):
 
     def zero(self) -> None:
         self.need_link()
-        if any(self.light_w.values()):
-            raise DeviceError("light on", code=-200, command="zero", **WHERE)
+        if any(self.light_w.values()) or self.zero_fails:
+            raise DeviceError("no zero", code=-200, command="zero", **WHERE)
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         self.need_link()

@@ -93,6 +93,26 @@ class TestHonestMeter(AnyFake, PowerMeterContract):
     def wavelength_in_force_nm(self, driver):
         return driver.nm.__getitem__
 
+    @pytest.fixture
+    def break_zeroing(self, driver):
+        return lambda broken: setattr(driver, "zero_fails", broken)
+
+
+class MeterWithOneRange(FakeMeter):
+    ranges_dbm = (10.0, 10.0)
+
+
+class MeterWithoutRanges(FakeMeter):
+    ranges_dbm = None
+
+
+class TestHonestMeterWithOneRange(TestHonestMeter):
+    make = MeterWithOneRange
+
+
+class TestHonestMeterWithoutRanges(TestHonestMeter):
+    make = MeterWithoutRanges
+
 
 class TestHonestLaser(AnyFake, TunableLaserContract):
     make = FakeLaser
@@ -546,6 +566,29 @@ def test_limits_that_are_not_those_of_the_meter_are_caught() -> None:
     assert "go from 1200 to 1650" in broken(promise, FakeMeter(), (1200.0, 1650.0), (1e-6, 10.0))
 
 
+@pytest.mark.parametrize(
+    ("ranges_dbm", "in_force_dbm", "why"),
+    [
+        ((10.0, -70.0), 10.0, "not (lowest, highest)"),
+        ((10.0,), 10.0, "not (lowest, highest)"),
+        ((-70.0, 10.0), -20.0, "a range of 10.0 dBm was set, settings() says -20.0"),
+        ((-70.0, 10.0), 10.0, "the range is None, not 10.0"),
+        ((10.0, 10.0), None, "a range of 10.0 dBm was set, settings() says None"),
+        (None, 10.0, "the range is None, not 10.0"),
+    ],
+)
+def test_ranges_that_do_not_fit_the_one_in_force_are_caught(ranges_dbm, in_force_dbm, why: str) -> None:
+    class Fixed(FakeMeter):
+        def set_range_dbm(self, channel, range_dbm) -> None: ...
+
+        def settings(self, channel) -> MeterSettings:
+            return MeterSettings(1550.0, 0.01, in_force_dbm)
+
+    driver = Fixed()
+    driver.ranges_dbm = ranges_dbm
+    assert why in broken(PowerMeterContract().test_a_range_is_in_force_until_the_meter_ranges_by_itself, driver)
+
+
 def test_a_reading_older_than_its_call_is_caught() -> None:
     class Hasty(FakeMeter):
         def read(self, channel) -> PowerReading:
@@ -609,6 +652,16 @@ def test_a_zero_taken_in_the_light_is_caught() -> None:
     driver = Trusting()
     promise = PowerMeterContract().test_zeroing_with_light_on_is_an_error
     assert "DeviceError was promised, nothing was raised" in broken(promise, driver, driver.light_w.__setitem__)
+
+
+def test_a_failed_zero_that_is_not_told_is_caught() -> None:
+    class Trusting(FakeMeter):
+        def zero(self) -> None: ...
+
+    driver = Trusting()
+    promise = PowerMeterContract().test_zeroing_that_fails_in_the_dark_is_an_error
+    said = broken(promise, driver, driver.light_w.__setitem__, lambda broken: None)
+    assert "DeviceError was promised, nothing was raised" in said
 
 
 def test_a_laser_that_clips_its_frequency_is_caught() -> None:

@@ -63,11 +63,10 @@ def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import calls
-    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.faults.device_faults import calls, lasting
 
     opened = "the interlock is open; the pump goes off, and stays off"
-    return (ScriptedFault("interlock", opened, begin=calls("set_interlock", True), end=calls("set_interlock", False)),)
+    return (lasting("interlock", opened, calls, "set_interlock"),)
 
 
 KIND = DeviceKind(

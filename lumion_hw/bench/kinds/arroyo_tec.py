@@ -69,23 +69,11 @@ def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import calls
-    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.faults.device_faults import calls, lasting
 
-    return (
-        ScriptedFault(
-            "no_sensor",
-            "the sensor is pulled out; the output ends, and stays off",
-            begin=calls("unplug_sensor", True),
-            end=calls("unplug_sensor", False),
-        ),
-        ScriptedFault(
-            "interlock",
-            "the lead to the cooler is open; the output ends, and stays off",
-            begin=calls("set_interlock", True),
-            end=calls("set_interlock", False),
-        ),
-    )
+    pulled = "the sensor is pulled out; the output ends, and stays off"
+    opened = "the lead to the cooler is open; the output ends, and stays off"
+    return lasting("no_sensor", pulled, calls, "unplug_sensor"), lasting("interlock", opened, calls, "set_interlock")
 
 
 KIND = DeviceKind(

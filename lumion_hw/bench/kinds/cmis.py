@@ -196,7 +196,7 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module
+    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module, lasting
     from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 
@@ -208,11 +208,11 @@ def _faults() -> tuple[ScriptedFault, ...]:
             end=calls_module("plug"),
         ),
         BUS_STUCK,
-        ScriptedFault(
+        lasting(
             "low_power_pin",
             "the low-power pin is asserted: the module powers down, unless its register forbids it",
-            begin=calls_module("set_low_power_pin", True),
-            end=calls_module("set_low_power_pin", False),
+            calls_module,
+            "set_low_power_pin",
         ),
         ScriptedFault(
             "no_host_signal",

@@ -68,16 +68,9 @@ def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.faults.device_faults import calls, lasting
 
-    return (
-        ScriptedFault(
-            "disable_pin",
-            "the pin that switches the output off is pulled",
-            begin=lambda target: target.device.pull_disable_pin(True),
-            end=lambda target: target.device.pull_disable_pin(False),
-        ),
-    )
+    return (lasting("disable_pin", "the pin that switches the output off is pulled", calls, "pull_disable_pin"),)
 
 
 KIND = DeviceKind(

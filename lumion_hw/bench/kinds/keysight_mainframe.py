@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.checks import BenchData, Check, Path, Uses, mapping
-from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel
+from lumion_hw.bench.checks import BenchData, Check, Path, Uses, mapping, trigger_check
+from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel, meter_faults
 from lumion_hw.bench.fields import Name, Number, Pin, Whole
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -141,10 +141,6 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
     return sum(sensors), "keysight-816x"
 
 
-def _check_meter(bench: BenchData, name: str) -> Iterator[Check]:
-    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)
-
-
 def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
     """Check that a laser in a mainframe has one that can hold it, and has it to itself."""
     device, path = bench.devices[name], ("devices", name, "mainframe")
@@ -261,8 +257,9 @@ METER = DeviceKind(
     scpi=ScpiIdentity(
         "keysight|agilent|hewlett", "816[346][AB]$", names_model=True
     ),  # it does not say whether a laser is in slot 0
+    faults=meter_faults,
     channels=_channels,
-    check=_check_meter,
+    check=trigger_check,
 )
 LASER = DeviceKind(
     title="Keysight N7776C, or 8164A/B with a laser in slot 0",

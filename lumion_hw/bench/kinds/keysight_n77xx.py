@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import BenchData, Check
-from lumion_hw.bench.devices import TriggeredMeterModel
+from lumion_hw.bench.checks import trigger_check
+from lumion_hw.bench.devices import TriggeredMeterModel, meter_faults
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -75,10 +75,6 @@ def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> Emulate
     return meter
 
 
-def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)
-
-
 KIND = DeviceKind(
     title="Keysight N7744/N7745 power meter",
     role=Role.METER,
@@ -87,6 +83,7 @@ KIND = DeviceKind(
     emulate=_emulate,
     hislip=True,
     scpi=ScpiIdentity("keysight|agilent|hewlett", "N774[45][AC]$", names_model=True),
+    faults=meter_faults,
     channels=_channels,
-    check=_check,
+    check=trigger_check,
 )

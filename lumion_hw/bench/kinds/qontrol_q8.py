@@ -154,7 +154,7 @@ def _places(target: Target) -> Places:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import passes, sets
+    from lumion_hw.emulator.faults.device_faults import lasting, passes, sets
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.mesh.qontrol import OPEN, SHORT
 
@@ -196,7 +196,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             passes("take_out"),
             places=_places,
         ),
-        ScriptedFault("mute", "it obeys and says nothing", begin=sets("silent", True), end=sets("silent", False)),
+        lasting("mute", "it obeys and says nothing", sets, "silent"),
     )
 
 

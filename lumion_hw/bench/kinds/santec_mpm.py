@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import MeterModel
+from lumion_hw.bench.checks import trigger_check
+from lumion_hw.bench.devices import TriggeredMeterModel, meter_faults
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import PowerMeter
 
 
-class SantecMeterModel(MeterModel):
+class SantecMeterModel(TriggeredMeterModel):
     """Santec MPM-210 or MPM-210H power meter mainframe; four channels for each module plugged in, from 1."""
 
     kind: Literal["santec-mpm"]
@@ -41,10 +42,13 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> Emulat
     """One module: channels 1 to 4 are its ports."""
     from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 
-    def light(module: int, port: int, _at_s: float) -> Light:
-        return bench.world.tapped(name, 4 * module + port)
+    def light(module: int, port: int, at_s: float) -> Light:
+        return bench.world.tapped_at(name, 4 * module + port, at_s)
 
-    return EmulatedSantecMpm(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
+    meter = EmulatedSantecMpm(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
+    if model.triggered_by is not None:
+        bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
+    return meter
 
 
 KIND = DeviceKind(
@@ -54,4 +58,6 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     scpi=ScpiIdentity("santec", "MPM-210H?$", names_model=False),
+    faults=meter_faults,
+    check=trigger_check,
 )

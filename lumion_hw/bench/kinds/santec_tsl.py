@@ -81,9 +81,11 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecLaserModel) -> Emulat
         bench.rng(name),
         serial=model.emulated_serial(name),
         model=model.model or "TSL-570",
+        on_triggers=bench.trigger_output(name),
         emit=bench.launch(name),
     )
     bench.world.before_reading.append(laser.advance)
+    bench.world.swept[name] = laser.light_at
     return laser
 
 

@@ -133,7 +133,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SfpModel) -> I2cBridge:
 
 
 def _faults() -> tuple[ScriptedFault, ...]:
-    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module
+    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module, lasting
     from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, ScriptedFault
 
     return (
@@ -150,11 +150,11 @@ def _faults() -> tuple[ScriptedFault, ...]:
             begin=lambda target: target.module.break_laser(persistent=True),
             end=calls_module("repair_laser"),
         ),
-        ScriptedFault(
+        lasting(
             "tx_disable_pin",
             "the pin that switches the laser off is asserted",
-            begin=calls_module("set_tx_disable_pin", True),
-            end=calls_module("set_tx_disable_pin", False),
+            calls_module,
+            "set_tx_disable_pin",
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import MeterModel
+from lumion_hw.bench.devices import MeterModel, meter_faults
 from lumion_hw.bench.fields import Number
 from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.roles import Role
@@ -71,7 +71,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
     pulled = "the sensor is pulled out"
-    return (ScriptedFault("no_sensor", pulled, begin=calls("pull_sensor"), end=calls("put_sensor")),)
+    return (ScriptedFault("no_sensor", pulled, begin=calls("pull_sensor"), end=calls("put_sensor")), *meter_faults())
 
 
 KIND = DeviceKind(

@@ -2,9 +2,10 @@
 
 Chosen among amplifiers because its command set is quoted from the programming manual by several public clients, written
 by different hands: ``amonics_edfa`` (words of replies, line ends, at least 50 ms between commands, states 0 off, 1 on,
-2 busy, 4 lock), KeckLFC's ``amonics_edfa`` (units of set points, units that answer no mode query or have no input
-monitor, switches that are at times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply,
-so what it did is seen by reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
+2 busy, 4 lock; ``:READ:CH:...``, how many pumps and monitors of each kind there are, asked at opening), KeckLFC's
+``amonics_edfa`` (units of set points, units that answer no mode query or have no input monitor, switches that are at
+times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply, so what it did is seen by
+reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
     IdentityError,
-    LinkTimeout,
     NotSupportedError,
     VerifyError,
 )
@@ -38,15 +38,12 @@ _MILLI = {"MA": 1.0, "A": 1e3, "MW": 1.0, "W": 1e3}
 """Units of set points, in mA and mW."""
 _ON, _BUSY, _LOCKED = 1, 2, 4
 MONITORS = {
-    "input power": ":SENS:POW:IN:CH1?",
-    "output power": ":SENS:POW:OUT:CH1?",
-    "pump current": ":SENS:CUR:CH1?",
-    "temperature": ":SENS:TEMP:BOX?",
+    "input power": (":READ:CH:POW:IN?", ":SENS:POW:IN:CH1?"),
+    "output power": (":READ:CH:POW:OUT?", ":SENS:POW:OUT:CH1?"),
+    "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
+    "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""Questions for what it measures: mW, mW, mA and degrees Celsius. Not every unit has all of them."""
-_STEP = 0.1
-"""Step of set points where the amplifier does not tell it."""
-_SILENCE_S = 0.5
+"""How many there are, and what the first one measures: mW, mW, mA and degrees Celsius."""
 _SWITCH_S = 5.0
 _AGAIN_S = 1.0
 _POLL_S = 0.1
@@ -125,9 +122,9 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             words = [word for word in names if word in WORDS]
             if not words:
                 raise self._scpi.wrong_shape(":READ:MODE:NAMES?", " ".join(names), f"some of {', '.join(WORDS)}")
-            self._n_pumps = round(self._if_known(f":READ:CH:DRIV:{words[0]}?") or 1.0)
+            self._n_pumps = round(self._scpi.setting(f":READ:CH:DRIV:{words[0]}?"))
             self._held = {WORDS[word]: self._read_held(word) for word in words}
-            self._monitors = {name for name, query in MONITORS.items() if self._if_known(query) is not None}
+            self._monitors = {name for name, (count, _) in MONITORS.items() if self._scpi.setting(count) > 0.0}
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The output is left as it is."""
@@ -280,18 +277,13 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         if len(self._held) == 1:
             (only,) = self._held
             return next(word for word, mode in WORDS.items() if mode is only)
-        found = self._session.query(":MODE:SW:CH1?").strip().upper()
-        if WORDS.get(found) not in self._held:
-            raise self._scpi.wrong_shape(":MODE:SW:CH1?", found, f"one of {', '.join(WORDS)}")
-        return found
+        return self._scpi.word(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
 
     def _read_held(self, word: str) -> _HeldQuantity:
-        unit = self._session.query(f":READ:DRIV:UNIT:{word}:CH1?").strip().upper()
-        if unit not in (*_MILLI, "DBM", "DB"):
-            raise self._scpi.wrong_shape(f":READ:DRIV:UNIT:{word}:CH1?", unit, "a unit of current, power or gain")
-        low, high = (self._scpi.setting(f":READ:DRIV:{end}:{word}:CH1?") for end in ("MIN", "MAX"))
-        step = self._if_known(f":READ:DRIV:STEP:{word}:CH1?")
-        return _HeldQuantity(unit, low, high, step or _STEP)
+        unit = self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
+        return _HeldQuantity(
+            unit, *(self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
+        )
 
     def _state_of(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")
@@ -304,14 +296,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
     def _monitor(self, name: str) -> float | None:
         """Return what a monitor reads, ``None`` without it."""
-        return self._scpi.setting(MONITORS[name]) if name in self._monitors else None
-
-    def _if_known(self, query: str) -> float | None:
-        """Return the answer to a question that some units do not know, and pass over in silence."""
-        try:
-            return self._scpi.number(query, _SILENCE_S)
-        except LinkTimeout:
-            return None
+        return self._scpi.setting(MONITORS[name][1]) if name in self._monitors else None
 
     def _checked_identity(self, model: str) -> Identity:
         serial = self._session.query(":CAL:SYS:SERIAL?")

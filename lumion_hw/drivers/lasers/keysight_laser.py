@@ -11,9 +11,9 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
+from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_patience_s
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, DeviceNames
-from lumion_hw.errors import DeviceError, FrameError
+from lumion_hw.errors import DeviceError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
 
@@ -38,9 +38,7 @@ SWEEP_PROBLEMS = {
 _WAVELENGTH_TOLERANCE_NM = 1.1e-4  # 0.1 pm
 _POWER_TOLERANCE_DB = 0.006
 _SPEED_TOLERANCE = 1e-3
-_SLOWEST_BYTES_PER_S = 50e3
 _LARGEST_LOG = 1_000_000
-_STEPS_TOLERANCE_NM = 2.0
 _STOPPED = 0
 
 
@@ -152,17 +150,11 @@ class KeysightLaser(ScpiLaser):
             return SweepLog(None, 0.0, 0.0)
         n_points = round(self._scpi.setting("SOUR0:READ:POIN? LLOG"))
         if n_points != n_logged or not 0 < n_points <= _LARGEST_LOG:
-            raise self._not_its_log(f"{n_points} points for {n_logged} triggers")
-        command = "SOUR0:READ:DATA? LLOG"
-        payload = self._session.query_block(command, 2.0 + 8 * n_points / _SLOWEST_BYTES_PER_S)
+            raise self.not_its_log(f"{n_points} points for {n_logged} triggers")
+        payload = self._session.query_block("SOUR0:READ:DATA? LLOG", log_patience_s(8 * n_points))
         if len(payload) != 8 * n_points:
-            raise self._not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
-        found_nm = 1e9 * np.frombuffer(payload, "<f8")
-        # A log left over from another sweep may have the right length by chance; its wavelengths tell.
-        low_nm, high_nm = plan.start_nm - _STEPS_TOLERANCE_NM, plan.stop_nm + _STEPS_TOLERANCE_NM
-        if not np.all((found_nm > low_nm) & (found_nm < high_nm)) or not np.all(np.diff(found_nm) > 0.0):
-            raise self._not_its_log(f"wavelengths from {found_nm[0]:.6g} to {found_nm[-1]:.6g} nm, not rising with it")
-        return SweepLog(found_nm, 0.0, 0.0)
+            raise self.not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
+        return self.log_of(plan, 1e9 * np.frombuffer(payload, "<f8"))
 
     def end_sweep(self) -> None:
         """Stop the sweep; switch log and triggers off."""
@@ -190,11 +182,3 @@ class KeysightLaser(ScpiLaser):
                 address=self._session.address,
                 hint="Change range, step or speed.",
             )
-
-    def _not_its_log(self, seen: str) -> FrameError:
-        return FrameError(
-            f"the log is not that of the sweep: {seen}",
-            device=self._session.device,
-            address=self._session.address,
-            hint="Sweep again; check that nobody else uses the laser.",
-        )

@@ -3,15 +3,26 @@
 The numbers on the wire depend on a setting of the instrument: ``Legacy`` is nm, ``SCPI`` is metres. A TSL-570 is asked
 for it before the first wavelength; older lasers are Legacy always. Every wavelength read has to be one in its unit.
 Messages end with CR alone, both ways (manual 7.1.3, as public clients quote it); a GPIB set to CR LF is understood too.
+
+Sweeps give a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each: ``READ:POIN?`` of them, at
+most 500 000, as little-endian int32 of 0.1 pm (Legacy) or float64 of metres (SCPI). So it is quoted of the manuals of
+TSL-570, 770 and 775, whose Legacy set is that of a TSL-550; clients of a TSL-710 read the same. Of a TSL-510 nothing
+is known, and its log is not used. A client saw at most 5000 pulses a second of a TSL-770, the manual of the TSL-775 has
+20 000; the smaller figure is taken for all (check). ``TRIG:OUTP:SETT``, pulses even in wavelength or in time, stays as
+it is: two manuals give it opposite meanings (check), and the log tells the wavelengths either way.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Unpack
+from dataclasses import replace
+from typing import ClassVar, Unpack
+
+import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
+from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_patience_s
+from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, is_value
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
@@ -19,6 +30,7 @@ from lumion_hw.links.base import Link
 
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 _WITH_CODE = "TSL-570"
+_LOGGING = ("TSL-550", "TSL-570", "TSL-710")
 _WAVELENGTH_TOLERANCE_NM = 1.1e-4
 _POWER_TOLERANCE_DB = 0.011
 _SPEED_TOLERANCE = 1e-3
@@ -28,6 +40,9 @@ _EVERY_STEP = 3
 _DARK_DBM = -99.0
 """What the monitor says without light is below this."""
 _STOPPED = 0
+_LARGEST_LOG = 500_000
+_LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
+"""Numbers of a log by their bytes, and what makes nm of them."""
 
 
 class Dialect(enum.Enum):
@@ -56,6 +71,13 @@ class SantecTsl(ScpiLaser):
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=True, sweep=True, wavelength_log=False)
 
+    # TSL-570: its manual, p. 81, as a public client quotes it. The older ones take any speed to 100 nm/s, in tenths.
+    speeds_nm_per_s: ClassVar = {
+        "TSL-570": (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0),
+        "TSL-550": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+        "TSL-710": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+    }
+    pulses_per_s = 5000.0
     makers = ("SANTEC",)
     models = MODELS
     terminator = b"\r"
@@ -83,6 +105,7 @@ class SantecTsl(ScpiLaser):
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
         """Find the dialect, let powers be dBm, and read the limits."""
         self._scpi.errors()  # what was left by others is not ours
+        self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
         self._scpi.set_number("POW:UNIT", "0", 0.0, 1.0, 0.0, "unit of the power (0 is dBm)")
         if self.model.upper() == _WITH_CODE:
@@ -143,22 +166,32 @@ class SantecTsl(ScpiLaser):
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
         """Set one continuous sweep in one direction up, with a pulse at every step."""
-        settings = (
+        speed = plan.speed_nm_per_s
+        if plan.log:
+            check_range("pulses of the sweep", speed / plan.step_nm, (0.0, self.pulses_per_s), "1/s", self._session)
+            steps = (plan.stop_nm - plan.start_nm) / plan.step_nm
+            check_range("pulses of the sweep", steps + 1.0, (1.0, _LARGEST_LOG), "", self._session)
+        # The speed first: the steps that are possible depend on it.
+        self._scpi.set_number(
+            "WAV:SWE:SPE", f"{speed:.9g}", speed, 1.0, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
+        )
+        for header, value_nm, what in (
             ("WAV:SWE:STAR", plan.start_nm, "start"),
             ("WAV:SWE:STOP", plan.stop_nm, "end"),
             ("WAV:SWE:STEP", plan.step_nm, "step"),
             ("TRIG:OUTP:STEP", plan.step_nm, "distance of the pulses"),
-        )
-        for header, value_nm, what in settings:
+        ):
             self._set_nm(header, value_nm, f"{what} of the sweep in nm")
-        speed = plan.speed_nm_per_s
-        self._scpi.set_number(
-            "WAV:SWE:SPE", f"{speed:.9g}", speed, 1.0, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
-        )
-        for header, value, what in (("MOD", _CONTINUOUS_ONE_WAY, "mode"), ("CYCL", 1, "cycles"), ("DEL", 0, "delay")):
-            self._scpi.set_number(f"WAV:SWE:{header}", str(value), value, 1.0, 0.0, f"{what} of the sweep")
-        self._scpi.set_number("TRIG:OUTP", str(_EVERY_STEP), _EVERY_STEP, 1.0, 0.0, "trigger output (3 is steps)")
-        return 0
+        for header, value, what in (
+            ("WAV:SWE:MOD", _CONTINUOUS_ONE_WAY, "mode of the sweep"),
+            ("WAV:SWE:CYCL", 1, "cycles of the sweep"),
+            ("WAV:SWE:DEL", 0, "delay of the sweep"),
+            ("TRIG:INP:EXT", 0, "trigger input (0 is off)"),  # else the sweep would wait for a pulse
+            ("TRIG:INP:STAN", 0, "standby (0 is off)"),  # or for a command
+            ("TRIG:OUTP", _EVERY_STEP, "trigger output (3 is steps)"),
+        ):
+            self._scpi.set_number(header, str(value), value, 1.0, 0.0, what)
+        return int(plan.log)
 
     def start_sweep(self) -> None:
         """Start the sweep that was set up."""
@@ -169,9 +202,19 @@ class SantecTsl(ScpiLaser):
         return round(self._scpi.setting("WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Return no wavelengths: this driver does not read the log of the TSL-570."""
-        del plan, n_logged
-        return SweepLog(None, 0.0, 0.0)
+        """Fetch the logged wavelengths, as many as the laser says, within the sweep and in order."""
+        if not n_logged:
+            return SweepLog(None, 0.0, 0.0)
+        n_points = round(self._scpi.setting("READ:POIN?"))
+        if not 0 < n_points <= _LARGEST_LOG:
+            raise self.not_its_log(f"{n_points} wavelengths")
+        payload = self._session.query_block("READ:DAT?", log_patience_s(8 * n_points))
+        # Told by the bytes, and not by the command set: what clients say of it does not agree for all firmware.
+        size, rest = divmod(len(payload), n_points)
+        if rest or size not in _LOG_FORMATS:
+            raise self.not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 4 or 8 bytes")
+        number, nm_per_unit = _LOG_FORMATS[size]
+        return self.log_of(plan, nm_per_unit * np.frombuffer(payload, number).astype(np.float64))
 
     def end_sweep(self) -> None:
         """Stop the sweep."""

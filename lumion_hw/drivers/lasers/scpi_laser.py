@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 import threading
 from collections.abc import Mapping
 from typing import ClassVar, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
@@ -15,6 +19,7 @@ from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
+    FrameError,
     LumionError,
     NotSupportedError,
 )
@@ -41,8 +46,15 @@ _POLL_S = 0.05
 # Lasers need time before and behind the span to reach their speed and to stop.
 _SWEEP_FACTOR = 1.2
 _SWEEP_PATIENCE_S = 20.0
+_LOG_TOLERANCE_NM = 2.0
+_SLOWEST_BYTES_PER_S = 50e3
 SETTLE_S = 2.0
 """Time given to the power to follow a switch or a setting."""
+
+
+def log_patience_s(n_bytes: int) -> float:
+    """Return how long to wait for a logged block of so many bytes."""
+    return 2.0 + n_bytes / _SLOWEST_BYTES_PER_S
 
 
 def thz_from_nm(wavelength_nm: float) -> float:
@@ -70,13 +82,15 @@ class ScpiLaser(ScpiDriver):
         step_nm: Settings are rounded to multiples of this.
         power_step_db: So are powers.
         speeds_nm_per_s: Speeds of sweeps by model.
+        pulses_per_s: Most pulses that a sweep gives in a second.
     """
 
     kind = "laser"
-    capabilities: ClassVar[LaserCapabilities]
+    capabilities: LaserCapabilities
     step_nm: ClassVar[float] = 1e-4
     power_step_db: ClassVar[float] = 0.01
     speeds_nm_per_s: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    pulses_per_s: ClassVar[float] = math.inf
 
     def __init__(self, link: Link, clock: Clock, *, settle_s: float = SETTLE_S, **names: Unpack[DeviceNames]) -> None:
         super().__init__(link, clock, **names)
@@ -167,6 +181,7 @@ class ScpiLaser(ScpiDriver):
             self._limits_dbm,
             self.power_step_db,
             self.speeds_nm_per_s.get(self.model.upper(), ()),
+            self.pulses_per_s,
         )
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
@@ -273,6 +288,23 @@ class ScpiLaser(ScpiDriver):
         log = self.fetch_log(plan, n_logged)
         self.end_sweep()
         return SweepLog(log.wavelength_nm, started_s, ended_s)
+
+    def log_of(self, plan: LaserSweep, found_nm: NDArray[np.float64]) -> SweepLog:
+        """Return logged wavelengths in nm as a log. Raises ``FrameError`` if they are not those of the sweep."""
+        # A log left over from another sweep may have the right length by chance; its wavelengths tell.
+        low_nm, high_nm = plan.start_nm - _LOG_TOLERANCE_NM, plan.stop_nm + _LOG_TOLERANCE_NM
+        if not np.all((found_nm > low_nm) & (found_nm < high_nm)) or not np.all(np.diff(found_nm) > 0.0):
+            raise self.not_its_log(f"wavelengths from {found_nm[0]:.6g} to {found_nm[-1]:.6g} nm, not rising with it")
+        return SweepLog(found_nm, 0.0, 0.0)
+
+    def not_its_log(self, seen: str) -> FrameError:
+        """Return the error of a log that is another one's."""
+        return FrameError(
+            f"the log is not that of the sweep: {seen}",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Sweep again; check that nobody else uses the laser.",
+        )
 
     def _stop_quietly(self) -> None:
         """Stop a sweep that failed, if the instrument still listens; what failed first is what is reported."""

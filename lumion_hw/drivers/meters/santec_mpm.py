@@ -2,21 +2,31 @@
 
 ASCII without a SCPI tree: a word, then arguments with commas; CR LF both ways. Wavelengths are nm, averaging is in
 milliseconds and common to all ports, powers are mW or dBm. Modules are numbered 0 to 4, ports 1 to 4. Built from the
-list of commands, since no manual is at hand.
+list of commands, since no manual is at hand; that ``TRIG 1`` and ``WMOD CONST1`` take one sample at each pulse is how a
+public client measures spectra with a swept laser (check).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lumion_hw.clock import Deadline, deadline_after
+from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.drivers.scpi import is_value
-from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
+from lumion_hw.errors import (
+    BusyError,
+    ConfigError,
+    DeviceError,
+    DeviceTimeoutError,
+    NotSupportedError,
+    VerifyError,
+)
 from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerLog, PowerReading, RangeState
 
 MODELS = ("MPM-210", "MPM-210H")
@@ -42,7 +52,7 @@ _SLOWEST_BYTES_PER_S = 50e3
 
 
 class SantecMpm(ScpiMeter):
-    """Driver of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
+    """Driver of one mainframe; implements ``LoggingMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
     The meter free-runs: a reading waits until its whole average was taken after the call. Args as in
@@ -52,8 +62,10 @@ class SantecMpm(ScpiMeter):
     makers = ("SANTEC",)
     models = MODELS
     terminator = b"\r\n"
+    most_samples = LARGEST_LOG
     _modules: tuple[int, ...] = ()
     _averaging_s = 0.0
+    _under_way = False
 
     def open(self) -> None:
         """Open the link, check the identity, find the modules, and let powers be milliwatts.
@@ -69,6 +81,7 @@ class SantecMpm(ScpiMeter):
             self._modules = self._find_modules()
             self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
             self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
+            self._under_way = False
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -191,7 +204,7 @@ class SantecMpm(ScpiMeter):
         Raises:
             DeviceError: The meter reports an error, such as with light on.
         """
-        self._check_open()
+        self._check_idle("zero")
         with self._session.transaction():
             self.errors()
             self._session.write("ZERO")
@@ -204,12 +217,13 @@ class SantecMpm(ScpiMeter):
     def read(self, channel: int) -> PowerReading:
         """Return one reading, averaged after the call."""
         module, port = self.module_and_port(channel)
+        self._check_idle("read")
         self._clock.sleep(_FRESH * self._averaging_s)
         return self._read_module(module)[port - 1]
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one reading per channel, averaged after the call; modules are asked one after the other."""
-        self._check_open()
+        self._check_idle("read_all")
         self._clock.sleep(_FRESH * self._averaging_s)
         with self._session.transaction():
             return tuple(each for module in self._modules for each in self._read_module(module))
@@ -230,30 +244,66 @@ class SantecMpm(ScpiMeter):
             DeviceTimeoutError: The run does not complete; it was stopped.
             FrameError: A channel gave another number of samples.
         """
-        places = [self.module_and_port(channel) for channel in channels]
-        self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
         # 1e-6 for the quotient of floats: 10 ms of averaging are one period and not two.
         period_s = _TRIGGER_S * max(math.ceil(self._averaging_s / _TRIGGER_S - 1e-6), 1)
-        length_s = n_samples * period_s
-        patience_s = _PATIENCE_S + 1.2 * length_s if timeout_s is None else timeout_s
+        patience_s = _PATIENCE_S + 1.2 * n_samples * period_s if timeout_s is None else timeout_s
+        return self._start(channels, n_samples, period_s).wait(patience_s)
+
+    def start_triggered_log(
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+    ) -> MpmRun:
+        """Begin to wait for pulses at the trigger input, and average at each. Every channel keeps its gain level.
+
+        Raises:
+            NotSupportedError: ``own_pulses``: there is no laser in this mainframe.
+            LimitError: There are no such samples, or there is no such averaging time; nothing was changed.
+            BusyError: A run is under way.
+        """
+        if own_pulses:
+            raise NotSupportedError(
+                "this meter has no pulses of its own",
+                command="start_triggered_log",
+                device=self._device,
+                address=self._session.address,
+                hint="Lead the trigger output of a laser to its trigger input.",
+            )
+        self._check_samples(n_samples)
+        with self._session.transaction():
+            self.set_averaging_s(channels[0], averaging_s)
+            return self._start(channels, n_samples, None)
+
+    def _start(self, channels: Sequence[int], n_samples: int, period_s: float | None) -> MpmRun:
+        """Start a run at the pace of the internal trigger, or at pulses where there is no period."""
+        places = [self.module_and_port(channel) for channel in channels]
+        self._check_samples(n_samples)
         with self._session.transaction():
             self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
-            self._set("TRIG", "0", "TRIG?", 0.0, 0.0, "trigger of runs (0 is internal)")
+            external = int(period_s is None)
+            self._set("TRIG", str(external), "TRIG?", external, 0.0, "trigger of runs (0 is internal)")
             modules = sorted({module for module, _ in places})
             # WMOD CONST2 ranges automatically, CONST1 keeps the levels; it is one setting for all modules.
             automatic = all(self._scpi.setting(f"DAUTO? {module}") == 1.0 for module in modules)
-            self._session.write(f"WMOD {'CONST2' if automatic else 'CONST1'}")
-            deadline = deadline_after(self._clock, patience_s)
-            started_s = self._clock.now()
+            self._session.write(f"WMOD {'CONST2' if automatic and not external else 'CONST1'}")
+            run = MpmRun(self, self._clock, tuple(channels), n_samples, period_s)
+            self._under_way = True
             self._session.write("MEAS")
-            try:
-                self._wait(deadline, n_samples)
-                values_w = np.stack([self._logged_w(module, port, n_samples) for module, port in places])
-            finally:
-                self._session.write("STOP")
-        states = states_of(values_w)
-        values_w[states != RangeState.OK] = np.nan
-        return PowerLog(tuple(channels), values_w, states, period_s, started_s)
+            return run
+
+    def fetch(self, channels: Sequence[int], n_samples: int, deadline: Deadline) -> NDArray[np.float64]:
+        """Wait for the end of the run under way; return its samples in watts, marks included, a row per channel.
+
+        Raises:
+            DeviceTimeoutError: It does not complete.
+            FrameError: A channel gave another number of samples.
+        """
+        self._wait(deadline, n_samples)
+        places = [self.module_and_port(channel) for channel in channels]
+        return np.stack([self._logged_w(module, port, n_samples) for module, port in places])
+
+    def stop_run(self) -> None:
+        """End the run under way, and let readings be made again."""
+        self._under_way = False
+        self._session.write("STOP")
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         """Return the last error, if there is one; the instrument keeps no queue."""
@@ -283,8 +333,24 @@ class SantecMpm(ScpiMeter):
             )
         return modules
 
+    def _check_samples(self, n_samples: int) -> None:
+        self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
+
+    def _check_idle(self, what: str) -> None:
+        """Refuse a call that would end a run. Raises ``BusyError``."""
+        self._check_open()
+        if self._under_way:
+            raise BusyError(
+                f"{what}: a log is under way",
+                command=what,
+                device=self._device,
+                address=self._session.address,
+                hint="Wait for the run, or stop it.",
+            )
+
     def _set(self, command: str, arguments: str, query: str, wanted: float, tolerance: float, what: str) -> float:
         """Send a setting and read it back; if it is not in force, say what the instrument says."""
+        self._check_idle(command)
         with self._session.transaction():
             self._session.write(f"{command} {arguments}")
             found = self._scpi.setting(query)
@@ -335,3 +401,40 @@ class SantecMpm(ScpiMeter):
 def _watts(value_mw: float) -> float:
     """Return a power in watts; a mark stays a mark."""
     return 1e-3 * value_mw if is_value(value_mw) else value_mw
+
+
+class MpmRun:
+    """A run under way; implements ``LogRun``. End it with :meth:`wait` or :meth:`stop`.
+
+    Args:
+        meter: The meter, whose run it is.
+        clock: Its clock.
+        channels: Channels to fetch; all are logged.
+        n_samples: Samples per channel.
+        period_s: Time between samples; ``None`` if pulses start them.
+    """
+
+    def __init__(
+        self, meter: SantecMpm, clock: Clock, channels: tuple[int, ...], n_samples: int, period_s: float | None
+    ) -> None:
+        self._meter, self._clock = meter, clock
+        self._channels, self._n_samples, self._period_s = channels, n_samples, period_s
+        self._started_s = clock.now()
+        self._ended = False
+
+    def wait(self, timeout_s: float | None = None) -> PowerLog:
+        """Wait for the last sample, fetch all and stop the run, however it ends. Raises as :meth:`LogRun.wait`."""
+        try:
+            deadline = deadline_after(self._clock, _PATIENCE_S if timeout_s is None else timeout_s)
+            values_w = self._meter.fetch(self._channels, self._n_samples, deadline)
+        finally:
+            self.stop()
+        states = states_of(values_w)
+        values_w[states != RangeState.OK] = np.nan
+        return PowerLog(self._channels, values_w, states, self._period_s, self._started_s)
+
+    def stop(self) -> None:
+        """End the run; idempotent."""
+        if not self._ended:
+            self._ended = True
+            self._meter.stop_run()

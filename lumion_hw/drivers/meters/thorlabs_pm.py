@@ -29,6 +29,7 @@ WAVELENGTH_TOLERANCE_NM = 0.51
 _FLAG_POWER = 1
 # The meter rounds its ranges: without slack one would not hold its own limit.
 _RANGE_SLACK = 1e-3
+_ROUNDED = 1e-6
 # Ranges are a decade apart, with limits that are not round: a factor of ten and 5 %.
 _LARGEST_RANGE_STEP = 10.5
 _SHORTEST_TIMEOUT_S = 2.0
@@ -181,7 +182,10 @@ class ThorlabsPm(ScpiMeter):
             if range_dbm is None:
                 return
             wanted_w = w_from_dbm(range_dbm)
-            self._scpi.set(f"SENS:POW:RANG {wanted_w:.6E}")
+            # The limits are told in rounded figures: sent back, such a one may lie beyond the limit it stands for.
+            ends = ("MIN", lowest_w), ("MAX", highest_w)
+            named = [word for word, end_w in ends if math.isclose(wanted_w, end_w, rel_tol=_ROUNDED)]
+            self._scpi.set(f"SENS:POW:RANG {named[0] if named else f'{wanted_w:.6E}'}")
             found_w = self._scpi.setting("SENS:POW:RANG?")
             fits = wanted_w * (1.0 - _RANGE_SLACK) <= found_w <= max(wanted_w * _LARGEST_RANGE_STEP, lowest_w)
             if not fits:

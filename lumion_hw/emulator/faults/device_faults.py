@@ -45,6 +45,18 @@ def calls_module(hook: str, *values: Any) -> Callable[..., None]:
     return lambda target, **_: getattr(target.module, hook)(*values)
 
 
+def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], what: str) -> ScriptedFault:
+    """Return a fault that is there while something is true.
+
+    Args:
+        name: Its name.
+        meaning: What it is, in words.
+        action: ``calls``, ``sets`` or ``calls_module``.
+        what: The hook that is called with true and with false, or the attribute that is set so.
+    """
+    return ScriptedFault(name, meaning, begin=action(what, True), end=action(what, False))
+
+
 EVERY_DEVICE: tuple[ScriptedFault, ...] = (
     ScriptedFault(
         "no_power",
@@ -60,10 +72,8 @@ EVERY_DEVICE: tuple[ScriptedFault, ...] = (
     ),
 )
 """Faults of every device."""
-BUS_STUCK = ScriptedFault(
-    "bus_stuck",
-    "the I2C bus hangs: every transaction times out",
-    begin=sets("bus_stuck", True),
-    end=sets("bus_stuck", False),
-)
+BUS_STUCK = lasting("bus_stuck", "the I2C bus hangs: every transaction times out", sets, "bus_stuck")
 """Fault of every module behind an I2C bridge."""
+_NO_ZERO = "its offset is beyond what it can correct: zeroing fails in the dark too; readings go on"
+ZERO_FAILS = lasting("zero_fails", _NO_ZERO, sets, "zero_fails")
+"""Fault of power meters that zero."""

@@ -11,8 +11,10 @@ Model choices where they leave one: tuning and sweeps are overlapped operations;
 comes back, and both are counted and logged; zero cycles are one; a sweep waits when ``TRIGger:INPut:EXTernal`` or
 ``:STANdby`` is on, until its software trigger or a pulse comes; after ``*RST`` the trigger output is off, and what is
 logged is the wavelength at every pulse of the trigger output, so that without pulses the log is empty (the TSL-775 does
-so); fine tuning, offset, attenuator, modulation and coherence control are kept and told, without effect on the light;
-``TRIGger:OUTPut:SETTing`` is without effect too, as the emulated sweep is even in wavelength and time.
+so, and has room for 500 000); pulses come at most 20 000 times a second, and with a smaller step no faster (figure of
+the TSL-775, for others (check)); the first is at the start of the sweep (check); fine tuning, offset, attenuator,
+modulation and coherence control are kept and told, without effect on the light; ``TRIGger:OUTPut:SETTing`` is without
+effect too, as the emulated sweep is even in wavelength and time.
 
 The settings of its own network, the product code, the log of powers and shutting down are not there.
 """
@@ -29,7 +31,6 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.lasers.swept_laser import (
-    MOST_TRIGGERS,
     ArmedSweep,
     LaserProfile,
     Pulses,
@@ -68,6 +69,8 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
+MOST_LOGGED = 500_000
+MOST_PULSES_PER_S = 20e3
 """The older models take any speed between these, in tenths."""
 FIRMWARE = "0026.0026.0011"
 _DEFAULT_NM = 1550.0
@@ -273,10 +276,11 @@ class EmulatedSantecTsl(ScpiDevice):
     def _begin(self) -> None:
         settings = self.settings
         continuous, two_way = bool(int(settings.mode) & 1), bool(int(settings.mode) & 2)
+        spacing_nm = max(settings.output_step_nm, settings.speed_nm_per_s / MOST_PULSES_PER_S)
         plan = ArmedSweep(
             settings.start_nm,
             settings.stop_nm,
-            settings.output_step_nm if continuous else settings.step_nm,
+            spacing_nm if continuous else settings.step_nm,
             settings.speed_nm_per_s,
             continuous=continuous,
             two_way=two_way,
@@ -285,7 +289,7 @@ class EmulatedSantecTsl(ScpiDevice):
             delay_s=settings.delay_s,
             pulses=_PULSES[int(settings.output)],
         )
-        if plan.stop_nm <= plan.start_nm or (plan.steps + 1) * plan.cycles > MOST_TRIGGERS:
+        if plan.stop_nm <= plan.start_nm or (plan.steps + 1) * plan.cycles > MOST_LOGGED:
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
         self.laser.sweep(plan, wait=settings.external or settings.standby)
 

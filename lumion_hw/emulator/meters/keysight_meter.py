@@ -63,6 +63,9 @@ class EmulatedKeysightMeter(ScpiDevice):
         heads: Every head by slot and channel.
         traits: What differs between the families.
         slots: Numbers of its slots.
+
+    Attributes:
+        zero_fails: Zeroing fails in the dark too.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         self._rack = HeadRack(heads, traits)
         self.port = self._rack.port
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)
+        self.zero_fails = False
         self._zero_codes = dict.fromkeys(heads, 0)
         self._acquisition = Acquisition(self._rack, self._scpi.state, clock)
         self._ranges = {"n": slots, "m": SuffixRange(1, max((channel for _, channel in heads), default=1))}
@@ -317,7 +321,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
         def finish() -> None:
             for port in ports:
-                succeeded = self.heads[port].finish_zero(dark[port])
+                succeeded = self.heads[port].finish_zero(dark[port] and not self.zero_fails)
                 self._zero_codes[port] = 0 if succeeded else scpi_errors.EXECUTION_ERROR
             if any(self._zero_codes[port] for port in ports):
                 self._scpi.state.report(scpi_errors.EXECUTION_ERROR)

@@ -128,6 +128,7 @@ class EmulatedSantecMpm(Switchable):
         speed_nm_per_s: Speed of the laser in swept modes.
         run: The present or last run.
         stopped: The last run was stopped.
+        zero_fails: Zeroing fails in the dark too.
 
     Raises:
         ConfigError: A module has a number that does not exist.
@@ -151,6 +152,7 @@ class EmulatedSantecMpm(Switchable):
         self.serial = serial
         self.modules = modules
         self.addresses = dict(FACTORY_ADDRESSES)
+        self.zero_fails = False
         self._error = 0
         self._zero_end_s: float | None = None
         self._dark: dict[tuple[int, int], bool] = {}
@@ -192,7 +194,7 @@ class EmulatedSantecMpm(Switchable):
             self._error, self.stopped = -300, True
         if self._zero_end_s is not None and self.now() >= self._zero_end_s - 1e-9:
             self._zero_end_s = None
-            zeroed = [head.finish_zero(self._dark[place]) for place, head in self.heads.items()]
+            zeroed = [head.finish_zero(self._dark[place] and not self.zero_fails) for place, head in self.heads.items()]
             if not all(zeroed):
                 self._error = -300
 

@@ -110,6 +110,9 @@ class ThorlabsPm100(ScpiDevice):
         lenient: Also accept the spellings of :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS`, which the
             documented tree does not have.
 
+    Attributes:
+        zero_fails: Zeroing fails in the dark too.
+
     Raises:
         ConfigError: There is no such model.
     """
@@ -138,6 +141,7 @@ class ThorlabsPm100(ScpiDevice):
         )
         self.clock = clock
         self.model = model
+        self.zero_fails = False
         self._rng = rng
         self._light = light
         super().__init__(name, clock)
@@ -327,7 +331,7 @@ class ThorlabsPm100(ScpiDevice):
             self._zeroing = None
             operation.set_bit(ZEROING_BIT, False)
             # Dark at both ends: light that comes during zeroing would be taken for offset.
-            if dark and sensor.is_dark():
+            if dark and sensor.is_dark() and not self.zero_fails:
                 sensor.take_zero()
             else:
                 self.state.report(scpi_errors.EXECUTION_ERROR)

@@ -10,7 +10,15 @@ from typing import Any, ClassVar
 import pytest
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import BusyError, ConfigError, DeviceError, DeviceTimeoutError, LimitError, OutOfRangeError
+from lumion_hw.errors import (
+    BusyError,
+    ConfigError,
+    DeviceError,
+    DeviceTimeoutError,
+    LimitError,
+    NotSupportedError,
+    OutOfRangeError,
+)
 from lumion_hw.interfaces import LoggingMeter, PowerMeter, PowerReading, RangeState
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
@@ -29,8 +37,8 @@ class PowerMeterContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.PowerMeter`.
 
     Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``,
-    ``wavelength_limits_nm`` and ``averaging_limits_s``. Optional: ``overload``, ``wavelength_in_force_nm``, and those
-    of :class:`DeviceContract`.
+    ``wavelength_limits_nm`` and ``averaging_limits_s``. Optional: ``overload``, ``break_zeroing``,
+    ``wavelength_in_force_nm``, and those of :class:`DeviceContract`.
 
     Attributes:
         bright_w: Light that every channel can measure.
@@ -68,7 +76,7 @@ class PowerMeterContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> PowerMeter:
         """An open driver."""
-        not_given("driver", "an open PowerMeter with automatic ranging, closed again after the test")
+        not_given("driver", "an open PowerMeter, ranging automatically if it can, closed again after the test")
 
     @pytest.fixture
     def illuminate(self) -> Callable[[int, float], None]:
@@ -89,6 +97,11 @@ class PowerMeterContract(DeviceContract):
     def overload(self) -> Callable[[int], None]:
         """Brings a channel above its range, by its light or by its range."""
         cannot_tell("overload", "a function that brings a channel above its range")
+
+    @pytest.fixture
+    def break_zeroing(self) -> Callable[[bool], None]:
+        """Makes the meter itself fail to zero, or mends it."""
+        cannot_tell("break_zeroing", "a function (broken) that makes the meter fail to zero in the dark, or mends it")
 
     @pytest.fixture
     def wavelength_in_force_nm(self) -> Callable[[int], float]:
@@ -241,18 +254,33 @@ class PowerMeterContract(DeviceContract):
         ):
             fits = all(math.isclose(each, end, rel_tol=1e-6) for each, end in zip(ends, known, strict=True))
             promised(fits, f"{what} go from {known[0]:g} to {known[1]:g}, limits() says {ends}")
-        low_dbm, high_dbm = limits.range_dbm
-        promised(low_dbm < high_dbm, f"ranges from {low_dbm} to {high_dbm} dBm")
         for wavelength_nm, averaging_s in zip(limits.wavelength_nm, limits.averaging_s, strict=True):
             driver.set_wavelength_nm(channel, wavelength_nm)
             driver.set_averaging_s(channel, averaging_s)
-            driver.set_range_dbm(channel, high_dbm)
             found = driver.settings(channel)
             promised(math.isclose(found.wavelength_nm, wavelength_nm, rel_tol=1e-5), f"{wavelength_nm} nm: {found}")
             promised(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
-            promised(found.range_dbm is not None and found.range_dbm >= high_dbm - 0.1, f"{high_dbm} dBm: {found}")
-            driver.set_range_dbm(channel, None)
-            promised(driver.settings(channel).range_dbm is None, "with automatic ranging there is no range to tell")
+
+    def test_a_range_is_in_force_until_the_meter_ranges_by_itself(self, driver: PowerMeter) -> None:
+        """A meter with one range, the same twice in ``limits``, always has that; without ranges to set it has none."""
+        channel = driver.channels[-1]
+        ranges_dbm = driver.limits(channel).range_dbm
+        if ranges_dbm is not None:
+            shape = isinstance(ranges_dbm, tuple) and len(ranges_dbm) == 2 and all(map(math.isfinite, ranges_dbm))
+            promised(shape and ranges_dbm[0] <= ranges_dbm[1], f"ranges in dBm: {ranges_dbm!r}, not (lowest, highest)")
+            driver.set_range_dbm(channel, ranges_dbm[1])
+            found_dbm = driver.settings(channel).range_dbm
+            promised(
+                found_dbm is not None and found_dbm >= ranges_dbm[1] - 0.1,
+                f"a range of {ranges_dbm[1]} dBm was set, settings() says {found_dbm}",
+            )
+        driver.set_range_dbm(channel, None)
+        expected_dbm = ranges_dbm[0] if ranges_dbm is not None and ranges_dbm[0] == ranges_dbm[1] else None
+        found_dbm = driver.settings(channel).range_dbm
+        promised(
+            found_dbm == expected_dbm,
+            f"with automatic ranging, and {ranges_dbm} dBm in limits(), the range is {expected_dbm}, not {found_dbm}",
+        )
 
     def test_averaging_takes_its_time(
         self,
@@ -275,8 +303,9 @@ class PowerMeterContract(DeviceContract):
     def test_a_range_outside_the_limits_is_refused(self, driver: PowerMeter) -> None:
         """There is no range of 200 dBm, and NaN is none; the meter goes on ranging automatically."""
         channel = driver.channels[0]
+        kind = NotSupportedError if driver.limits(channel).range_dbm is None else LimitError
         for range_dbm in (200.0, -200.0, math.nan):
-            refused(LimitError, f"{range_dbm:g} dBm", partial(driver.set_range_dbm, channel, range_dbm))
+            refused(kind, f"{range_dbm:g} dBm", partial(driver.set_range_dbm, channel, range_dbm))
         driver.set_range_dbm(channel, None)
         promised(driver.errors() == (), "a refused range was sent to the instrument")
 
@@ -292,10 +321,28 @@ class PowerMeterContract(DeviceContract):
         self, driver: PowerMeter, illuminate: Callable[[int, float], None]
     ) -> None:
         """A zero taken in the light would be wrong for ever after: it is a ``DeviceError`` and not in force."""
+        last = driver.channels[-1]
+        for lit in dict.fromkeys((driver.channels, (last,))):
+            for channel in driver.channels:
+                illuminate(channel, self.bright_w if channel in lit else 0.0)
+            refused(DeviceError, f"zero() with light on {', '.join(map(str, lit))}", driver.zero)
+            promised(driver.errors() == (), "the failure of zero() is in the error queue still, for the next call")
+            self._check(driver.read(last), last, self.bright_w)
+
+    def test_zeroing_that_fails_in_the_dark_is_an_error(
+        self,
+        driver: PowerMeter,
+        illuminate: Callable[[int, float], None],
+        break_zeroing: Callable[[bool], None],
+    ) -> None:
+        """Whatever the meter cannot zero for is a ``DeviceError``, and once it can, it zeroes again."""
         for channel in driver.channels:
-            illuminate(channel, self.bright_w)
-        refused(DeviceError, "zero() with light on", driver.zero)
-        self._check(driver.read(driver.channels[-1]), driver.channels[-1], self.bright_w)
+            illuminate(channel, 0.0)
+        break_zeroing(True)
+        refused(DeviceError, "zero() of a meter that fails", driver.zero)
+        promised(driver.errors() == (), "the failure of zero() is in the error queue still, for the next call")
+        break_zeroing(False)
+        driver.zero()
 
     def test_a_channel_that_is_not_there_is_refused(self, driver: PowerMeter) -> None:
         """Channels outside ``channels`` are a ``ConfigError``."""
