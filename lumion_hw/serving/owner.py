@@ -271,7 +271,7 @@ class BenchOwner:
             subscriptions = list(self._subscriptions)
             last_s = self._margins[-1].time_s if self._margins else 0.0
             if state.circuits and state.time_s - last_s >= _MARGIN_S:
-                margins = {each.name: None if each.fault else each.margin_db for each in state.circuits}
+                margins = {each.name: each.margin_db if each.is_known else None for each in state.circuits}
                 self._margins.append(MarginSample(state.time_s, margins))
         for each in subscriptions:
             each.give(state)
@@ -279,7 +279,8 @@ class BenchOwner:
     def _made(self) -> ServedState:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
-        circuits = served_circuits(keeper.service, keeper.health, keeper.looked_s)
+        silent = self._readings.silent()
+        circuits = served_circuits(keeper.service, keeper.health, silent, keeper.trouble, self._wall_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),
@@ -291,7 +292,7 @@ class BenchOwner:
             recovery=keeper.recovery,
             job=keeper.job,
             lease=self.lease.served(),
-            health=ServedHealth(self._started_s, self._readings.silent(), keeper.keeps, keeper.trouble),
+            health=ServedHealth(self._started_s, silent, keeper.keeps, keeper.trouble),
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
         )
