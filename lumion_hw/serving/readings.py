@@ -74,6 +74,7 @@ class DeviceReadings:
         self._failure = ""
         self._error: Exception | None = None
         self._takes_s = 0.0
+        self._is_told = False
 
     def update(self) -> float:
         """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
@@ -171,15 +172,17 @@ class DeviceReadings:
         if failure is not None:
             self.failed(failure)
             return
-        if self._failure:
+        if self._is_told:
             self._bench.events.add("answers again", device=self._device)
+        self._is_told = False
         self._heard_s, self._takes_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
-        """Take note of why it could not be read."""
-        if not self._failure:
-            self._bench.events.add("silent", device=self._device, reason=str(error))
+        """Take note of why it could not be read; it is silent once what was read last is old."""
         self._error, self._failure = error, str(error) or type(error).__name__
+        if self.silent is not None and not self._is_told:
+            self._is_told = True
+            self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
         """Return its points; all of them old if the device has been silent for too long."""
