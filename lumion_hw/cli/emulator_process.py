@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lumion_hw.cli.opening import read_endpoints
@@ -16,10 +18,37 @@ from lumion_hw.errors import LumionError
 _START_S = 120.0
 _LOOK_S = 0.02
 _END_S = 10.0
+_MOST_WORDS = 1000
+
+
+@dataclass(frozen=True)
+class EmulatorProcess:
+    """An emulated bench that runs.
+
+    Attributes:
+        addresses: Addresses of its devices by name.
+        process: The process.
+        said: File with what it has said.
+    """
+
+    addresses: Mapping[str, str]
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    def failure(self) -> LumionError | None:
+        """Return why it has ended, with its last words; ``None`` while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return None
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has ended with exit code {code}"
+        return LumionError(
+            f"the emulator, process {self.process.pid}, {how}{_words(self.said, ': ')}",
+            hint="Nothing is left of the emulated bench: serve it again. What was connected is in the state directory.",
+        )
 
 
 @contextlib.contextmanager
-def emulator_process(file: str, seed: int) -> Iterator[dict[str, str]]:
+def emulator_process(file: str, seed: int) -> Iterator[EmulatorProcess]:
     """Run ``lumion emulate`` for the time of a block.
 
     It has a core of its own, as devices have, and takes no turns with threads of this process. It ends when its
@@ -31,7 +60,7 @@ def emulator_process(file: str, seed: int) -> Iterator[dict[str, str]]:
         seed: Seed of everything random.
 
     Yields:
-        The addresses of its devices by name.
+        The process and the addresses of its devices.
 
     Raises:
         LumionError: It did not start; the message is its own.
@@ -49,7 +78,7 @@ def emulator_process(file: str, seed: int) -> Iterator[dict[str, str]]:
             )
         try:
             _await(process, endpoints, said)
-            yield read_endpoints(str(endpoints))
+            yield EmulatorProcess(read_endpoints(str(endpoints)), process, said)
         finally:
             _end(process)
 
@@ -59,11 +88,16 @@ def _await(process: subprocess.Popen[bytes], endpoints: Path, said: Path) -> Non
     end_s = time.monotonic() + _START_S
     while not endpoints.exists():
         if process.poll() is not None:
-            words = said.read_text(encoding="utf-8", errors="replace").strip()
-            raise LumionError(f"the emulator did not start: {words or f'exit code {process.returncode}'}")
+            raise LumionError(f"the emulator did not start: {_words(said) or f'exit code {process.returncode}'}")
         if time.monotonic() > end_s:
             raise LumionError(f"the emulator did not start within {_START_S:g} s")
         time.sleep(_LOOK_S)
+
+
+def _words(said: Path, before: str = "") -> str:
+    """Return the end of what it has said, if it has said anything."""
+    words = said.read_text(encoding="utf-8", errors="replace").strip()[-_MOST_WORDS:]
+    return words and before + words
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

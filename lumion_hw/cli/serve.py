@@ -14,7 +14,7 @@ from lumion_hw.cli.circuits import BenchTarget
 from lumion_hw.cli.numbers import SEED, Number
 from lumion_hw.cli.opening import open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, say
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PORT = click.IntRange(0, 65535)
 _LOOK_S = 0.5
+_LAST_WORDS_S = 1.0
+"""So long pages and PVs show why the server ends."""
 
 
 @click.command()
@@ -93,7 +95,11 @@ def serve(
     _check(ports, host, allow, page_writes)
     kept = state or _state_without_mesh(file, emulate)
     target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
-    with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
+    with (
+        _ended_by_signals() as stop,
+        target.directory() as directory,
+        _opening(target, leave_on_s) as (open_it, failed),
+    ):
         owned = BenchOwner.open(
             open_it,
             directory,
@@ -105,7 +111,7 @@ def serve(
         with owned as owner, contextlib.ExitStack() as servers:
             addresses = _begun(servers, owner, ports, host, allow, page_writes)
             _tell(owner, addresses, as_json)
-            _serve_until(stop, owner)
+            _serve_until(stop, owner, failed)
     note("ended")
 
 
@@ -160,10 +166,15 @@ def _begun(
 
 
 @contextlib.contextmanager
-def _opening(target: BenchTarget, leave_on_s: float | None) -> Iterator[Callable[[], Bench]]:
-    """Give what opens the bench; an emulated one runs in a process of its own, on wires and on the wall clock."""
+def _opening(
+    target: BenchTarget, leave_on_s: float | None
+) -> Iterator[tuple[Callable[[], Bench], Callable[[], LumionError | None]]]:
+    """Give what opens the bench, and what tells why there is none any more.
+
+    An emulated one runs in a process of its own, on wires and on the wall clock.
+    """
     if not target.emulate:
-        yield lambda: open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
+        yield lambda: open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s), lambda: None
         return
     if target.endpoints:
         raise ConfigError("--emulate and --endpoints exclude each other")
@@ -173,8 +184,14 @@ def _opening(target: BenchTarget, leave_on_s: float | None) -> Iterator[Callable
     from lumion_hw.links.address import open_link
 
     model, clock = load(target.file), SystemClock()
-    with emulator_process(target.file, target.seed) as addresses:
-        yield lambda: Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated_there=True)
+    with emulator_process(target.file, target.seed) as emulator:
+
+        def open_emulated() -> Bench:
+            return Bench(
+                model, lambda name, _device: open_link(emulator.addresses[name], clock), clock, emulated_there=True
+            )
+
+        yield open_emulated, emulator.failure
 
 
 @contextlib.contextmanager
@@ -193,9 +210,14 @@ def _ended_by_signals() -> Iterator[threading.Event]:
             signal.signal(kind, handler)
 
 
-def _serve_until(stop: threading.Event, owner: BenchOwner) -> None:
+def _serve_until(stop: threading.Event, owner: BenchOwner, failed: Callable[[], LumionError | None]) -> None:
+    """Wait for the end. Raises why it cannot go on, once all who watch have been told."""
     while not stop.wait(_LOOK_S):
+        failure = failed()
+        if failure is not None:
+            owner.fail(failure)
         if owner.failure is not None:
+            stop.wait(_LAST_WORDS_S)
             raise owner.failure
 
 

@@ -280,7 +280,8 @@ class BenchOwner:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
         silent = self._readings.silent()
-        circuits = served_circuits(keeper.service, keeper.health, silent, keeper.trouble, self._wall_s)
+        trouble = keeper.trouble if self.failure is None else str(self.failure)
+        circuits = served_circuits(keeper.service, keeper.health, silent, trouble, self._wall_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),
@@ -292,7 +293,7 @@ class BenchOwner:
             recovery=keeper.recovery,
             job=keeper.job,
             lease=self.lease.served(),
-            health=ServedHealth(self._started_s, silent, keeper.keeps, keeper.trouble),
+            health=ServedHealth(self._started_s, silent, keeper.keeps, trouble),
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
         )
@@ -329,10 +330,17 @@ class BenchOwner:
         try:
             self._lock.check()
         except BusyError as error:
-            self.failure = error
-            self._news.set()
+            self.fail(error)
         except LumionError as error:
             self.bench.events.add("lock not renewed", reason=str(error))
+
+    def fail(self, error: LumionError) -> None:
+        """Say why this bench can be served no longer: from now on nothing is changed; whoever opened it ends it."""
+        if self.failure is None:
+            self.failure = error
+            with contextlib.suppress(LumionError):
+                self.bench.events.add("server ends", reason=str(error))
+            self._news.set()
 
     def _lease_ended(self, lease: ServedLease, why: str) -> None:
         self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)
