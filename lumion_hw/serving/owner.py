@@ -19,7 +19,7 @@ from lumion_hw.errors import BusyError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
-from lumion_hw.serving.connections import is_connected
+from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.keeping import BenchKeeper
 from lumion_hw.serving.lease import Caller, LeaseBook
 from lumion_hw.serving.readings import BenchReadings
@@ -139,7 +139,7 @@ class BenchOwner:
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
         bench.events.follow(self._happened)
-        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, is_connected)
+        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, Connections)
         self.calls = Calls(
             bench.devices, self.lease, closing=self._closing, guard=self._check_free, changed=self._changed
         )
@@ -320,9 +320,10 @@ class BenchOwner:
 
     def _end_leases(self) -> None:
         """End the lease, streams and watches of those who are gone."""
-        self.lease.expire()
+        standing = Connections()
+        self.lease.expire(standing)
         for connection in self.calls.connections():
-            if not is_connected(connection):
+            if connection not in standing:
                 self.calls.drop(connection)
 
     def _check_lock(self) -> None:
