@@ -171,7 +171,7 @@ export function drawMargins() {
   const place = document.getElementById("margins"), names = Object.keys(curves.margin_db), times = curves.time_s;
   if (times.length < 2) { replaced(place, element("p", "quiet", "begins when circuits stand")); return; }
   const values = names.flatMap((name) => curves.margin_db[name]).filter((each) => each !== null);
-  const low = Math.min(0, ...values), high = Math.max(1, ...values) * 1.08, [width, height, left, base] = [620, 190, 38, 22];
+  const low = Math.floor(Math.min(0, ...values)), high = low + 4 * Math.ceil((Math.max(1, ...values) - low) / 4), [width, height, left, base] = [620, 190, 38, 22];
   const x = (time) => left + (time - times[0]) / (times.at(-1) - times[0]) * (width - left - 8);
   const y = (value) => height - base - (value - low) / (high - low) * (height - base - 8);
   const svg = drawnElement("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "font-size": 11 });
