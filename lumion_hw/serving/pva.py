@@ -183,8 +183,13 @@ class PvaServer:
         self._last[name] = content
         return True
 
-    def _post_point(self, point: Point) -> None:
-        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one."""
+    def _post_point(self, point: Point, *, dated: bool = False) -> None:
+        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one.
+
+        Args:
+            point: The point.
+            dated: Send it also if nothing but its time is new: somebody waits for a reading of after a change.
+        """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
             return
@@ -194,7 +199,7 @@ class PvaServer:
             last = self._last.get(point.name)
             if last is not None:
                 same = last[:3] == (key, point.severity, point.alarm)
-                if point.taken_s < last[3] or (same and point.taken_s < last[3] + _REFRESH_S):
+                if point.taken_s < last[3] or (same and point.taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
             self._last[point.name] = (key, point.severity, point.alarm, point.taken_s)
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
@@ -224,7 +229,7 @@ class PvaServer:
             self._post_point(self._owner.point(name))
             if waits:
                 for point in self._owner.points().values():
-                    self._post_point(point)
+                    self._post_point(point, dated=True)
 
         return write
 
