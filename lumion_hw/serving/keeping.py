@@ -76,7 +76,7 @@ class BenchKeeper:
     ) -> None:
         self._bench, self._lock, self._told, self._wall_s = bench, lock, told, wall_s
         self._directory = Path(directory)
-        self._wants_fabric = fabric
+        self._wants_fabric = fabric and bool(bench.model.fabric.all_jobs)
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
@@ -221,7 +221,7 @@ class BenchKeeper:
     def _keep(self, for_s: float | None) -> None:
         """Keep what there is to keep."""
         service = self.service
-        if service is not None and self._wants_fabric and self._bench.model.fabric.all_jobs:
+        if service is not None and self._wants_fabric:
             self._keep_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
@@ -386,7 +386,7 @@ class BenchKeeper:
     def _own_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""
         service = self.known_service()
-        if self._manager is not None:
+        if self._wants_fabric:  # also while it begins, or cannot be kept: it would take down what is no job's
             raise ConfigError(
                 "the jobs of the bench file decide what is connected here",
                 hint="Change them, or serve the bench with --no-fabric.",

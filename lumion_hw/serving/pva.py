@@ -74,6 +74,7 @@ class PvaServer:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="lumion-pva")
         self._stop = threading.Event()
         state = owner.state
+        self._began_s = state.time_s
         self._make_points(state)
         self._make_tables(state)
         self._make_calls()
@@ -121,7 +122,11 @@ class PvaServer:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _add(self, name: str, nt: Any, value: Any, handler: Any = None) -> None:
-        self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt, initial=value)
+        pv = self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt)
+        first = nt.wrap(value)
+        pv.open(
+            first if first["timeStamp.secondsPastEpoch"] else _stamped(first, self._began_s, AlarmSeverity.NONE, "")
+        )
 
     def _make_points(self, state: ServedState) -> None:
         for point in state.points.values():
@@ -175,7 +180,8 @@ class PvaServer:
             if self._is_news(name, (now, severity, alarm)):
                 pv = self._pvs[pv_name(self._bench, name)]
                 pv.post(_stamped(pv.nt.wrap(now), state.time_s, severity, alarm))
-        self._pvs[pv_name(self._bench, HEARTBEAT)].post(state.number)
+        beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
+        beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
     def _is_news(self, name: str, content: tuple[Any, ...]) -> bool:
         if self._last.get(name) == content:

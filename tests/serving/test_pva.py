@@ -123,6 +123,17 @@ def test_a_reading_that_is_what_it_was_before_the_change_is_dated_after_it(serve
     assert raw.timeStamp.secondsPastEpoch + 1e-9 * raw.timeStamp.nanoseconds > before_s
 
 
+def test_every_variable_says_when_it_was_so(served, client) -> None:
+    began_s = served.owner.state.health.started_s
+    told = client.get(list(served.server.names))
+    early = {name for name, each in zip(served.server.names, told, strict=True) if raw_time_s(each) < began_s - 1.0}
+    assert early == set()
+
+
+def raw_time_s(value) -> float:
+    return getattr(value, "raw", value).timeStamp.secondsPastEpoch
+
+
 def test_a_client_that_takes_nothing_holds_up_nobody(served, client) -> None:
     slow, seen = served.client(), []
     hang = slow.monitor("small:heartbeat", lambda value: time.sleep(0.5))

@@ -10,6 +10,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.circuits import BenchLock
 from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import ConfigError
 from lumion_hw.serving.circuits_view import UNSEEN_S
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.owner import BenchOwner
@@ -97,13 +98,16 @@ def test_a_silent_module_makes_only_the_margins_old_that_it_is_asked_for(tmp_pat
 
 
 @pytest.mark.long
-def test_a_fabric_that_is_kept_again_says_so(tmp_path: Path) -> None:
+def test_a_fabric_that_is_kept_again_says_so_and_nobody_connects_meanwhile(tmp_path: Path) -> None:
     with owned(tmp_path, fabric=True) as (clock, owner):
         owner.step(1.0)
         owner.bench.emulated.faults.inject("mesh0", "no_cable")
         owner.step(1.0)
         assert owner.state.health.trouble
         assert {each.alarm for each in owner.state.circuits} == {owner.state.health.trouble}
+        owner.lease.take("ada", ADA, lasts_s=600.0, bound=False)
+        with pytest.raises(ConfigError, match="decide what is connected"):
+            owner.ask("connect", {"circuits": "sfp-c:sfp-a"}, ADA)
         owner.bench.emulated.faults.end("mesh0", "no_cable")
         seen = []
         owner.bench.events.follow(lambda event: seen.append((event["event"], clock.now())))
