@@ -8,7 +8,7 @@ for is listed in words; the phase gauge is not among it, as joint phases are cou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -47,7 +47,8 @@ class Bound:
         free: Shape ``(size,)``; which are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; that of the prior, zeros without one.
-        reachable_rank: Rank that settings of the same ports can reach, whichever are chosen; ``None``: not asked.
+        reachable_rank: Rank that random settings of the same ports reach; ``None``: not asked. Near the threshold
+            settings chosen for what they tell may show more.
     """
 
     space: ParameterSpace
@@ -190,9 +191,7 @@ def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likeli
     # A seed of its own and not the run's: the rank that ports can reach does not depend on the draw.
     settings = Walk(most_ma, sources, monitors).random(count, np.random.default_rng(0))
     reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
-    seen = Bound(model.space, fit.free, fit.information, fit.prior_information)
-    # Near the threshold random settings may show less than those chosen for what they tell.
-    return replace(seen, reachable_rank=max(reachable.rank, seen.rank))
+    return Bound(model.space, fit.free, fit.information, fit.prior_information, reachable.rank)
 
 
 def _take_out_single(rows: Real) -> None:

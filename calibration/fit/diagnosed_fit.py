@@ -217,7 +217,9 @@ class FaultDiagnosis:
 
     def _ended(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit with what is left of the way: so far it ended as near as the next step needed it."""
-        given = now.fit.parameters, now.likelihood, now.dead
+        given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
+        if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
+            return now
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, within_sigma=CONVERGED_SIGMA))
 
     def _harmful(self, now: DiagnosedFit) -> Scores:

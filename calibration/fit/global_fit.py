@@ -32,6 +32,7 @@ from calibration.model.normal_equations import (
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.symmetric import inverse_of, scale_of, solved
+from calibration.model.work import solution_work
 
 Real = NDArray[np.float64]
 
@@ -323,6 +324,7 @@ class GlobalFit:
         for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, a tenth of it afterwards.
             turn = _solve(here.curvature, slope, damping)
+            self._model.work.spent += solution_work(len(turn))
             turn *= self._shortening(turn)
             ahead = here.point.copy()
             ahead[self._free] += turn

@@ -27,7 +27,7 @@ from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections,
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import solved
-from calibration.model.work import PAIRS
+from calibration.model.work import BESIDE, DIRECTIONS, SCORED
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
@@ -239,7 +239,8 @@ class _Selection:
 
     def rows(self, but: Collection[str]) -> list[RowScore]:
         """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
-        found = [self._score(name, self._inner, self._outer) for name in self._places]
+        inner, outer = self._inner, self._outer
+        found = [self._with_left_out(self._score(name, inner, outer), inner, outer) for name in self._places]
         asked = [self._held_out(score, ()) if score.name in but else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
@@ -260,7 +261,7 @@ class _Selection:
             if not able:
                 return taken
             row = min(able, key=lambda score: order.index(score.name))
-            taken.append(row)
+            taken.append(self._with_left_out(row, inner, outer))
             # The rest as it is beside this row: its parameters follow.
             place = self._places[row.name]
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
@@ -269,14 +270,17 @@ class _Selection:
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, inner: Real, outer: Real) -> RowScore:
+        """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
         place, row = self._places[name], ROWS[name]
-        information, slope = inner[place, place], outer[place]
-        widths, evidence = evidence_of(information, slope, row.largest)
+        widths, evidence = evidence_of(inner[place, place], outer[place], row.largest)
         best = int(evidence.argmax())
-        gain, width = float(evidence[best]) / self._share, float(widths[best])
-        mean_square = _mean_square_width(widths, evidence, row.largest)
-        left_out = _left_out(self._by_row[:, place], information, slope, mean_square, self._share)
-        return RowScore(name, gain, 0.0, width, left_out)
+        return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0)))
+
+    def _with_left_out(self, score: RowScore, inner: Real, outer: Real) -> RowScore:
+        place, largest = self._places[score.name], ROWS[score.name].largest
+        information, slope = inner[place, place], outer[place]
+        mean_square = _mean_square_width(*evidence_of(information, slope, largest), largest)
+        return replace(score, left_out=_left_out(self._by_row[:, place], information, slope, mean_square, self._share))
 
     def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
         """Return a score with what light that is held out gains, if light gains at all."""
@@ -556,6 +560,7 @@ class _Pairs:
         if self._explained and (unasked := self._unasked(seen, prior, known, here * share)):
             return unasked
         basis, columns = self._directions(known)
+        self._work.spent += SCORED * self._rows.misfit.size
         halves = (self._rows.settings // _STRETCH) % 2
         whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
         blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
@@ -611,7 +616,7 @@ class _Pairs:
         # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
         count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
         basis = self._at_random(count)
-        self._work.spent += PAIRS * self._rows.misfit.size
+        self._work.spent += DIRECTIONS * self._rows.misfit.size
         for _ in range(_POWERS):
             basis = _orthonormal(self._back(_without(known, self._light(basis))))
         whole = self._light(basis)
@@ -625,6 +630,7 @@ class _Pairs:
         By directions at random (Hutchinson 1989): variances to a tenth.
         """
         directions = self._at_random(_PROBES_BESIDE)
+        self._work.spent += BESIDE * self._rows.misfit.size
         # Of the directions that are fitted nothing is left out.
         known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ known)

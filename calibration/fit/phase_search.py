@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
+from calibration.model.work import SCANNED, SEARCHED
 
 Real = NDArray[np.float64]
 
@@ -149,6 +150,8 @@ _UNEXPLAINED_PER_PUC, _BY_A_SOURCE = 4e-5, 0.01
 # Nine in ten passive phases within so much, and the same light left unexplained to two per cent: two starts have found
 # the same valley. Passive phases alone may agree between valleys whose loops do not.
 _ALIKE_SHARE, _ALIKE_RAD, _ALIKE_UNEXPLAINED = 0.9, 0.2, 0.02
+# The same for searches that draw other portions: a false valley leaves six times as much as the right one, or more.
+_ALIKE_UNEXPLAINED_AGAIN = 0.25
 
 
 @dataclass(frozen=True)
@@ -246,6 +249,7 @@ class PhaseSearch:
         levels: Levels,
         done: Callable[[int, float], None],
         before: SearchResult | None = None,
+        known: SearchResult | None = None,
     ) -> SearchResult:
         """Search from a guess, or from where a search of fewer settings ended.
 
@@ -257,6 +261,7 @@ class PhaseSearch:
             levels: First levels of sources and monitors.
             done: Told each step and the share unexplained.
             before: Where an earlier search ended.
+            known: Where a search that began elsewhere ended: in the same valley nothing else is looked for.
         """
         if before is None:
             point = self._drawn_point(guess.passive_rad)
@@ -265,6 +270,8 @@ class PhaseSearch:
         best = self._with_sources_moved(self._from(point, levels, 1, done), done)
         starts, alike = 1, 0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and alike < _ALIKE_STARTS:
+            if known is not None and is_found_again(known, best):
+                break
             share = _REDRAWN[(starts - 1) % len(_REDRAWN)]
             starts += 1
             other = self._from(self._redrawn(best, guess, share), best.levels, starts, done)
@@ -382,7 +389,7 @@ class PhaseSearch:
             part = chosen[first : first + _CHUNK]
             source = self._source[part]
             monitor = self._drawn(len(part))
-            self._work += monitor.size
+            self._work += SEARCHED * monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
             weight = self._weight[part[:, None], monitor]
@@ -447,6 +454,7 @@ class PhaseSearch:
         for source in range(self._n_sources):
             part = self._rng.permutation(np.flatnonzero(self._source == source))[:_SCAN_SETTINGS]
             costs = [self._unexplained(point, scale, part, source, float(shift)) for shift in shifts]
+            self._work += SCANNED * len(shifts) * len(part) * self._amplitude.shape[1]
             result[phases + source] = shifts[int(np.argmin(costs + prior))]
         return result
 
@@ -501,6 +509,11 @@ def same_valley(one: SearchResult, other: SearchResult, light: float = _ALIKE_UN
     off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
     left = abs(one.unexplained - other.unexplained) <= light * max(one.unexplained, other.unexplained)
     return left and bool(np.quantile(off, _ALIKE_SHARE) < _ALIKE_RAD)
+
+
+def is_found_again(one: SearchResult, other: SearchResult) -> bool:
+    """Return whether two searches, each with loops and portions of its own, have ended in the same valley."""
+    return same_valley(one, other, _ALIKE_UNEXPLAINED_AGAIN)
 
 
 def _within_half_a_turn(source_rad: Real) -> Real:

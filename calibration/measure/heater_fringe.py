@@ -160,7 +160,7 @@ def _in_form(
 ) -> tuple[list[_Point], float]:
     """Return the minima of one form, the best first, and its χ² per degree of freedom."""
     starts = _starts(traces, rho2_range, form)
-    found = sorted((_polish(start, traces, form) for start in starts), key=lambda one: one.cost)
+    found = sorted(_polish(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _of_half_rate(one, traces, form)] or found
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
@@ -239,8 +239,8 @@ def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form
     return starts
 
 
-def _polish(start: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> _Point:
-    """Descend from a start by damped Gauss-Newton steps."""
+def _polish(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
+    """Descend from every start by damped Gauss-Newton steps, all of them at once."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
     sigma = np.concatenate([[np.inf, _BENDING_SIGMA], np.full(2 * len(traces), _LOOP_SIGMA)])
@@ -256,26 +256,34 @@ def _polish(start: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) ->
         ]
         return np.concatenate([*parts, (points - mean) / sigma], axis=1)
 
-    point, here, damping = start, off(start[None])[0], 1e-2
-    for _ in range(_ROUNDS):
-        jacobian = ((off(point + np.diag(steps)) - here) / steps[:, None]).T
-        matrix, slope = jacobian.T @ jacobian, jacobian.T @ here
-        gain = 0.0
-        while damping < 1e4:
-            ahead = point - np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), slope)
-            # A denominator near zero fits anything.
-            if (np.hypot(ahead[2::2], ahead[3::2]) < _STRONGEST_LOOP).all():
-                there = off(ahead[None])[0]
-                gain = float(here @ here - there @ there)
-                if gain > 0.0:
-                    break
-            damping *= 5.0
-        else:
-            break
-        point, here, damping = ahead, there, max(damping / 5.0, 1e-6)
-        if gain < 1e-5 * (1.0 + float(here @ here)):
-            break
-    return _Point(point, float(here @ here), matrix)
+    point = np.array(starts)
+    here, damping = off(point), np.full(len(point), 1e-2)
+    matrix, slope = np.zeros((len(point), size, size)), np.zeros((len(point), size))
+    rounds, on_the_way = np.zeros(len(point), dtype=np.int64), np.arange(len(point))
+    anew = on_the_way
+    while len(on_the_way):
+        if len(anew):
+            # Derivatives only where a step was taken: where one was refused they are the same.
+            turned = off((point[anew, None] + np.diag(steps)).reshape(-1, size)).reshape(len(anew), size, -1)
+            jacobian = (turned - here[anew, None]) / steps[:, None]
+            matrix[anew] = jacobian @ np.swapaxes(jacobian, 1, 2)
+            slope[anew] = (jacobian @ here[anew, :, None])[..., 0]
+            rounds[anew] += 1
+        mine = matrix[on_the_way]
+        damped = mine + damping[on_the_way, None, None] * (mine * np.eye(size))
+        ahead = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
+        there = off(ahead)
+        before = (here[on_the_way] ** 2).sum(axis=1)
+        gain = before - (there**2).sum(axis=1)
+        # A denominator near zero fits anything.
+        good = (np.hypot(ahead[:, 2::2], ahead[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
+        anew, refused = on_the_way[good], on_the_way[~good]
+        point[anew], here[anew] = ahead[good], there[good]
+        damping[anew], damping[refused] = np.maximum(damping[anew] / 5.0, 1e-6), damping[refused] * 5.0
+        enough = gain[good] < 1e-5 * (1.0 + before[good] - gain[good])
+        anew = anew[~enough & (rounds[anew] < _ROUNDS)]
+        on_the_way = np.sort(np.concatenate([anew, refused[damping[refused] < 1e4]]))
+    return [_Point(point[each], float(here[each] @ here[each]), matrix[each]) for each in range(len(point))]
 
 
 def _turn_sigma(found: _Point) -> float:

@@ -413,7 +413,7 @@ class MeshModel:
         monitors = np.arange(len(self._monitors))
         each: list[Real] = []
         lights = self._lights(parameters, part, number)
-        self.work.spent += round(derivatives_work(self.space.size, self.space.plain) * len(part) * len(monitors))
+        self.work.spent += derivatives_work(self.space.size) * len(part) * len(monitors)
         for nth, light in enumerate(lights):
             adjoint = light.adjoint()
             by_phase = self._by_phase(light, adjoint)

@@ -1,7 +1,6 @@
-"""How much work fits have done: counted in readings evaluated, so that a run is bounded alike on every machine.
+"""How much work fits have done: counted in readings predicted, so that a run is bounded alike on every machine.
 
-One unit is some 7 µs here. Parameters beyond those of every chip make derivatives dearer: the information of a reading
-is a product of all of them.
+One unit is some 1.2 µs here. The costs below were measured on 72 PUCs (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -9,24 +8,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SLOPES, DERIVATIVES = 2, 5
-"""What slopes by all parameters, and derivatives of every reading, cost against predicting the reading."""
+SLOPES = 8
+"""What the slope of the likelihood by all parameters costs for each reading."""
+SEARCHED, SCANNED = 7, 1
+"""What a reading costs in a step of the phase search, and for every frequency at which a source is looked at."""
+DIRECTIONS, SCORED, BESIDE = 300, 500, 125
+"""What pairs cost for each reading looked at: choosing directions, a score of those chosen, and pairs beside them."""
 
-PAIRS = 100
-"""What choosing directions of pairs costs for each reading that is looked at."""
-
-USUAL = 500
-"""What the fits of an undisturbed run cost, per reading of its random settings (docs/performance.md)."""
+USUAL = 2250
+"""What a whole undisturbed run costs, measuring and verification too, per reading of its random settings."""
+OTHERWISE = 1300
+"""What a run costs beside its fits."""
 MOST = 3
-"""As many times that may be spent, whatever the chip."""
+"""As many times of an undisturbed run a run may cost, whatever the chip."""
+EXPLANATIONS = 2 / 3
+"""Share of what fits may cost after which no cause is looked for but the last; with the rest a run measures on."""
 
 
-def derivatives_work(parameters: int, plain: int) -> float:
-    """Return what derivatives of a reading by so many parameters cost, ``plain`` of them of the model of every chip."""
-    # The light takes as long as two predictions, the product for a thousand parameters as long as three.
-    by_light, by_product = 2.0, 3e-6
-    grown = (by_light + by_product * parameters**2) / (by_light + by_product * plain**2)
-    return DERIVATIVES * grown
+def derivatives_work(parameters: int) -> float:
+    """Return what derivatives of a reading by so many parameters cost: the light, and the product of all of them."""
+    return 22.0 + 2.5e-5 * parameters**2
+
+
+def solution_work(parameters: int) -> float:
+    """Return what solving the equations of so many parameters costs."""
+    return 1.4e-5 * parameters**3
 
 
 @dataclass
@@ -34,14 +40,21 @@ class FitWork:
     """A count of readings evaluated, shared by all models of a run.
 
     Attributes:
-        spent: Readings predicted so far; with slopes or derivatives they count for more.
+        spent: Readings predicted so far; whatever costs more counts for more.
         allowed: Beyond this nothing new is tried.
+        share: Share of it that may be spent now.
     """
 
-    spent: int = 0
+    spent: float = 0.0
     allowed: float = math.inf
+    share: float = 1.0
+
+    @classmethod
+    def allowed_for(cls, readings: int) -> float:
+        """Return what fits may cost in a run with so many readings of random settings."""
+        return (MOST * USUAL - OTHERWISE) * float(readings)
 
     @property
     def is_used_up(self) -> bool:
         """Whether nothing more may be tried."""
-        return self.spent >= self.allowed
+        return self.spent >= self.share * self.allowed

@@ -370,4 +370,4 @@ def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bou
     if bound is None:
         return CovarianceEntry(groups, free, free)
     by_prior = tuple(space.describe(int(index)) for index in np.flatnonzero(bound.set_by_prior()))
-    return CovarianceEntry(groups, bound.rank, bound.reachable_rank or bound.rank, by_prior, bound.unseen())
+    return CovarianceEntry(groups, bound.rank, max(bound.reachable_rank or 0, bound.rank), by_prior, bound.unseen())

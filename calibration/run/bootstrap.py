@@ -207,7 +207,7 @@ class Bootstrap:
             # A source far from the others has been put a sixth of a turn nearer, if the readings hardly told.
             prior = _PRIOR_AGAIN * self._plan.search.source_prior
             plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
-            guess, found = self._search(start.survey, start.random, nominal, plan)
+            guess, found = self._search(start.survey, start.random, nominal, plan, known=start.search)
         trusted = found.unexplained < self._plan.search.plausible
         parameters = self._start(nominal, found)
         return replace(
@@ -284,6 +284,7 @@ class Bootstrap:
         nominal: MeshParameters,
         plan: SearchPlan,
         before: SearchResult | None = None,
+        known: SearchResult | None = None,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
@@ -300,7 +301,7 @@ class Bootstrap:
             self._rng,
         )
         most = plan.steps * plan.starts
-        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most), before)
+        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most), before, known)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
         """Return the nominal mesh with phases and levels as found."""

@@ -19,7 +19,7 @@ from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STU
 from calibration.fit.bound import bound_of
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
-from calibration.fit.phase_search import SearchPlan, same_valley
+from calibration.fit.phase_search import SearchPlan, is_found_again
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
@@ -32,7 +32,7 @@ from calibration.model.observations import Observations, seen_by
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
-from calibration.model.work import MOST, USUAL, FitWork
+from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -51,9 +51,8 @@ _MORE_STARTS = 4
 # Share by which the fields of a fit may be wrong in the right valley: in false ones 0.018 to 0.077 (60 searches on 15
 # PUCs with their sources left where they ended).
 _RIGHT_VALLEY = 0.01
-# Share by which the light unexplained differs at most between searches that end in one valley, for it is that of a few
-# portions; a false valley leaves six times as much as the right one, or more.
-_SAME_LIGHT = 0.25
+# Searches that end in the valley that a fit began in, after which no other is looked for.
+_FOUND_AGAIN = 2
 
 Residual = Callable[[str, float], None]
 """Called with what a stage leaves unexplained: a name with its unit, and the value."""
@@ -155,7 +154,7 @@ class Calibration:
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
         readings = len(self._start.random) * len(self._start.survey.monitors)
-        self._work.allowed = MOST * USUAL * readings
+        self._work.allowed = FitWork.allowed_for(readings)
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
@@ -454,6 +453,8 @@ def first_fit(
         work: What is spent and may be; without end if not given.
     """
     work = work or FitWork()
+    work.spent += start.search.work
+    work.share, found_again = EXPLANATIONS, 0
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
     # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
@@ -461,16 +462,21 @@ def first_fit(
     for settled in (False, *(True,) * _MORE_STARTS):
         if work.is_used_up:
             break
-        if _is_astray(now[1].fit) and (settled or now[0].trusted):
-            now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
-            work.spent += now[0].search.work
+        # A search that ends in the same valley says that this is the right one.
+        if _is_astray(now[1].fit) and found_again < _FOUND_AGAIN and (settled or now[0].trusted):
+            other = bootstrap.again(now[0])
+            work.spent += other.search.work
+            if is_found_again(other.search, now[0].search):
+                found_again += 1
+            else:
+                found_again, now = 0, _better(now, other, diagnosis(other), settled=settled)
             found(*now)
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
     # The last cause has an allowance of its own: searches for a better start may have used up all else.
-    work.allowed = max(work.allowed, work.spent + work.allowed / MOST)
+    work.share = 1.0
     if not _is_astray(diagnosed.fit):
         return start, diagnosed
     return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
@@ -484,21 +490,10 @@ def _is_astray(fit: FitResult) -> bool:
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
 
-def _elsewhere(
-    bootstrap: Bootstrap,
-    start: Start,
-    diagnosed: DiagnosedFit,
-    diagnosis: Callable[[Start], FaultDiagnosis],
-    *,
-    settled: bool,
+def _better(
+    now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Return the start of another search and its diagnosed, or those given if that explains no more.
-
-    A search that ends in the same valley says that this is the right one.
-    """
-    other = bootstrap.again(start)
-    if same_valley(other.search, start.search, _SAME_LIGHT):
-        return start, diagnosed
-    found = diagnosis(other).begin(other.parameters)
-    found = diagnosis(other).settle(found) if settled else found
-    return (other, found) if found.fit.chi2_per_dof < diagnosed.fit.chi2_per_dof else (start, diagnosed)
+    """Return another start and its diagnosed, or those so far if that explains no more."""
+    found = diagnosis.begin(other.parameters)
+    found = diagnosis.settle(found) if settled else found
+    return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now
