@@ -63,7 +63,7 @@ class DeviceReadings:
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
-        self._guard = threading.Lock()
+        self._guard, self._asking = threading.Lock(), threading.Lock()
         unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
         self._points = {name: _unread(name, unit) for name, unit in unread.items()}
         self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
@@ -110,13 +110,14 @@ class DeviceReadings:
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
-        self._asked_s = self._clock.now()
-        values = settings.read(parts=True)
-        failure = settings.failures.get(self._device)
-        with self._guard:
-            self._told = values, self._wall_s()
-            if failure is None:
-                self._in_force = values
+        with self._asking:  # or an answer of before a change is noted after one of after it
+            self._asked_s = self._clock.now()
+            values = settings.read(parts=True)
+            failure = settings.failures.get(self._device)
+            with self._guard:
+                self._told = values, self._wall_s()
+                if failure is None:
+                    self._in_force = values
         return failure
 
     def _come_back(self) -> LumionError | None:
