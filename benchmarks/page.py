@@ -1,11 +1,15 @@
 """What the page of a served bench costs: 50 states a second of a mesh of 72 PUCs, one page and twenty, and loading it.
 
     .venv/bin/python benchmarks/page.py [--seconds 20]
+    .venv/bin/python benchmarks/page.py picture --record RECORD [--out docs/img/page.png]
 
 A process publishes states as the owner of the built-in bench does when everything changes in each of them: all 144
 heaters, all readings of its modules and its meter, the heat of all PUCs, six circuits. The same process without the
 page is the bench itself; what it takes more with the page, and with pages open, is the page's. Pages are sockets that
 read everything; with Chromium and its driver installed, a real one is opened as well.
+
+The picture is that of the documentation: the built-in bench, emulated and served with a record of it, a minute after
+one of its servers was replaced. `lumion-calibrate run lumion-prototype --emulate --out RECORD` makes the record.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import argparse
 import gzip
 import http.client
 import itertools
+import json
 import shutil
 import socket
 import subprocess
@@ -211,11 +216,56 @@ def in_chromium(measured: Measured, seconds: float) -> str:
     return f"{told}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
 
 
+def picture(record: Path, out: Path, after_s: float) -> None:
+    """Draw the page of the built-in bench after a recovery; refuse one on which a value is old or a device silent."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serving"))
+    from chromium import browser, complaints
+    from p4p.client.thread import Context
+    from p4p.nt import NTURI
+
+    from lumion_hw.remote.pv_names import client_conf, parse_address
+
+    command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--emulate", "--record", str(record), "--json"]
+    command += ["--pva", "--pva-port", "0", "--page", "--page-port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            served = json.loads(process.stdout.readline())
+            context = Context("pva", conf=client_conf(*parse_address(served["pva"])), useenv=False)
+
+            def rpc(name: str, **arguments: str) -> None:
+                uri = NTURI([(key, "s") for key in arguments])
+                context.rpc(f"{BENCH}:{name}", uri.wrap(name, kws=arguments), timeout=300.0)
+
+            while getattr(context.get(f"{BENCH}:health:keeps"), "raw", {}).get("value") != "fabric":
+                time.sleep(0.5)
+            rpc("lease:take", owner="ada", for_s="600")
+            rpc("fail", unit="server1")
+            with tempfile.TemporaryDirectory() as profile, browser(Path(profile), 1280, 1120) as driver:
+                driver.get(served["page"])
+                time.sleep(after_s)
+                shown = driver.find_element("tag name", "body").text
+                driver.save_screenshot(str(out))
+                print("\n".join(complaints(driver)))
+            context.close()
+        finally:
+            process.terminate()
+    wrong = [word for word in ("STALE", "silent", "not known") if word in shown]
+    print(f"{out}: {'not fit, it says ' + ', '.join(wrong) if wrong else 'look at it'}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", default="measure", choices=["measure", "publish", "publish-alone"])
+    parser.add_argument(
+        "what", nargs="?", default="measure", choices=["measure", "publish", "publish-alone", "picture"]
+    )
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--record", type=Path, help="Calibration record of the built-in bench, for the picture.")
+    parser.add_argument("--out", type=Path, default=Path("docs/img/page.png"), help="Where the picture goes.")
     asked = parser.parse_args()
+    if asked.what == "picture":
+        picture(asked.record, asked.out, 60.0)
+        return
     if asked.what != "measure":
         publish(asked.what == "publish")
         return

@@ -407,6 +407,14 @@ class Soak:
         status = dict(line.split(":", 1) for line in Path(f"/proc/{self._pid}/status").read_text().splitlines())
         return tuple(round(int(status[name].split()[0]) / 1024.0, 2) for name in ("VmRSS", "RssAnon"))  # type: ignore[return-value]
 
+    def _held(self, what: str) -> int:
+        """Return how many threads or files last: those of a question side by side come and go meanwhile."""
+        found = []
+        for _ in range(20):
+            found.append(len(os.listdir(f"/proc/{self._pid}/{what}")))
+            time.sleep(0.1)
+        return min(found)
+
     def sample(self, at_s: float) -> dict[str, object]:
         """Return what the server's process holds now, between two cycles, as it is and tidied up."""
         rss_mb, anon_mb = self._memory()
@@ -426,8 +434,8 @@ class Soak:
             "tidy_rss_mb": tidy_rss_mb,
             "tidy_anon_mb": tidy_anon_mb,
             "blocks": int(self._tidied.read_text() or 0),
-            "threads": len(os.listdir(f"/proc/{self._pid}/task")),
-            "files": len(os.listdir(f"/proc/{self._pid}/fd")),
+            "threads": self._held("task"),
+            "files": self._held("fd"),
             "cpu_s": cpu_s(self._pid),
             "clients_cpu_s": round(sum(os.times()[:4]), 1),
             "load": os.getloadavg()[1],

@@ -42,8 +42,8 @@ from lumion_hw.interfaces import (
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.opening import OpenDevice
     from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.interfaces.open_device import OpenDevice
     from lumion_hw.remote.stand_in import RemoteDevice
 
 BUILTIN = "lumion-prototype"

@@ -12,38 +12,8 @@ from lumion_hw.remote.stand_in import RemoteDevice
 if TYPE_CHECKING:
     from lumion_hw.bench.devices import DeviceModel
     from lumion_hw.clock import Clock
-    from lumion_hw.interfaces import (
-        MeshController,
-        MeshStates,
-        OpticalAmplifier,
-        OpticalSwitch,
-        Polarimeter,
-        PolarizationController,
-        PolarizationOptimizer,
-        PowerMeter,
-        SpectrumAnalyzer,
-        TemperatureController,
-        Transponder,
-        TunableLaser,
-        VariableAttenuator,
-    )
+    from lumion_hw.interfaces.open_device import OpenDevice
     from lumion_hw.links.base import Link
-
-    OpenDevice = (
-        MeshController
-        | MeshStates
-        | PowerMeter
-        | Transponder
-        | PolarizationController
-        | PolarizationOptimizer
-        | Polarimeter
-        | TunableLaser
-        | VariableAttenuator
-        | OpticalSwitch
-        | OpticalAmplifier
-        | SpectrumAnalyzer
-        | TemperatureController
-    )
 
 
 def open_device(

@@ -7,6 +7,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class CircuitHealth:
     Attributes:
         name: Its ends.
         proof: What was measured of it last.
+        measured_s: When that was, by the bench's clock; ``None`` if it was not since it is held.
         lost_db: Light lost against the best that was measured since it is held; ``None`` in the dark.
         marks: What is to be known of it.
         fault: Where it is broken, if it is.
@@ -60,6 +62,7 @@ class CircuitHealth:
 
     name: str
     proof: CircuitProof | None = None
+    measured_s: float | None = None
     lost_db: float | None = None
     marks: tuple[str, ...] = ()
     fault: FaultFound | None = None
@@ -232,6 +235,32 @@ class Upkeep:
         finally:
             self._ended = lambda: False
 
+    def measure(self, ended: Callable[[], bool] = lambda: False) -> None:
+        """Measure all circuits, for those who are shown their margins; changes nothing, raises nothing of a device.
+
+        What :meth:`step` does anyway is for :meth:`follow` to be done beside it, by another thread on a real clock. A
+        circuit with a silent device keeps what was measured of it.
+
+        Args:
+            ended: Something else has begun: what was read may be other light, and is passed over.
+        """
+        try:
+            proofs = self._setup.prove()
+        except LumionError:
+            proofs = tuple(proof for held in self._held for proof in self._proof_alone(held))
+        found = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
+        for held in () if ended() else self._held:
+            proof = found.get((held.circuit.request, held.circuit.paths))
+            if proof is not None:
+                self._take(held, proof)
+                held.health.marks = tuple(self._marks(held))
+
+    def _proof_alone(self, held: _Held) -> tuple[CircuitProof, ...]:
+        try:
+            return self._setup.prove([held.circuit.request])
+        except LumionError:
+            return ()
+
     def place_of(self, name: str) -> FaultFound | None:
         """Return where a circuit has lost its light by what the mesh's monitors say now; ``None`` if they cannot."""
         held = next((each for each in self._held if each.health.name == name), None)
@@ -319,26 +348,29 @@ class Upkeep:
                 self._look_alone(held, monitors_ma)
             return
         for held, proof in zip(self._held, proofs, strict=True):
-            held.health.reads += 1
-            held.health.proof = proof
+            self._take(held, proof)
             self._judge(held, self._seen(proof, monitors_ma))
+
+    def _take(self, held: _Held, proof: CircuitProof) -> None:
+        held.health.reads += 1
+        held.health.proof, held.health.measured_s = proof, self._clock.now()
 
     def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> None:
         """Look at one circuit whose modules may be silent."""
         request, modules = held.circuit.request, self._setup.bench.transponders
-        held.health.reads += 1
         try:
-            launch_dbm = modules[request.source].monitors().tx_power_dbm
+            modules[request.source].monitors()
         except LumionError as error:
             self._found(held, FaultFound("transmitter", f"it does not answer: {error}"))
             return
         try:
-            los = modules[request.target].status().rx_los
+            modules[request.target].status()
         except LumionError as error:
             self._found(held, FaultFound("receiver", f"it does not answer: {error}"))
             return
-        fibre_dbm = self._exits.in_fibre_dbm(held.circuit.exit)
-        self._judge(held, LightSeen(launch_dbm, fibre_dbm, los, monitors_ma))
+        for proof in self._setup.prove([request]):
+            self._take(held, proof)
+            self._judge(held, self._seen(proof, monitors_ma))
 
     def _monitors_ma(self) -> dict[int, float]:
         """Return what the mesh's own monitors read; nothing where power meters stand in for them."""
@@ -386,6 +418,8 @@ class Upkeep:
         if health.fault is not None:
             return [f"broken: {health.fault}"]
         marks = []
+        if health.proof is not None and health.proof.received_dbm is None:
+            marks.append("dark: no power reaches the receiver's tap")
         if health.lost_db is not None and health.lost_db > DEGRADED_DB:
             marks.append(f"degraded: {health.lost_db:.1f} dB lost")
         margin_db = None if health.proof is None else health.proof.margin_db
@@ -577,9 +611,10 @@ class Upkeep:
             self._setup.bench.events.add("not noted", reason=str(error))
 
     def _as_noted(self, circuit: StandingCircuit, health: CircuitHealth | None) -> StandingCircuit:
-        if health is None or health.proof is None:
+        if health is None or health.proof is None or health.measured_s is None:
             return circuit
-        seen = self._service.now().isoformat(timespec="milliseconds")
+        ago = timedelta(seconds=self._clock.now() - health.measured_s)
+        seen = (self._service.now() - ago).isoformat(timespec="milliseconds")
         return dataclasses.replace(circuit, proof=proof_document(health.proof), seen_utc=seen, marks=health.marks)
 
 

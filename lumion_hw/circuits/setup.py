@@ -361,9 +361,9 @@ class PathSetup:
         """Wait until no receiver of these circuits reports loss of signal, a second at the most."""
         self._prover.await_los_clear([each for each in self._standing if each.request in requests])
 
-    def prove(self) -> tuple[CircuitProof, ...]:
-        """Measure the circuits that are set up, changing nothing."""
-        return self._proofs(self._standing)
+    def prove(self, requests: Collection[CircuitRequest] | None = None) -> tuple[CircuitProof, ...]:
+        """Measure the circuits that are set up, or those of some requests, changing nothing."""
+        return self._proofs([each for each in self._standing if requests is None or each.request in requests])
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
         """Measure, circuit by circuit, the wanted power over all other light at its exit.

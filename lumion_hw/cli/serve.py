@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -18,10 +18,13 @@ from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.cli.emulator_process import EmulatorProcess
     from lumion_hw.serving.owner import BenchOwner
 
 _PORT = click.IntRange(0, 65535)
 _LOOK_S = 0.5
+_LAST_WORDS_S = 1.0
+"""So long pages and PVs show why the server ends."""
 
 
 @click.command()
@@ -83,29 +86,32 @@ def serve(
     browsers http://HOST:PORT/, Prometheus /metrics there; docs/serving.md has the names of the process variables.
     Without hardware: --emulate, on the wall clock.
     """
-    from lumion_hw.serving.owner import BenchOwner
-
     ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
     if not ports:
         raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
     if page_writes and not page:
         raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
-    _check(ports, host, allow, page_writes)
-    kept = state or _state_without_mesh(file, emulate)
-    target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
-    with _ended_by_signals() as stop, target.directory() as directory, _opening(target, leave_on_s) as open_it:
-        owned = BenchOwner.open(
-            open_it,
-            directory,
-            record=record,
-            take_over=take_over,
-            fabric=fabric,
-            off_when_lost=when_lost == "off",
-        )
-        with owned as owner, contextlib.ExitStack() as servers:
-            addresses = _begun(servers, owner, ports, host, allow, page_writes)
-            _tell(owner, addresses, as_json)
-            _serve_until(stop, owner)
+    if emulate and endpoints:
+        raise ConfigError("--emulate and --endpoints exclude each other")
+    with _ended_by_signals() as stop, _emulator(file, emulate, seed) as emulator:
+        from lumion_hw.serving.owner import BenchOwner  # after the emulator has begun to start, which takes as long
+
+        _check(ports, host, allow, page_writes)
+        kept = state or _state_without_mesh(file, emulate)
+        target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
+        with target.directory() as directory:
+            owned = BenchOwner.open(
+                lambda: _opened(target, emulator, leave_on_s),
+                directory,
+                record=record,
+                take_over=take_over,
+                fabric=fabric,
+                off_when_lost=when_lost == "off",
+            )
+            with owned as owner, contextlib.ExitStack() as servers:
+                addresses = _begun(servers, owner, ports, host, allow, page_writes)
+                _tell(owner, addresses, as_json)
+                _serve_until(stop, owner, emulator)
     note("ended")
 
 
@@ -160,21 +166,27 @@ def _begun(
 
 
 @contextlib.contextmanager
-def _opening(target: BenchTarget, leave_on_s: float | None) -> Iterator[Callable[[], Bench]]:
-    """Give what opens the bench; an emulated one runs in a process of its own, on wires and on the wall clock."""
-    if not target.emulate:
-        yield lambda: open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
+def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
+    """Start what emulates the bench, on wires and on the wall clock; ``None`` for a real one."""
+    if not emulate:
+        yield None
         return
-    if target.endpoints:
-        raise ConfigError("--emulate and --endpoints exclude each other")
-    from lumion_hw.bench.bench import Bench, load
     from lumion_hw.cli.emulator_process import emulator_process
+
+    with emulator_process(file, seed) as emulator:
+        yield emulator
+
+
+def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: float | None) -> Bench:
+    if emulator is None:
+        return open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
+    from lumion_hw.bench.bench import Bench, load
     from lumion_hw.clock import SystemClock
     from lumion_hw.links.address import open_link
 
     model, clock = load(target.file), SystemClock()
-    with emulator_process(target.file, target.seed) as addresses:
-        yield lambda: Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated_there=True)
+    addresses = emulator.addresses()
+    return Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated_there=True)
 
 
 @contextlib.contextmanager
@@ -193,9 +205,14 @@ def _ended_by_signals() -> Iterator[threading.Event]:
             signal.signal(kind, handler)
 
 
-def _serve_until(stop: threading.Event, owner: BenchOwner) -> None:
+def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:
+    """Wait for the end. Raises why it cannot go on, once all who watch have been told."""
     while not stop.wait(_LOOK_S):
+        failure = None if emulator is None else emulator.failure()
+        if failure is not None:
+            owner.fail(failure)
         if owner.failure is not None:
+            stop.wait(_LAST_WORDS_S)
             raise owner.failure
 
 

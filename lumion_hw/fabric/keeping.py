@@ -82,6 +82,11 @@ class PolarizationKeeper:
             if self._pause is not None:
                 self._pause.has_begun.set()
 
+    def measure(self) -> None:
+        """Measure all circuits for those who are shown their margins, unless circuits are being changed."""
+        if self._pause is None:
+            self.upkeep.measure(lambda: self._pause is not None)
+
     def hush(self) -> None:
         """Leave polarizations as they are from now on; nobody is waited for. :meth:`alone` ends it."""
         if self._pause is None and self.is_keeping:

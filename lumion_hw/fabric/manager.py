@@ -345,6 +345,13 @@ class FabricManager:
         self.bench.clock.side_by_side([watch, keep])
         return made
 
+    def measure(self) -> None:
+        """Measure all circuits, for whoever shows their margins: the watch itself does not.
+
+        May be called by another thread beside :meth:`run`, on a real clock.
+        """
+        self._keeper.measure()
+
     def step(self, timeout_s: float) -> Recovery | None:
         """Watch until something has failed and is recovered from, or a time has passed."""
         before = dataclasses.replace(self.judge.counters)

@@ -4,47 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
-from lumion_hw.interfaces import (
-    CoherentTransponder,
-    LightWatcher,
-    MeshController,
-    MeshStates,
-    OpticalAmplifier,
-    OpticalSwitch,
-    Polarimeter,
-    PolarizationController,
-    PolarizationOptimizer,
-    PowerMeter,
-    SpectrumAnalyzer,
-    TemperatureController,
-    Transponder,
-    TunableLaser,
-    VariableAttenuator,
-)
+from lumion_hw.interfaces import CoherentTransponder, LightWatcher
+from lumion_hw.interfaces.open_device import OpenDevice
 
 INTERFACES: dict[str, type[Any]] = {
-    each.__name__: each
-    for each in (
-        MeshController,
-        MeshStates,
-        PowerMeter,
-        Transponder,
-        CoherentTransponder,
-        TunableLaser,
-        PolarizationController,
-        PolarizationOptimizer,
-        Polarimeter,
-        LightWatcher,
-        VariableAttenuator,
-        OpticalSwitch,
-        OpticalAmplifier,
-        SpectrumAnalyzer,
-        TemperatureController,
-    )
+    each.__name__: each for each in (*get_args(OpenDevice), CoherentTransponder, LightWatcher)
 }
-"""By name."""
+"""By name: what devices are of, and what some of them can do besides."""
 
 READS = frozenset(
     {

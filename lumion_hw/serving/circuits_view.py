@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,32 +15,55 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
+UNSEEN_S = 2.0
+"""Circuits that are kept are measured every second: one that was due a second ago comes no more."""
+
 
 def served_circuits(
-    service: CircuitService | None, health: Sequence[CircuitHealth], looked_s: float
+    service: CircuitService | None,
+    health: Sequence[CircuitHealth],
+    silent: Collection[str],
+    trouble: str,
+    wall_s: Callable[[], float],
 ) -> tuple[ServedCircuit, ...]:
     """Return the circuits that stand.
 
     Args:
         service: The circuits, if there is a record.
         health: How they are, as far as they are looked at.
-        looked_s: When they were looked at last, in seconds since 1970.
+        silent: Devices that do not answer.
+        trouble: Why circuits are not kept at present; empty while they are.
+        wall_s: Time of day, in seconds since 1970.
     """
     if service is None:
         return ()
     known = {each.name: each for each in health}
-    return tuple(_circuit(each, known.get(each.name), service.now(), looked_s) for each in service.state.circuits)
+    bench = service.setup.bench
+    controller, meters = bench.model.mesh_section.controller, {out.port: out.meter for out in bench.wiring.outputs}
+    circuits = []
+    for standing in service.state.circuits:
+        asked = [standing.request.source, standing.request.target, controller]
+        asked += [meter for arm in standing.arms if (meter := meters.get(arm.path.target)) is not None]
+        quiet = [name for name in asked if name in silent]
+        why = trouble or (f"{quiet[0]} is silent" if quiet else "")
+        circuits.append(_circuit(standing, known.get(standing.name), service, why, wall_s()))
+    return tuple(circuits)
 
 
-def _circuit(standing: StandingCircuit, health: CircuitHealth | None, now: datetime, looked_s: float) -> ServedCircuit:
+def _circuit(
+    standing: StandingCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
+) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
-    proof: Mapping[str, float | None] = standing.proof
-    marks, fault, lost_db, seen_s = standing.marks, "", None, _instant_s(standing.seen_utc)
-    if health is not None and health.proof is not None:
-        proof, marks, lost_db, seen_s = proof_document(health.proof), health.marks, health.lost_db, looked_s
-        fault = "" if health.fault is None else str(health.fault)
-    severity = AlarmSeverity.MAJOR if fault else AlarmSeverity.MINOR if marks else AlarmSeverity.NONE
+    now, proof, seen_s = service.now(), standing.proof, _instant_s(standing.seen_utc)
+    marks, fault, lost_db = standing.marks, "", None
+    if health is not None:
+        marks, lost_db, fault = health.marks, health.lost_db, "" if health.fault is None else str(health.fault)
+        if health.proof is not None and health.measured_s is not None:
+            proof = proof_document(health.proof)
+            seen_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
+    if not why and (seen_s is None or wall_s - seen_s > UNSEEN_S):
+        why = "not measured now"
     ends = _instant_s(standing.lease_ends_utc)
     return ServedCircuit(
         name=standing.name,
@@ -54,8 +77,15 @@ def _circuit(standing: StandingCircuit, health: CircuitHealth | None, now: datet
         lost_db=lost_db,
         marks=tuple(marks),
         fault=fault,
-        severity=severity,
+        severity=_severity(fault, why, marks),
+        unseen=why,
     )
+
+
+def _severity(fault: str, unseen: str, marks: Sequence[str]) -> AlarmSeverity:
+    if fault:
+        return AlarmSeverity.MAJOR
+    return AlarmSeverity.INVALID if unseen else AlarmSeverity.MINOR if marks else AlarmSeverity.NONE
 
 
 def _instant_s(utc: str | None) -> float | None:

@@ -11,7 +11,7 @@ import dataclasses
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from lumion_hw.storage.record_files import load_record
 _IDLE_S = 0.25
 _AGAIN_S = 1.0
 """After a failure: a controller that is unplugged is asked again until it answers."""
+_MEASURE_S = 1.0
+"""Between two measurements of all circuits where a fabric is watched; upkeep of circuits alone measures as often."""
 _DRIVES = ("program", "sweep", "configure", "outputs_off")
 
 
@@ -59,7 +61,6 @@ class BenchKeeper:
         recovery: The last recovery.
         job: The job that runs, or the last one.
         trouble: Why nothing is kept at present; empty while all is well.
-        looked_s: When all circuits were looked at last, in seconds since 1970.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class BenchKeeper:
     ) -> None:
         self._bench, self._lock, self._told, self._wall_s = bench, lock, told, wall_s
         self._directory = Path(directory)
-        self._wants_fabric = fabric
+        self._wants_fabric = fabric and bool(bench.model.fabric.all_jobs)
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
@@ -85,7 +86,7 @@ class BenchKeeper:
         self.service: CircuitService | None = None
         self.recovery: ServedRecovery | None = None
         self.job: ServedJob | None = None
-        self.trouble, self.looked_s = "", 0.0
+        self.trouble = ""
         self._work: Callable[[], Any] | None = None
         self._error: BaseException | None = None
         self._news = threading.Condition()
@@ -220,7 +221,7 @@ class BenchKeeper:
     def _keep(self, for_s: float | None) -> None:
         """Keep what there is to keep."""
         service = self.service
-        if service is not None and self._wants_fabric and self._bench.model.fabric.all_jobs:
+        if service is not None and self._wants_fabric:
             self._keep_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
@@ -234,7 +235,6 @@ class BenchKeeper:
 
     def _looked(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
         """After each look at the circuits: let a job have its turn."""
-        self.looked_s = self._wall_s()
         self._well()
         self._told()
         if self._is_wanted():
@@ -252,9 +252,35 @@ class BenchKeeper:
             manager.begin()
             self._manager, self._upkeep = manager, manager.upkeep
             try:
-                manager.run(for_s, ended=self._stop.is_set, between=self._do_asked, every_s=_IDLE_S)
+                with self._measuring(manager) if for_s is None else contextlib.nullcontext():
+                    manager.run(for_s, ended=self._stop.is_set, between=self._do_asked_here, every_s=_IDLE_S)
+                if for_s is not None:
+                    manager.measure()
             finally:
                 self._manager = None
+
+    @contextlib.contextmanager
+    def _measuring(self, manager: FabricManager) -> Iterator[None]:
+        """Measure all circuits every second beside the watch, which has no time for it."""
+        over = threading.Event()
+
+        def measure() -> None:
+            while not over.wait(_MEASURE_S):
+                manager.measure()
+                self._told()
+
+        thread = threading.Thread(target=measure, name="lumion-margins", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _do_asked_here(self) -> None:
+        """Between two steps of the fabric's manager: it is kept, and a job has its turn."""
+        self._well()
+        self._do_asked()
 
     def _heard(self, what: str, told: Mapping[str, Any]) -> None:
         """Take note of what the fabric's manager tells."""
@@ -360,7 +386,7 @@ class BenchKeeper:
     def _own_circuits(self) -> CircuitService:
         """Return the circuits, where requests decide what is connected."""
         service = self.known_service()
-        if self._manager is not None:
+        if self._wants_fabric:  # also while it begins, or cannot be kept: it would take down what is no job's
             raise ConfigError(
                 "the jobs of the bench file decide what is connected here",
                 hint="Change them, or serve the bench with --no-fabric.",

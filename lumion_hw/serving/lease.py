@@ -9,7 +9,7 @@ deadline on the server's monotonic clock, which asks no network.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,7 +74,7 @@ class LeaseBook:
         wall_s: Time of day, in seconds since 1970.
         clock: Monotonic clock of the deadlines.
         ended: Told of a lease that has ended without being given back, and why.
-        alive: Says whether a connection that leases are taken over still stands.
+        connections: Returns the connections that stand; leases are taken over them.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class LeaseBook:
         wall_s: Callable[[], float],
         clock: Clock | None = None,
         ended: Callable[[ServedLease, str], None] = lambda lease, why: None,
-        alive: Callable[[str], bool] = lambda connection: True,
+        connections: Callable[[], Container[str]] | None = None,
     ) -> None:
         self._path = Path(directory) / _NUMBER
         self._wall_s, self._clock = wall_s, clock or SystemClock()
-        self._ended, self._alive = ended, alive
+        self._ended, self._connections = ended, connections
         self._guard = threading.RLock()
         self._held: _HeldLease | None = None
         self._number = _last_number(self._path)
@@ -141,7 +141,9 @@ class LeaseBook:
             BusyError: The caller does not hold it; nothing may be changed.
         """
         with self._guard:
-            self.expire()
+            held = self._held
+            # Who asks over the connection of the lease is there: the system need not be asked on every change.
+            self.expire((caller.connection,) if held is not None and held.connection == caller.connection else None)
             held = self._held
             if held is None:
                 hint = "Take it first: write your name to the lease's owner, or call its take."
@@ -160,15 +162,22 @@ class LeaseBook:
             self.check(caller)
             self._held = None
 
-    def expire(self) -> None:
-        """End a lease whose deadline has passed, or whose connection is gone; to be called again and again."""
+    def expire(self, connections: Container[str] | None = None) -> None:
+        """End a lease whose deadline has passed, or whose connection is gone; to be called again and again.
+
+        Args:
+            connections: Connections that stand; the system is asked if not given.
+        """
         with self._guard:
             held = self._held
             if held is None:
                 return
             if self._clock.now() - held.seen_s > held.lasts_s:
                 self._end(f"no sign of life for {held.lasts_s:g} s")
-            elif held.connection and not self._alive(held.connection):
+                return
+            if connections is None and self._connections is not None:
+                connections = self._connections()
+            if held.connection and connections is not None and held.connection not in connections:
                 self._end("its holder is gone: the connection is lost")
 
     def served(self) -> ServedLease:

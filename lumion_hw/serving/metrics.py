@@ -104,7 +104,8 @@ def _circuit(value: Callable[[Any], float | None]) -> Callable[[ServedState], _R
 
 
 def _proofs(state: ServedState) -> _Rows:
-    return [((each.name, name), number) for each in state.circuits for name, number in each.proof.items()]
+    known = [each for each in state.circuits if not each.unseen]
+    return [((each.name, name), number) for each in known for name, number in each.proof.items()]
 
 
 def _puc_counts(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
@@ -173,14 +174,26 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
     "lumion_pucs": ("PUCs of the mesh by state.", ("state",), _puc_counts),
     "lumion_puc_heat_watts": ("Heater power of a PUC by the currents driven.", ("puc",), _heat),
     "lumion_path_power_dbm": ("Power on a circuit's way through the mesh.", ("circuit", "ports", "hop"), _path_powers),
-    "lumion_circuit_up": ("Whether a circuit carries light.", ("circuit",), _circuit(lambda c: float(not c.fault))),
-    "lumion_circuit_severity": ("0 sound, 1 marked, 2 broken.", ("circuit",), _circuit(lambda c: float(c.severity))),
+    "lumion_circuit_up": (
+        "Whether a circuit carries light.",
+        ("circuit",),
+        _circuit(lambda c: None if c.unseen and not c.fault else float(not c.fault)),
+    ),
+    "lumion_circuit_severity": (
+        "0 sound, 1 marked, 2 broken, 3 not known.",
+        ("circuit",),
+        _circuit(lambda c: float(c.severity)),
+    ),
     "lumion_circuit_margin_db": (
         "Margin over the receiver's sensitivity as last measured.",
         ("circuit",),
-        _circuit(lambda c: None if c.fault else c.margin_db),
+        _circuit(lambda c: c.margin_db if c.is_known else None),
     ),
-    "lumion_circuit_lost_db": ("Light lost since it was set up.", ("circuit",), _circuit(lambda c: c.lost_db)),
+    "lumion_circuit_lost_db": (
+        "Light lost since it was set up.",
+        ("circuit",),
+        _circuit(lambda c: None if c.unseen else c.lost_db),
+    ),
     "lumion_circuit_age_seconds": ("For how long it has stood.", ("circuit",), _circuit(lambda c: c.age_s)),
     "lumion_circuit_lease_seconds": ("How long it is still wanted.", ("circuit",), _circuit(lambda c: c.lease_left_s)),
     "lumion_circuit_proof": ("What was measured of it last, by quantity.", ("circuit", "quantity"), _proofs),

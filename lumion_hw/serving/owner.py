@@ -19,7 +19,7 @@ from lumion_hw.errors import BusyError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
-from lumion_hw.serving.connections import is_connected
+from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.keeping import BenchKeeper
 from lumion_hw.serving.lease import Caller, LeaseBook
 from lumion_hw.serving.readings import BenchReadings
@@ -139,7 +139,7 @@ class BenchOwner:
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
         bench.events.follow(self._happened)
-        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, is_connected)
+        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, Connections)
         self.calls = Calls(
             bench.devices, self.lease, closing=self._closing, guard=self._check_free, changed=self._changed
         )
@@ -271,7 +271,7 @@ class BenchOwner:
             subscriptions = list(self._subscriptions)
             last_s = self._margins[-1].time_s if self._margins else 0.0
             if state.circuits and state.time_s - last_s >= _MARGIN_S:
-                margins = {each.name: None if each.fault else each.margin_db for each in state.circuits}
+                margins = {each.name: each.margin_db if each.is_known else None for each in state.circuits}
                 self._margins.append(MarginSample(state.time_s, margins))
         for each in subscriptions:
             each.give(state)
@@ -279,7 +279,9 @@ class BenchOwner:
     def _made(self) -> ServedState:
         self._number += 1
         points, keeper = self._readings.points(), self._keeper
-        circuits = served_circuits(keeper.service, keeper.health, keeper.looked_s)
+        silent = self._readings.silent()
+        trouble = keeper.trouble if self.failure is None else str(self.failure)
+        circuits = served_circuits(keeper.service, keeper.health, silent, trouble, self._wall_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),
@@ -291,7 +293,7 @@ class BenchOwner:
             recovery=keeper.recovery,
             job=keeper.job,
             lease=self.lease.served(),
-            health=ServedHealth(self._started_s, self._readings.silent(), keeper.keeps, keeper.trouble),
+            health=ServedHealth(self._started_s, silent, keeper.keeps, trouble),
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
         )
@@ -318,9 +320,10 @@ class BenchOwner:
 
     def _end_leases(self) -> None:
         """End the lease, streams and watches of those who are gone."""
-        self.lease.expire()
+        standing = Connections()
+        self.lease.expire(standing)
         for connection in self.calls.connections():
-            if not is_connected(connection):
+            if connection not in standing:
                 self.calls.drop(connection)
 
     def _check_lock(self) -> None:
@@ -328,10 +331,17 @@ class BenchOwner:
         try:
             self._lock.check()
         except BusyError as error:
-            self.failure = error
-            self._news.set()
+            self.fail(error)
         except LumionError as error:
             self.bench.events.add("lock not renewed", reason=str(error))
+
+    def fail(self, error: LumionError) -> None:
+        """Say why this bench can be served no longer: from now on nothing is changed; whoever opened it ends it."""
+        if self.failure is None:
+            self.failure = error
+            with contextlib.suppress(LumionError):
+                self.bench.events.add("server ends", reason=str(error))
+            self._news.set()
 
     def _lease_ended(self, lease: ServedLease, why: str) -> None:
         self.bench.events.add("lease ended", owner=lease.owner, number=lease.number, why=why)

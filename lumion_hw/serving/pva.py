@@ -74,6 +74,7 @@ class PvaServer:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="lumion-pva")
         self._stop = threading.Event()
         state = owner.state
+        self._began_s = state.time_s
         self._make_points(state)
         self._make_tables(state)
         self._make_calls()
@@ -121,7 +122,11 @@ class PvaServer:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _add(self, name: str, nt: Any, value: Any, handler: Any = None) -> None:
-        self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt, initial=value)
+        pv = self._pvs[name] = self._p4p.server.thread.SharedPV(handler=handler, nt=nt)
+        first = nt.wrap(value)
+        pv.open(
+            first if first["timeStamp.secondsPastEpoch"] else _stamped(first, self._began_s, AlarmSeverity.NONE, "")
+        )
 
     def _make_points(self, state: ServedState) -> None:
         for point in state.points.values():
@@ -175,7 +180,8 @@ class PvaServer:
             if self._is_news(name, (now, severity, alarm)):
                 pv = self._pvs[pv_name(self._bench, name)]
                 pv.post(_stamped(pv.nt.wrap(now), state.time_s, severity, alarm))
-        self._pvs[pv_name(self._bench, HEARTBEAT)].post(state.number)
+        beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
+        beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
     def _is_news(self, name: str, content: tuple[Any, ...]) -> bool:
         if self._last.get(name) == content:
@@ -183,8 +189,13 @@ class PvaServer:
         self._last[name] = content
         return True
 
-    def _post_point(self, point: Point) -> None:
-        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one."""
+    def _post_point(self, point: Point, *, dated: bool = False) -> None:
+        """Send a point if it has changed, or was not sent for a while; never an older one after a newer one.
+
+        Args:
+            point: The point.
+            dated: Send it also if nothing but its time is new: somebody waits for a reading of after a change.
+        """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
             return
@@ -194,7 +205,7 @@ class PvaServer:
             last = self._last.get(point.name)
             if last is not None:
                 same = last[:3] == (key, point.severity, point.alarm)
-                if point.taken_s < last[3] or (same and point.taken_s < last[3] + _REFRESH_S):
+                if point.taken_s < last[3] or (same and point.taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
             self._last[point.name] = (key, point.severity, point.alarm, point.taken_s)
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
@@ -224,7 +235,7 @@ class PvaServer:
             self._post_point(self._owner.point(name))
             if waits:
                 for point in self._owner.points().values():
-                    self._post_point(point)
+                    self._post_point(point, dated=True)
 
         return write
 

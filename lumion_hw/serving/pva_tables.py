@@ -25,7 +25,7 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
             _or_nan(each.lost_db),
             _or_nan(each.lease_left_s),
             int(each.severity),
-            each.fault or "; ".join(each.marks),
+            each.alarm,
         )
         for each in state.circuits
     ]
@@ -33,7 +33,7 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
     points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
-    circuits = [(each.name, int(each.severity), each.fault or "; ".join(each.marks)) for each in state.circuits]
+    circuits = [(each.name, int(each.severity), each.alarm) for each in state.circuits]
     return [row for row in (*points, *circuits) if row[1]]
 
 

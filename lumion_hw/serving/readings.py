@@ -63,7 +63,7 @@ class DeviceReadings:
         self._reader = Reader(bench, (device,)) if columns else None
         self.settings: Mapping[str, Setting] = Settings(bench, (device,)) if settings else {}
         self._limits = {name: _limits_of(each) for name, each in self.settings.items()}
-        self._guard = threading.Lock()
+        self._guard, self._asking = threading.Lock(), threading.Lock()
         unread = {} if self._reader is None else {each.name: each.unit for each in self._reader.columns}
         self._points = {name: _unread(name, unit) for name, unit in unread.items()}
         self._points |= {name: self._setting(each, None, 0.0) for name, each in self.settings.items()}
@@ -74,6 +74,7 @@ class DeviceReadings:
         self._failure = ""
         self._error: Exception | None = None
         self._takes_s = 0.0
+        self._is_told = False
 
     def update(self) -> float:
         """Read once; return how long it took. A device that fails keeps its old values, which grow old."""
@@ -109,13 +110,14 @@ class DeviceReadings:
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
-        self._asked_s = self._clock.now()
-        values = settings.read(parts=True)
-        failure = settings.failures.get(self._device)
-        with self._guard:
-            self._told = values, self._wall_s()
-            if failure is None:
-                self._in_force = values
+        with self._asking:  # or an answer of before a change is noted after one of after it
+            self._asked_s = self._clock.now()
+            values = settings.read(parts=True)
+            failure = settings.failures.get(self._device)
+            with self._guard:
+                self._told = values, self._wall_s()
+                if failure is None:
+                    self._in_force = values
         return failure
 
     def _come_back(self) -> LumionError | None:
@@ -171,15 +173,17 @@ class DeviceReadings:
         if failure is not None:
             self.failed(failure)
             return
-        if self._failure:
+        if self._is_told:
             self._bench.events.add("answers again", device=self._device)
+        self._is_told = False
         self._heard_s, self._takes_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
-        """Take note of why it could not be read."""
-        if not self._failure:
-            self._bench.events.add("silent", device=self._device, reason=str(error))
+        """Take note of why it could not be read; it is silent once what was read last is old."""
         self._error, self._failure = error, str(error) or type(error).__name__
+        if self.silent is not None and not self._is_told:
+            self._is_told = True
+            self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
         """Return its points; all of them old if the device has been silent for too long."""

@@ -110,7 +110,8 @@ class ServedCircuit:
         lost_db: Light lost since it was set up; ``None`` where there is none, or no reading.
         marks: What is to be known of it, such as ``degraded: ...``.
         fault: What has broken it, in words; empty while it carries light.
-        severity: ``MAJOR`` if broken, ``MINOR`` if marked.
+        unseen: Why it is not known how it is at present, so that ``proof`` and ``lost_db`` are old; empty while it is.
+        severity: ``MAJOR`` if broken, ``INVALID`` if not known, ``MINOR`` if marked.
     """
 
     name: str
@@ -125,11 +126,22 @@ class ServedCircuit:
     marks: tuple[str, ...]
     fault: str
     severity: AlarmSeverity
+    unseen: str = ""
 
     @property
     def margin_db(self) -> float | None:
         """Margin over the receiver's sensitivity as last measured."""
         return self.proof.get("margin_db")
+
+    @property
+    def alarm(self) -> str:
+        """Why there is a severity, in words; empty without one."""
+        return self.fault or self.unseen or "; ".join(self.marks)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known at present how much light it carries."""
+        return not self.fault and not self.unseen
 
 
 @dataclass(frozen=True)
@@ -277,7 +289,7 @@ class MarginSample:
 
     Attributes:
         time_s: When, in seconds since 1970.
-        margin_db: By name of the circuit; ``None`` where it carried no light.
+        margin_db: By name of the circuit; ``None`` where it carried no light, or nobody measured it.
     """
 
     time_s: float

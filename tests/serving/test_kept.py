@@ -61,6 +61,8 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         until(lambda: told(client, "small:health:keeps") == "fabric", 250.0)
         names = {each.name for each in served.owner.state.circuits}
         assert {"sfp-a:sfp-b", "sfp-b:sfp-a"} <= names
+        seen_s = max(each.seen_s for each in served.owner.state.circuits)
+        until(lambda: min(each.seen_s for each in served.owner.state.circuits) > seen_s + 2.0, 60.0)
         client.put("small:lease:owner", "ada")
         with pytest.raises(RemoteError, match="the jobs of the bench file decide"):
             served.rpc(client, "connect", circuits="sfp-c:sfp-a")

@@ -1,9 +1,13 @@
 """The lease of a served bench: one holder by name, a number that only grows, and an end that nobody can forget."""
 
+import socket
+import sys
+
 import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import BusyError, ConfigError, LimitError
+from lumion_hw.serving.connections import Connections
 from lumion_hw.serving.lease import Caller, LeaseBook
 
 ADA = Caller("ada", "127.0.0.1:1", "ada@127.0.0.1")
@@ -15,14 +19,18 @@ class Book:
 
     def __init__(self, directory) -> None:
         self.clock, self.cut, self.told = VirtualClock(), set(), []
-        self.directory = directory
+        self.directory, self.looks = directory, 0
         self.lease = LeaseBook(
             directory,
             self.clock.now,
             self.clock,
             lambda lease, why: self.told.append((lease.owner, lease.number, why)),
-            lambda connection: connection not in self.cut,
+            self.standing,
         )
+
+    def standing(self) -> set[str]:
+        self.looks += 1
+        return {ADA.connection, BOB.connection} - self.cut
 
 
 @pytest.fixture
@@ -61,6 +69,36 @@ def test_a_lease_ends_with_the_connection_it_was_taken_over(book) -> None:
     book.lease.expire()
     assert book.told == [("ada", 1, "its holder is gone: the connection is lost")]
     assert book.lease.served().owner == ""
+
+
+def test_who_asks_over_its_own_connection_is_there_without_a_look(book) -> None:
+    book.lease.take("ada", ADA, lasts_s=600.0)
+    book.looks = 0
+    book.lease.check(ADA)
+    assert book.looks == 0
+    with pytest.raises(BusyError):
+        book.lease.check(BOB)
+    assert book.looks == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the table of connections is that of Linux")
+@pytest.mark.parametrize(
+    ("family", "host"),
+    [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")],
+    ids=["IPv4", "IPv4 to IPv6"],
+)
+def test_the_system_knows_which_connections_stand(family, host) -> None:
+    with socket.socket(family) as listening:
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((host, 0))
+        listening.listen()
+        with socket.create_connection(("127.0.0.1", listening.getsockname()[1])) as client:
+            peer = "{}:{}".format(*client.getsockname()[:2])
+            with listening.accept()[0]:
+                assert peer in Connections()
+        assert peer not in Connections()
+    assert "::1" in Connections(), "what the tables cannot tell counts as connected"
 
 
 def test_a_lease_of_an_account_outlives_the_connection_and_nobody_else_has_it(book) -> None:

@@ -45,16 +45,18 @@ before = sent()
 
 from serving_bench import serving
 from lumion_hw import Bench
+from tests.waiting import until
 with tempfile.TemporaryDirectory() as directory, serving(Path(directory)) as served:
     with Bench.attach(served.address) as bench:
         bench.meters["meter0"].read(1)
         bench.mesh.program(bench.mesh.driven_ma())
-        time.sleep(0.5)
+        number = served.owner.state.number
+        until(lambda: served.owner.state.number > number + 4)
     table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     listening = [here for _, here, _, state, *_ in table if state == "0A"]
 after = sent()
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"probe", ("10.9.9.2", 5075))
-time.sleep(0.1)
+until(lambda: sent() > after)
 elsewhere = [each for each in listening if not each.startswith("0100007F")]
 print("sent", after - before, "counts", sent() > after, "elsewhere", elsewhere)
 """

@@ -50,6 +50,15 @@ def test_what_is_not_known_is_left_out(samples) -> None:
     assert hops == ["0", "1"]
 
 
+def test_circuits_that_nobody_measures_have_no_numbers() -> None:
+    circuits = tuple(dataclasses.replace(each, unseen="mesh0 is silent") for each in a_state().circuits)
+    samples = measured(a_state(42, circuits=circuits))
+    of_light = ("lumion_circuit_margin_db", "lumion_circuit_lost_db", "lumion_circuit_proof")
+    assert not [name for name, _ in samples if name in of_light]
+    ups = {dict(labels)["circuit"]: up for (name, labels), up in samples.items() if name == "lumion_circuit_up"}
+    assert ups == {"sfp-b:sfp-a": 0.0}, "that one is broken is known"
+
+
 def test_circuits_mesh_jobs_and_recovery_are_counted(samples) -> None:
     assert one(samples, "lumion_circuit_margin_db", circuit="sfp-a:sfp-b") == 9.5
     assert one(samples, "lumion_circuit_up", circuit="sfp-b:sfp-a") == 0.0
@@ -114,6 +123,13 @@ def test_every_metric_of_the_bench_is_on_the_dashboard_or_is_told_by_another(sam
         "lumion_circuit_lease_seconds",
         "lumion_keeping_trouble",
     }
+
+
+def test_the_first_recovery_is_an_annotation_too() -> None:
+    asked = [each["expr"] for each in DASHBOARD["annotations"]["list"] if "lumion_recovery" in each.get("expr", "")]
+    # There is no value before it, so nothing has changed: seen with Prometheus 2.42.
+    assert asked
+    assert not [expr for expr in asked if re.search(r"\b(changes|delta|increase|rate)\(", expr)]
 
 
 def test_the_panels_of_the_dashboard_lie_beside_each_other() -> None:

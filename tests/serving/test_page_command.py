@@ -1,12 +1,14 @@
 """``lumion serve --page``: says where the page is and the token for writing, and refuses what cannot be served."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from page_states import Reader
 
 from lumion_hw.cli import main
 
@@ -34,6 +36,28 @@ def test_it_says_where_the_page_is_and_with_which_token_it_writes(tmp_path, not_
     assert process.returncode == 0, said
     assert said.splitlines()[-1] == "ended"
     assert told["page_token"] not in said
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the child of a process")
+def test_a_server_whose_emulator_is_killed_says_so_on_the_page_and_ends(tmp_path, not_for_ever) -> None:
+    command = [sys.executable, "-m", "lumion_hw.cli", "serve", SMALL, "--emulate", "--state", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--page", "--page-port", "0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    not_for_ever(process)
+    page = Reader(json.loads(process.stdout.readline())["page"])
+    emulator = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+    os.kill(emulator, signal.SIGKILL)
+    troubles = [state["parts"].get("health", {}).get("trouble") for kind, state in page.events() if kind == "message"]
+    page.close()
+    _, said = process.communicate(timeout=300)
+    why = f"the emulator, process {emulator}, was killed by SIGKILL"
+    assert process.returncode == 1
+    assert why in said
+    assert why in str(troubles), "the page was not told"
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [each["reason"].startswith(why) for each in events if each["event"] == "server ends"] == [True]
 
 
 def test_without_what_the_page_needs_it_says_what_to_install_and_opens_nothing(monkeypatch, capsys) -> None:

@@ -11,6 +11,7 @@ from serving_bench import SMALL
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError, InUseError
 from lumion_hw.serving.pva import PvaServer
+from lumion_hw.serving.readings import STALE_S
 from lumion_hw.serving.state import AlarmSeverity
 from tests.waiting import until
 
@@ -110,6 +111,29 @@ def test_a_scan_point_that_waits_sees_light_of_after_the_change(served, client, 
         assert raw.timeStamp.secondsPastEpoch + 1e-9 * raw.timeStamp.nanoseconds > before_s
 
 
+def test_a_reading_that_is_what_it_was_before_the_change_is_dated_after_it(served, client, lease, monkeypatch) -> None:
+    meter = served.owner.bench.meters["meter0"]
+    same = meter.read_all()
+    monkeypatch.setattr(meter, "read_all", lambda: same)
+    lease(client, "ada")
+    client.put(HEATER, 0.0, wait=True)
+    before_s = time.time()
+    client.put(HEATER, 0.0, wait=True)
+    raw = client.get("small:meter0:power:1").raw
+    assert raw.timeStamp.secondsPastEpoch + 1e-9 * raw.timeStamp.nanoseconds > before_s
+
+
+def test_every_variable_says_when_it_was_so(served, client) -> None:
+    began_s = served.owner.state.health.started_s
+    told = client.get(list(served.server.names))
+    early = {name for name, each in zip(served.server.names, told, strict=True) if raw_time_s(each) < began_s - 1.0}
+    assert early == set()
+
+
+def raw_time_s(value) -> float:
+    return getattr(value, "raw", value).timeStamp.secondsPastEpoch
+
+
 def test_a_client_that_takes_nothing_holds_up_nobody(served, client) -> None:
     slow, seen = served.client(), []
     hang = slow.monitor("small:heartbeat", lambda value: time.sleep(0.5))
@@ -206,7 +230,8 @@ def test_a_device_that_answers_with_a_refusal_is_not_silent_and_says_why(served,
     try:
         until(lambda: client.get("small:meter0:power:1").severity == 3, 60.0)
         until(lambda: "too little light" in client.get("small:meter0:power:1").raw.alarm.message, 60.0)
-        time.sleep(1.5)
+        began_s = time.time()
+        until(lambda: served.owner.point("meter0.power.1").taken_s > began_s + STALE_S, 60.0)
         assert served.owner.state.health.silent == {}
     finally:
         meter.read_all = read_all

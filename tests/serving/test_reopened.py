@@ -1,10 +1,12 @@
 """A device that was lost and comes back is what the bench file says, not what it is when it is switched on."""
 
+import threading
+
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.errors import DeviceError
-from lumion_hw.serving.readings import BenchReadings
+from lumion_hw.errors import DeviceError, LinkTimeout
+from lumion_hw.serving.readings import STALE_S, BenchReadings, DeviceReadings
 from tests.recorded_calibration import SMALL
 
 
@@ -62,6 +64,58 @@ def test_what_cannot_be_set_up_stays_lost_and_is_tried_again(bench, monkeypatch)
     lose(bench, readings, "meter0", "no_power")
     assert not refusals
     assert meter.settings(1) == wanted
+
+
+def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, monkeypatch) -> None:
+    """A host that is busy may let a question wait between the answer and taking note of it."""
+    readings = DeviceReadings(bench, "mesh0", True, True, bench.clock, bench.clock.now)
+    answered, goes_on = threading.Event(), threading.Event()
+    answers = iter([{"mesh0.heater_ma.3": 0.0}, {"mesh0.heater_ma.3": 1.25}])
+
+    def read(parts: bool) -> dict[str, float]:
+        found = next(answers)
+        if not answered.is_set():
+            answered.set()
+            goes_on.wait(60.0)
+        return found
+
+    monkeypatch.setattr(readings.settings, "read", read)
+    early, late = (threading.Thread(target=readings.ask) for _ in range(2))
+    early.start()
+    answered.wait(60.0)
+    late.start()
+    late.join(0.2)
+    goes_on.set()
+    early.join()
+    late.join()
+    assert readings.point("mesh0.heater_ma.3").value == 1.25
+
+
+def test_one_reading_that_fails_is_no_silence_while_the_last_one_is_fresh(bench, monkeypatch) -> None:
+    module, clock, told = bench.transponders["sfp-a"], bench.clock, []
+    readings = DeviceReadings(bench, "sfp-a", True, False, clock, clock.now)
+    bench.events.follow(lambda event: told.append(event["event"]))
+    readings.update()
+    answers = iter([False, True, False, False])
+
+    def monitors():
+        if next(answers, True):
+            return ask()
+        raise LinkTimeout("late", device="sfp-a")
+
+    ask = module.monitors
+    monkeypatch.setattr(module, "monitors", monitors)
+    readings.update()
+    assert readings.silent is None
+    assert told == []
+    readings.update()
+    for _ in range(2):
+        clock.sleep(STALE_S)
+        readings.update()
+    assert readings.silent is not None
+    assert told == ["silent"]
+    readings.update()
+    assert told == ["silent", "answers again"]
 
 
 def test_a_controller_that_was_off_comes_back_with_its_heaters_off(bench) -> None:

@@ -182,10 +182,28 @@ def test_too_few_bytes_are_a_short_read_and_taint() -> None:
     assert bridge.counters.resyncs == 1
 
 
+@pytest.mark.parametrize(
+    ("data", "data_after_s", "status_after_s"),
+    [
+        pytest.param(b"\x11\x22", 0.3, 0.0, id="data"),
+        pytest.param(b"\x11\x22", 0.3, 0.4, id="both"),
+        pytest.param(b"\x11\x22", 0.0, 0.4, id="status"),
+        pytest.param(b"\xf1\xf0", 0.3, 0.0, id="data that look like a status"),
+    ],
+)
+def test_what_a_busy_host_hands_over_late_is_no_fault_of_the_module(data, data_after_s, status_after_s) -> None:
+    bridge, _, _ = opened(
+        RecordedExchange(read_message(0x51, 96, 2), data, delay_s=data_after_s),
+        status(OK, delay_s=status_after_s),
+    )
+    assert bridge.read(0x51, 96, 2) == data
+    assert not bridge.tainted
+
+
 def test_late_bytes_never_become_another_reads_data() -> None:
     bridge, _, _ = opened(
-        RecordedExchange(read_message(0x51, 96, 2), b"\x11\x22", delay_s=0.3),
-        status(OK, delay_s=0.3),
+        RecordedExchange(read_message(0x51, 96, 2), b"\x11\x22", delay_s=0.9),
+        status(OK, delay_s=0.9),
         status(),  # answered together with the late status above, so there is a second round
         status(),
         RecordedExchange(read_message(0x51, 98, 2), b"\x33\x44"),

@@ -201,6 +201,7 @@ def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
         "lost_db": _plain(circuit.lost_db),
         "marks": list(circuit.marks),
         "fault": circuit.fault,
+        "unseen": circuit.unseen,
         "severity": int(circuit.severity),
     }
 

@@ -27,6 +27,7 @@ _START, _STOP, _READ_REGISTER = b"S", b"P", b"R"
 _I2C_STAT = 0x0A
 _STATUS_QUERY = _READ_REGISTER + bytes([_I2C_STAT]) + _STOP
 _OK, _NACK_ADDRESS, _NACK_DATA, _TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
+_REFUSALS = (_NACK_ADDRESS, _NACK_DATA, _TIME_OUT)
 _STATUS_WORDS = {
     _OK: "done",
     _NACK_ADDRESS: "address not acknowledged",
@@ -36,6 +37,11 @@ _STATUS_WORDS = {
 _BITS_PER_UART_BYTE = 10
 _I2C_BYTE_S = 9 / 100e3  # at the slowest bus speed modules are used with
 _RETRY_PERIOD_S = 0.002
+_NOTHING_S = 0.1
+"""Beyond the wire times: a read that has brought nothing by then was probably refused, and the status is asked for.
+
+Nothing is decided by it: on a busy host data come later than this, and are found before their status.
+"""
 
 
 class Sc18im700(Conversation):
@@ -47,7 +53,7 @@ class Sc18im700(Conversation):
         device: Device name, for messages.
         retry_s: How long an access that is not acknowledged is repeated. A module is silent for up to 80 ms after
             a write and 300 ms after power-up (SFF-8472, SFF-8431).
-        timeout_s: Time for a reply of the bridge beyond the wire times.
+        timeout_s: Time for a reply of the bridge beyond the wire times. The bridge needs none of it; host and USB do.
         baud: Baud rate of the UART, to know the wire times; 9600 after reset.
     """
 
@@ -62,7 +68,7 @@ class Sc18im700(Conversation):
         *,
         device: str,
         retry_s: float = 0.5,
-        timeout_s: float = 0.1,
+        timeout_s: float = 0.5,
         baud: int = 9600,
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=0.1)
@@ -111,8 +117,8 @@ class Sc18im700(Conversation):
         """Read the status register: exactly one byte, and a status, must come back."""
         until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
         self.send(_STATUS_QUERY, until)
-        reply = self.receive_available(2, until)
-        return len(reply) == 1 and reply[0] in _STATUS_WORDS
+        reply = self.receive_available(1, until)
+        return bool(reply) and reply[0] in _STATUS_WORDS and not self.receive_available(1, self._soon())
 
     def _read_piece(self, device: int, offset: int, length: int) -> bytes:
         """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
@@ -121,10 +127,7 @@ class Sc18im700(Conversation):
         deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
             with self.exchange(what):
-                reply_deadline = self._reply_deadline(len(message) + length)
-                self.send(message, reply_deadline)
-                data = self.receive_available(length, reply_deadline)
-                status = self._status(what)
+                data, status = self._data_and_status(message, length, what)
                 if status == _OK and len(data) != length:
                     raise ShortReadError(
                         f"{what}: only {shown(data)}",
@@ -135,6 +138,21 @@ class Sc18im700(Conversation):
             if status == _OK:
                 return data
             self._wait_or_give_up(device, what, status, deadline)
+
+    def _data_and_status(self, message: bytes, length: int, what: str) -> tuple[bytes, int]:
+        """Send a read transfer and ask for its status; return both, also where the data come after that question."""
+        self.send(message, self._reply_deadline(len(message)))
+        seen = self.receive_available(length, self._soon(len(message) + length))
+        deadline = self._reply_deadline(length + len(_STATUS_QUERY) + 1)
+        self.send(_STATUS_QUERY, deadline)
+        seen += self.receive_exactly(1, what, deadline)
+        while len(seen) <= length:  # refused; or late, and more will come
+            missing = length + 1 - len(seen)
+            more = self.receive_available(missing, self._soon(missing) if seen[-1] in _REFUSALS else deadline)
+            if not more:
+                break
+            seen += more
+        return seen[:-1], self._checked(what, seen[-1])
 
     def _write_piece(self, device: int, offset: int, data: bytes) -> None:
         """Make one write transfer (clause 7.1.1)."""
@@ -161,11 +179,14 @@ class Sc18im700(Conversation):
                 return
             self._wait_or_give_up(device, what, status, deadline)
 
-    def _status(self, what: str, n_bytes_before: int = 0) -> int:
+    def _status(self, what: str, n_bytes_before: int) -> int:
         """Return the status of the last transfer (clause 7.3.8)."""
         deadline = self._reply_deadline(n_bytes_before + len(_STATUS_QUERY) + 1)
         self.send(_STATUS_QUERY, deadline)
-        status = self.receive_exactly(1, what, deadline)[0]
+        return self._checked(what, self.receive_exactly(1, what, deadline)[0])
+
+    def _checked(self, what: str, status: int) -> int:
+        """Return a status that is one, and the last byte there is."""
         if status not in _STATUS_WORDS:
             raise self._frame_error(what, f"the status 0x{status:02X}, which the bridge does not have")
         stray = bytes(self._buffer) + self._link.read(Deadline(self._clock.now()))
@@ -191,6 +212,9 @@ class Sc18im700(Conversation):
 
     def _reply_deadline(self, n_bytes: int) -> Deadline:
         return Deadline(self._clock.now() + self._timeout_s + n_bytes * self._byte_s)
+
+    def _soon(self, n_bytes: int = 1) -> Deadline:
+        return Deadline(self._clock.now() + _NOTHING_S + n_bytes * self._byte_s)
 
 
 def _check_range(device: int, offset: int, length: int) -> None:

@@ -10,7 +10,6 @@ const GONE = "#9aa6b2"; // of circuits that stood before
 const SEVERITY = ["OK", "MINOR", "MAJOR", "INVALID"];
 const MOST_IN_ROW = 8;
 const COLUMNS = 6; // of the table of circuits
-const UNSEEN_S = 10; // circuits that are kept are measured every few seconds
 
 export function element(name, kind = "", text = "") {
   const made = document.createElement(name);
@@ -143,25 +142,16 @@ function lineOf(name, body) {
   return line;
 }
 
-// Why nothing is known of circuits at present. A fabric's manager watches their light without measuring it anew.
-function unseenWhy(isFresh) {
-  const controller = known.about?.devices.find((device) => device.role === "mesh controller")?.name;
-  if (known.health?.trouble) return known.health.trouble;
-  if (controller in (known.health?.silent ?? {})) return `${controller} is silent`;
-  return isFresh || known.health?.keeps === "fabric" ? "" : "not measured now";
-}
-
 function fillCircuit(line, circuit) {
-  const isFresh = circuit.seen_s && serverNow() - circuit.seen_s < UNSEEN_S, unseen = unseenWhy(isFresh);
-  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : unseen ? "not known" : isFresh ? "light" : "watched";
+  const words = circuit.fault ? `BROKEN: ${circuit.fault}` : circuit.unseen ? "not known" : circuit.marks.length ? `MARKED: ${circuit.marks.join("; ")}` : "light";
   const stands = duration(serverNow() - circuit.since_s) + (circuit.ends_s === null ? "" : `, ${duration(circuit.ends_s - serverNow())} more`);
   const style = styleOf(circuit.name);
   for (const [key, value] of Object.entries(style)) if (value) line.stroke.setAttribute(key, value); else line.stroke.removeAttribute(key);
   const margin = circuit.fault ? "no light" : circuit.margin_db === null ? "–" : `${circuit.margin_db.toFixed(1)} dB`;
   const texts = [null, margin, circuit.lost_db === null ? "–" : `${circuit.lost_db.toFixed(1)} dB`, words, stands];
   texts.forEach((text, index) => { if (text !== null) setText(line.cells[index], text); });
-  line.cells[3].className = `severity-${unseen && !circuit.severity ? 3 : circuit.severity}`;
-  setAge(line.cells[5], circuit.seen_s, unseen);
+  line.cells[3].className = `severity-${circuit.severity}`;
+  setAge(line.cells[5], circuit.seen_s, circuit.unseen);
 }
 
 // -- margins against time ----------------------------------------------------------------------------------------------
@@ -181,7 +171,7 @@ export function drawMargins() {
   const place = document.getElementById("margins"), names = Object.keys(curves.margin_db), times = curves.time_s;
   if (times.length < 2) { replaced(place, element("p", "quiet", "begins when circuits stand")); return; }
   const values = names.flatMap((name) => curves.margin_db[name]).filter((each) => each !== null);
-  const low = Math.min(0, ...values), high = Math.max(1, ...values) * 1.08, [width, height, left, base] = [620, 190, 38, 22];
+  const low = Math.floor(Math.min(0, ...values)), high = low + 4 * Math.ceil((Math.max(1, ...values) - low) / 4), [width, height, left, base] = [620, 190, 38, 22];
   const x = (time) => left + (time - times[0]) / (times.at(-1) - times[0]) * (width - left - 8);
   const y = (value) => height - base - (value - low) / (high - low) * (height - base - 8);
   const svg = drawnElement("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "font-size": 11 });
