@@ -289,14 +289,15 @@ class SantecMpm(ScpiMeter):
             self._session.write("MEAS")
             return run
 
-    def fetch(self, channels: Sequence[int], n_samples: int, deadline: Deadline) -> NDArray[np.float64]:
+    def fetch(self, channels: Sequence[int], n_samples: int, timeout_s: float) -> NDArray[np.float64]:
         """Wait for the end of the run under way; return its samples in watts, marks included, a row per channel.
 
         Raises:
-            DeviceTimeoutError: It does not complete.
+            LimitError: The time is negative or no number.
+            DeviceTimeoutError: It does not complete in this time from now.
             FrameError: A channel gave another number of samples.
         """
-        self._wait(deadline, n_samples)
+        self._wait(deadline_after(self._clock, timeout_s), n_samples)
         places = [self.module_and_port(channel) for channel in channels]
         return np.stack([self._logged_w(module, port, n_samples) for module, port in places])
 
@@ -417,16 +418,15 @@ class MpmRun:
     def __init__(
         self, meter: SantecMpm, clock: Clock, channels: tuple[int, ...], n_samples: int, period_s: float | None
     ) -> None:
-        self._meter, self._clock = meter, clock
-        self._channels, self._n_samples, self._period_s = channels, n_samples, period_s
+        self._meter, self._channels, self._n_samples, self._period_s = meter, channels, n_samples, period_s
         self._started_s = clock.now()
         self._ended = False
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
         """Wait for the last sample, fetch all and stop the run, however it ends. Raises as :meth:`LogRun.wait`."""
         try:
-            deadline = deadline_after(self._clock, _PATIENCE_S if timeout_s is None else timeout_s)
-            values_w = self._meter.fetch(self._channels, self._n_samples, deadline)
+            patience_s = _PATIENCE_S if timeout_s is None else timeout_s
+            values_w = self._meter.fetch(self._channels, self._n_samples, patience_s)
         finally:
             self.stop()
         states = states_of(values_w)
