@@ -27,7 +27,7 @@ from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections,
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import solved
-from calibration.model.work import BESIDE, DIRECTIONS, SCORED
+from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
@@ -515,6 +515,10 @@ class _Pairs:
         self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
         self._main: Real = self._whole[:, :main]
 
+    def _spend(self, share: float) -> None:
+        each = pairs_work(*self._curve.T.shape, self._rows.misfit.shape[1], self._n)
+        self._work.spent += share * each * self._rows.misfit.size
+
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the light by directions ``(2E, W, c)``, shape ``(N·M, c)``."""
         heaters, waveguides, count = directions.shape
@@ -560,7 +564,7 @@ class _Pairs:
         if self._explained and (unasked := self._unasked(seen, prior, known, here * share)):
             return unasked
         basis, columns = self._directions(known)
-        self._work.spent += SCORED * self._rows.misfit.size
+        self._spend(SCORED)
         halves = (self._rows.settings // _STRETCH) % 2
         whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
         blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
@@ -616,7 +620,7 @@ class _Pairs:
         # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
         count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
         basis = self._at_random(count)
-        self._work.spent += DIRECTIONS * self._rows.misfit.size
+        self._spend(DIRECTIONS)
         for _ in range(_POWERS):
             basis = _orthonormal(self._back(_without(known, self._light(basis))))
         whole = self._light(basis)
@@ -630,7 +634,7 @@ class _Pairs:
         By directions at random (Hutchinson 1989): variances to a tenth.
         """
         directions = self._at_random(_PROBES_BESIDE)
-        self._work.spent += BESIDE * self._rows.misfit.size
+        self._spend(BESIDE)
         # Of the directions that are fitted nothing is left out.
         known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ known)

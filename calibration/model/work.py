@@ -12,10 +12,10 @@ SLOPES = 8
 """What the slope of the likelihood by all parameters costs for each reading."""
 SEARCHED, SCANNED = 7, 1
 """What a reading costs in a step of the phase search, and for every frequency at which a source is looked at."""
-DIRECTIONS, SCORED, BESIDE = 300, 500, 125
-"""What pairs cost for each reading looked at: choosing directions, a score of those chosen, and pairs beside them."""
+DIRECTIONS, SCORED, BESIDE = 0.08, 0.13, 0.017
+"""What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, and pairs beside them."""
 
-USUAL = 2250
+USUAL = 2400
 """What a whole undisturbed run costs, measuring and verification too, per reading of its random settings."""
 OTHERWISE = 1300
 """What a run costs beside its fits."""
@@ -28,6 +28,11 @@ EXPLANATIONS = 2 / 3
 def derivatives_work(parameters: int) -> float:
     """Return what derivatives of a reading by so many parameters cost: the light, and the product of all of them."""
     return 22.0 + 2.5e-5 * parameters**2
+
+
+def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) -> float:
+    """Return the products that one direction of pairs takes for a reading, with so many parameters fitted beside it."""
+    return heaters * waveguides / monitors + waveguides + 2.0 * parameters
 
 
 def solution_work(parameters: int) -> float:
