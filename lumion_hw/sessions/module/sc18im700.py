@@ -116,9 +116,12 @@ class Sc18im700(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Read the status register: exactly one byte, and a status, must come back."""
         until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
+        alone = self._soon(len(_STATUS_QUERY) + 1)
         self.send(_STATUS_QUERY, until)
         reply = self.receive_available(1, until)
-        return bool(reply) and reply[0] in _STATUS_WORDS and not self.receive_available(1, self._soon())
+        if not reply or reply[0] not in _STATUS_WORDS:
+            return False
+        return not self.receive_available(1, alone if self._clock.now() < alone else self._soon())
 
     def _read_piece(self, device: int, offset: int, length: int) -> bytes:
         """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
