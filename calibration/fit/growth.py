@@ -516,7 +516,8 @@ class _Pairs:
         self._main: Real = self._whole[:, :main]
 
     def _spend(self, share: float) -> None:
-        each = pairs_work(*self._curve.T.shape, self._rows.misfit.shape[1], self._n)
+        waveguides, heaters = self._curve.shape
+        each = pairs_work(heaters, waveguides, self._rows.misfit.shape[1], self._n)
         self._work.spent += share * each * self._rows.misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
