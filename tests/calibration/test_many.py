@@ -186,13 +186,8 @@ def at_sweeps(tmp_path: Path, not_for_ever: Bound) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.campaign),
-    ],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     tmp_path: Path, at_sweeps: subprocess.Popen[str], sent: signal.Signals, code: int
 ) -> None:

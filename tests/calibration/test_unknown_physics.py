@@ -119,7 +119,7 @@ def test_certified_errors_are_true_whatever_the_chip(tmp_path: Path, effect: str
         assert {entry.name for entry in record.physics} <= names
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_side_of_a_frequency_is_asked_again_once_reflections_are_known(tmp_path: Path) -> None:
     """Seed 1: reflections of joints decided for half a turn per PUC of one source, 44 GHz, and it was certified."""
     with _calibrated(tmp_path, {"joint_reflection": 1e-4}, seed=1) as (bench, record):

@@ -46,7 +46,7 @@ def test_three_squeezers_find_the_maximum_in_eight_readings() -> None:
 
 
 @pytest.mark.parametrize(
-    "states", [pytest.param(100, marks=pytest.mark.long), pytest.param(400, marks=pytest.mark.campaign)]
+    "states", [pytest.param(50, marks=pytest.mark.long), pytest.param(400, marks=pytest.mark.campaign)]
 )
 def test_three_squeezers_find_the_maximum_in_eight_readings_from_many_states(states: int) -> None:
     check_goal(range(states))

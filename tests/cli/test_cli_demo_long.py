@@ -28,6 +28,7 @@ def test_the_prototype_is_calibrated_connected_broken_and_recovered(seed: int, t
     assert all(Path(path).stat().st_size > 0 for path in document["artifacts"].values())
 
 
+@pytest.mark.campaign
 def test_a_calibration_over_tcp_and_ptys_is_as_good_as_one_in_memory(tmp_path: Path) -> None:
     entry = [sys.executable, "-c", "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"]
     record, endpoints = tmp_path / "record.json", tmp_path / "endpoints.json"

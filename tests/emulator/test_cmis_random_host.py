@@ -286,7 +286,7 @@ def fuzz(profile: str, seed: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "profile", ["400zr", *(pytest.param(name, marks=pytest.mark.long) for name in PROFILES if name != "400zr")]
+    "profile", ["400zr", *(pytest.param(name, marks=pytest.mark.campaign) for name in PROFILES if name != "400zr")]
 )
 def test_nonsense_in_any_register_breaks_nothing(profile: str) -> None:
     fuzz(profile, 7, 40)

@@ -188,8 +188,13 @@ def test_an_editable_install_is_a_path_that_type_checkers_follow() -> None:
     assert all((ROOT / package / "py.typed").exists() for package in OURS)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("editable", [True, False], ids=["editable", "copied"])
+@pytest.mark.parametrize(
+    "editable",
+    [
+        pytest.param(True, id="editable", marks=pytest.mark.long),
+        pytest.param(False, id="copied", marks=pytest.mark.campaign),
+    ],
+)
 def test_a_script_is_type_checked_against_what_is_installed(editable: bool, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
