@@ -93,18 +93,17 @@ def test_an_answer_of_before_a_change_is_not_taken_for_one_of_after_it(bench, mo
 
 def test_one_reading_that_fails_is_no_silence_while_the_last_one_is_fresh(bench, monkeypatch) -> None:
     module, clock, told = bench.transponders["sfp-a"], bench.clock, []
-    readings = DeviceReadings(bench, "sfp-a", True, False, clock, clock.now)
-    bench.events.follow(lambda event: told.append(event["event"]))
-    readings.update()
-    answers = iter([False, True, False, False])
+    ask, answers = module.monitors, iter([True, False, True, False, False])
 
     def monitors():
         if next(answers, True):
             return ask()
         raise LinkTimeout("late", device="sfp-a")
 
-    ask = module.monitors
     monkeypatch.setattr(module, "monitors", monitors)
+    readings = DeviceReadings(bench, "sfp-a", True, False, clock, clock.now)
+    bench.events.follow(lambda event: told.append(event["event"]))
+    readings.update()
     readings.update()
     assert readings.silent is None
     assert told == []
