@@ -35,6 +35,7 @@ pytestmark = [
 def patient() -> Iterator[None]:
     """Let the cluster wait for its own parts as long as a busy machine takes, here and in processes started here."""
     import dask
+    import distributed  # noqa: F401 - first, else what it configures goes with what is set here
 
     with (
         dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE_S}s"}),
