@@ -185,9 +185,8 @@ class _Judge:
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
     """Return what some of the settings cost at a point, by a model taken to be somewhat wrong."""
-    observations = likelihood.observations[np.arange(0, len(likelihood.observations), _COARSE)]
-    few = replace(likelihood, observations=observations)
-    residual = few.residual(model.predict(parameters, observations), _JUDGING_DISCREPANCY)
+    few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
+    residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
 
 

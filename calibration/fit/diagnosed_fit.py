@@ -62,6 +62,8 @@ _BRANCH_ROUNDS = 3
 # Step, in standard errors, at which a fit ends that is not the last one: the next settings, or the next cause, move it
 # farther than all that is left, and each round near the end takes as long as one that leads there.
 _ON_THE_WAY_SIGMA = 0.3
+# As many times the settings, with which directions of pairs are chosen again.
+_MANY_MORE = 1.3
 # Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
 _NEARLY = 0.1
 
@@ -144,6 +146,7 @@ class FaultDiagnosis:
         whole: All settings of the run, those of the likelihood the last ones with heat.
         done: Told of every round of a fit.
         trying: Told in words what is tried as an explanation.
+        scored: What the last pass over the data said, and of which fit: several steps in a row ask for the same.
     """
 
     model: MeshModel
@@ -157,6 +160,7 @@ class FaultDiagnosis:
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
     trying: Callable[[str], None] = lambda _: None
+    scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def beyond(self, physics: Physics) -> FaultDiagnosis:
         """Return the diagnosis of the same readings with other physics beyond the model of every chip."""
@@ -189,10 +193,11 @@ class FaultDiagnosis:
         """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
         me = self.beyond(before.physics)
         now = me._expected(before)
-        if before.physics.pairs is not None and not self.model.work.is_used_up:
+        many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
+        if before.physics.pairs is not None and many and not self.model.work.is_used_up:
             # On readings as they are taken now: what has drifted is out.
             likelihood = replace(me._alive, observations=me._taken_out(now))
-            pairs = pair_directions(me.model, now.fit, likelihood, me.prior)
+            pairs = pair_directions(me.model, now.fit, likelihood, me.prior, before.physics.pairs)
             now = replace(now, physics=now.physics.having(CROSSTALK_PAIRS, now.physics.widths[CROSSTALK_PAIRS], pairs))
             return self.beyond(now.physics).settle(self.beyond(now.physics)._again(now))
         return me.settle(me._again(now, before.fit))
@@ -239,9 +244,13 @@ class FaultDiagnosis:
     # -- physics beyond the model of every chip -----------------------------------------------------------------------
 
     def _scores(self, now: DiagnosedFit) -> Scores:
-        self.trying("physics beyond the model")
-        names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
-        return score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
+        key = id(now.fit), now.refused
+        if key not in self.scored:
+            self.trying("physics beyond the model")
+            names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
+            self.scored.clear()
+            self.scored[key] = now.fit, score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
+        return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
         """Return the rows to take in next, if light asks for any and there is work left."""
@@ -265,7 +274,9 @@ class FaultDiagnosis:
         physics = self._widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
-        fit = self.beyond(physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
+        me = self.beyond(physics)
+        likelihood = me._weighed(now.likelihood, now.fit.parameters)
+        fit = me._fit(now.fit.parameters, likelihood, now.dead, near=True)
         better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain
         if fit.discrepancy > now.fit.discrepancy or no_less:
@@ -273,7 +284,11 @@ class FaultDiagnosis:
                 return self._with_rows(now, rows[:1])
             return replace(now, refused=now.refused | {row.name for row in rows})
         gains = {**now.gains, **{row.name: row.gain for row in rows}}
-        return replace(now, physics=physics, fit=fit, gains=gains, rough=False)
+        return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
+
+    def _weighed(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
+        """Return a likelihood in which readings count less that follow pairs of which no direction is fitted."""
+        return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _widths(self, now: DiagnosedFit) -> Physics:
         """Return the physics of a fit with its widths as the fit itself says they are."""
@@ -432,7 +447,7 @@ class FaultDiagnosis:
             now: Where to begin, and what happened.
             known: The last fit, if settings and parameters are about those it had.
         """
-        likelihood = replace(self._alive, observations=self._taken_out(now))
+        likelihood = self._weighed(replace(self._alive, observations=self._taken_out(now)), now.fit.parameters)
         passive = now.fit.parameters.passive_phase_rad.copy()
         laws = now.fit.parameters.heater_law.copy()
         for death in now.deaths:

@@ -48,7 +48,7 @@ def find_detunings(
         settings = np.flatnonzero(likelihood.observations.source == port)[:_SETTINGS]
         if not len(settings):
             continue
-        few = replace(likelihood, observations=likelihood.observations[settings])
+        few = likelihood[settings]
         costs = []
         for step in steps:
             tried = detuning.copy()

@@ -61,6 +61,8 @@ _DAMPING_LEAST = 1e-9
 # Less is not felt: hardly a direction has so little of its parameters' curvature.
 _DAMPING_FELT = 1e-5
 _DAMPING_MOST = 1e6
+# Information gathered as near as this to where a fit ended is that of its end.
+_NEAR_SIGMA = 0.3
 # Steps that lead uphill before information kept from another point is gathered anew.
 _MOST_IN_VAIN = 3
 # No phase turns farther in one step.
@@ -100,7 +102,8 @@ class FitResult:
         readings: How many readings are used.
         rounds: What each step did.
         settings: How many settings were fitted.
-        widening: Shape ``(P, P)``; covariance that comes on top, of what the model leaves out
+        gathered_sigma: How far away information was gathered, root mean square in standard errors.
+        stated: Shape ``(P, P)``; covariance of the free parameters with what the model leaves out
             (:mod:`calibration.fit.stated_errors`); ``None`` before the errors are stated.
     """
 
@@ -115,7 +118,8 @@ class FitResult:
     readings: int
     rounds: tuple[Round, ...]
     settings: int
-    widening: Real | None = None
+    gathered_sigma: float = 0.0
+    stated: Real | None = None
 
     @property
     def certified(self) -> bool:
@@ -132,8 +136,7 @@ class FitResult:
     def covariance(self) -> Real:
         """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 where they were held."""
         result = np.zeros((len(self.vector), len(self.vector)))
-        widening = 0.0 if self.widening is None else self.widening
-        result[np.ix_(self.free, self.free)] = self.inverse + widening
+        result[np.ix_(self.free, self.free)] = self.inverse if self.stated is None else self.stated
         return result
 
     @cached_property
@@ -152,7 +155,8 @@ class _Here:
         equations: The normal equations about it; their information may be that of a point near by.
         discrepancy: η they are weighed by.
         curvature: Shape ``(P, P)``; information and prior, corrected by how slopes have changed since.
-        gathered: Shape ``(size,)``; the point where information was gathered.
+        gathered: Shape ``(size,)``; the point where information was gathered, or that of another fit taken over.
+        taken_over_sigma: How far from there the other fit had gathered it, in standard errors.
     """
 
     point: Real
@@ -160,6 +164,7 @@ class _Here:
     discrepancy: float
     curvature: Real
     gathered: Real
+    taken_over_sigma: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +256,14 @@ class GlobalFit:
             if self._give_up(here.point):
                 break
         result = self._result(here, converged, history)
-        return result if kept or here.gathered is here.point else self.stated(result)
+        return result if kept else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return a fit of these readings with the information gathered where it ended."""
+        """Return a fit of these readings with the information gathered where it ended, or as near as does not show."""
+        if fit.gathered_sigma < _NEAR_SIGMA:
+            return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
-        return replace(fit, information=equations.information)
+        return replace(fit, information=equations.information, gathered_sigma=0.0)
 
     def _first(self, point: Real) -> _Here:
         """Return the state at a start from afar."""
@@ -276,10 +283,10 @@ class GlobalFit:
         information = known.information
         if len(settings) > known.settings:
             # Only the new settings are gathered: gathering takes four fifths of the time of a round.
-            later = replace(likelihood, observations=settings[np.arange(known.settings, len(settings))])
+            later = likelihood[np.arange(known.settings, len(settings))]
             information = information + normal_equations(self._model, parameters, later, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
-        return self._here(point, equations, discrepancy)
+        return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.gathered_sigma)
 
     def _gathered(self, point: Real, discrepancy: float) -> _Here:
         """Return the state at a point with information gathered there."""
@@ -380,6 +387,7 @@ class GlobalFit:
             readings=used,
             rounds=tuple(history),
             settings=len(self._likelihood.observations),
+            gathered_sigma=here.taken_over_sigma + _rms((here.point - here.gathered)[self._free], here.curvature),
         )
 
 

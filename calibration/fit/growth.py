@@ -23,12 +23,11 @@ from calibration.fit.global_fit import FitResult
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import WhiteRows, white_rows
-from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics
+from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import solved
 from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
-from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -45,8 +44,8 @@ _MOST_READINGS = 12_000
 _MOST_FOR_PAIRS = 16_000
 # Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
 _TOLD = 0.1
-# Numbers held at once for the directions of pairs: 160 MB.
-_MOST_NUMBERS = 3e7
+# Numbers held at once for the directions of pairs, in single precision: 400 MB.
+_MOST_NUMBERS = 1e8
 # Readings whose information is summed up in one product.
 _AT_ONCE = 3_000
 # Settings whose phases are held at once for all directions of pairs.
@@ -55,7 +54,6 @@ _PART = 128
 _STRETCH = 40
 # Settings in a row whose errors are taken to belong together.
 _TOGETHER = 20
-_POWERS = 2
 _OVERSAMPLED = 20
 # Directions at random by which traces over all pairs are estimated: to an eighth.
 _PROBES = 64
@@ -108,6 +106,19 @@ class _Gram:
 
 
 @dataclass(frozen=True, eq=False)
+class Tail:
+    """What pairs in directions that are not fitted do to P fitted parameters.
+
+    Attributes:
+        covariance: Shape ``(P, P)``.
+        as_noise: Shape ``(P,)``; the part of the variances by noise that stands for it in the weights of readings.
+    """
+
+    covariance: Real
+    as_noise: Real
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
     """What one pass over the data says about a fit; P free parameters.
 
@@ -117,8 +128,7 @@ class Scores:
         information: Shape ``(P, P)``; Fisher information of the settings looked at, where the fit ended.
         by_stretch: Shape ``(c, P)``; slope of the likelihood by stretches of settings with the same light.
         by_monitor: Shape ``(M, P)``; the same by monitors.
-        tail: Shape ``(P, P)``; covariance by pairs in directions that are not fitted, for a width of one; ``None``
-            where pairs are not fitted.
+        tail: What pairs do in directions that are not fitted; ``None`` where pairs are not fitted.
         by_reading: Shape ``(N, M)``; squares of the white residuals.
         by_source: Shape ``(S,)``; their mean by source of the light.
     """
@@ -128,7 +138,7 @@ class Scores:
     information: Real
     by_stretch: Real
     by_monitor: Real
-    tail: Real | None
+    tail: Tail | None
     by_reading: Real
     by_source: Real
 
@@ -151,24 +161,20 @@ def score_rows(
         names: The rows.
         but: Those that are not to be taken in, whatever they gain.
     """
-    small = [name for name in names if name != CROSSTALK_PAIRS]
-    few = _thinned(likelihood, _MOST_READINGS)
+    small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
+    few = _thinned(likelihood, _MOST_READINGS, model, small)
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
-    known = model.space.physics
     pass_ = _Pass(model, fit, few, small, pairs=CROSSTALK_PAIRS in (*names, *known.names))
     found = _Selection(pass_.gram(), ahead, away, pass_.places, share)
     rows, chosen, tail = found.rows(but), found.chosen(but), None
-    if (kept := pass_.rows) is not None:
-        pairs = _Pairs(model, fit, kept, pass_.main)
-        of_pairs = ahead * len(kept.heat_mw) / len(few.observations)
-        if CROSSTALK_PAIRS in names:
-            score = pairs.score(of_pairs, [(pass_.place(row.name), row.width) for row in chosen], share)
-            rows = sorted([*rows, score], key=lambda row: -row.gain)
-            chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
-        elif known.pairs is not None:
-            tail = pairs.beside(known.pairs, of_pairs)
+    if CROSSTALK_PAIRS in names:
+        score = _Pairs(model, fit, pass_).score(ahead, [(pass_.place(row.name), row.width) for row in chosen], share)
+        rows = sorted([*rows, score], key=lambda row: -row.gain)
+        chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
+    elif known.pairs is not None:
+        tail = _Pairs(model, fit, pass_).beside(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
     return Scores(
         tuple(rows),
         tuple(chosen),
@@ -181,7 +187,9 @@ def score_rows(
     )
 
 
-def pair_directions(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior) -> PairDirections:
+def pair_directions(
+    model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, before: PairDirections
+) -> PairDirections:
     """Return the directions of pairs that light tells best, of a fit that has pairs in others.
 
     Light of further settings tells other combinations of pairs than that which directions were first chosen by.
@@ -191,29 +199,27 @@ def pair_directions(model: MeshModel, fit: FitResult, likelihood: Likelihood, pr
         fit: The fit, of some of the settings at least.
         likelihood: The settings.
         prior: The prior of the fit, over all parameters of the model.
+        before: The directions of the fit.
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
     held = {CROSSTALK_PAIRS: fit.parameters.further[CROSSTALK_PAIRS]}
     other = model.beyond(Physics(widths, held=held))
-    few, size = _thinned(likelihood, _MOST_FOR_PAIRS), other.space.size
+    few, size = _thinned(likelihood, _MOST_FOR_PAIRS, other), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
-    pass_ = _Pass(other, beside, few, (), pairs=True, sums=False)
-    if pass_.rows is None or physics.pairs is None:
-        raise CalibrationError("there is no light to choose directions of pairs by", hint="Measure random settings.")
-    share = len(pass_.rows.heat_mw) / len(likelihood.observations)
-    pairs = _Pairs(model, fit, pass_.rows, pass_.main)
-    return pairs.best(
-        prior.beyond(other.space).information(beside.free) * share, physics.widths[CROSSTALK_PAIRS], share
-    )
+    share = len(few.observations) / len(likelihood.observations)
+    pairs = _Pairs(model, fit, _Pass(other, beside, few, (), pairs=True))
+    ahead = prior.beyond(other.space).information(beside.free) * share
+    return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
 
 
-def _thinned(likelihood: Likelihood, most_readings: int) -> Likelihood:
-    """Return a likelihood of as many settings as it takes to tell, evenly over the run."""
+def _thinned(likelihood: Likelihood, most_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
+    """Return a likelihood of as many settings as it takes to tell, evenly over the run, and as there is room for."""
     settings, monitors = likelihood.target_ma.shape
-    most = min(settings, max(most_readings // monitors, 1))
-    chosen = np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
-    return replace(likelihood, observations=likelihood.observations[chosen])
+    sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
+    each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
+    most = min(settings, max(min(most_readings, int(_MOST_NUMBERS / each)) // monitors, 1))
+    return likelihood[np.unique(np.linspace(0, settings - 1, most).astype(np.int64))]
 
 
 class _Selection:
@@ -311,38 +317,35 @@ def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, 
     return left_out
 
 
-@dataclass(frozen=True, eq=False)
-class _KeptRows:
-    """White rows of some settings: of fitted parameters and of the phases of waveguides, and their residuals."""
-
-    settings: NDArray[np.int64]
-    main: Real
-    by_phase: Real
-    misfit: Real
-    heat_mw: Real
-
-
 class _Pass:
-    """One pass over the settings of a fit: sums for small rows, and rows of as many settings as there is room for.
+    """One pass over the settings of a fit: sums for small rows, and white rows themselves where pairs are looked at.
 
     Args:
         model: The model of the fit.
         fit: The fit.
         likelihood: The settings.
         small: Names of rows whose parameters stand behind those of the fit.
-        pairs: Whether rows are kept, for pairs to be looked at.
-        sums: Whether information and slopes are wanted.
+        pairs: Whether rows are kept, in single precision, for pairs to be looked at.
+
+    Attributes:
+        main: Number of parameters of the fit, P.
+        places: By name of a small row, where its parameters are.
+        information: Shape ``(2, P + p, P + p)``; of either half of the settings.
+        slope: Shape ``(2, P + p)``.
+        by_stretch: Shape ``(c, P)``; slopes by stretches of settings.
+        by_monitor: Shape ``(M, P)``; the same by monitors.
+        misfit: Shape ``(N, M)``; white residuals.
+        rows: Shape ``(N, M, P + p)``; white rows, if kept.
+        by_phase: Shape ``(N, M, W)``; by the phases of waveguides, likewise.
+        heat_mw: Shape ``(N, 2E)``; likewise.
     """
 
+    rows: NDArray[np.float32]
+    by_phase: NDArray[np.float32]
+    heat_mw: NDArray[np.float32]
+
     def __init__(
-        self,
-        model: MeshModel,
-        fit: FitResult,
-        likelihood: Likelihood,
-        small: Sequence[str],
-        *,
-        pairs: bool,
-        sums: bool = True,
+        self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
     ) -> None:
         widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
         wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
@@ -356,26 +359,24 @@ class _Pass:
         self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
         self._waiting: tuple[list[Real], list[Real]] = ([], [])
         self.by_monitor = np.zeros((len(model.space.monitors), self.main))
-        self.misfit = np.zeros(likelihood.target_ma.shape)
-        kept = _kept(model, likelihood, size) if pairs else np.zeros(0, dtype=np.int64)
-        parts: list[tuple[Real, ...]] = []
+        self.misfit: Real = np.zeros(likelihood.target_ma.shape)
+        self.half = _half(np.arange(len(self.misfit)))
+        parts: list[tuple[NDArray[np.float32], ...]] = []
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
-        for part in white_rows(wider, fit.parameters, likelihood, wanted, 0.0, kept):
-            if sums:
-                self._add(part, stretches[part.settings])
-            if part.kept.any():
-                parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
+        for part in white_rows(wider, fit.parameters, likelihood, wanted, phases=pairs):
+            self._add(part, stretches[part.settings])
+            if pairs:
+                parts.append(tuple(each.astype(np.float32) for each in (part.rows, part.by_phase, part.heat_mw)))
         for half in (0, 1):
             self._sum_up(half)
-        joined = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self.rows = _KeptRows(kept, *joined) if parts else None
+        if pairs:
+            self.rows, self.by_phase, self.heat_mw = (np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
         self.misfit[part.settings] = part.misfit
-        numbers = np.arange(part.settings.start, part.settings.start + len(part.misfit))
         for half in (0, 1):
-            mine = (numbers // _STRETCH) % 2 == half
+            mine = self.half[part.settings] == half
             block = part.rows[mine].reshape(-1, part.rows.shape[-1])
             self.slope[half] += part.misfit[mine].ravel() @ block
             self._waiting[half].append(block)
@@ -413,13 +414,9 @@ def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
     return number
 
 
-def _kept(model: MeshModel, likelihood: Likelihood, main: int) -> NDArray[np.int64]:
-    """Return the settings whose rows are kept, evenly over the run."""
-    waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
-    each = len(model.space.monitors) * (main + waveguides)
-    settings = len(likelihood.observations)
-    most = min(settings, max(int(_MOST_NUMBERS / each), 1))
-    return np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
+def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the half that settings belong to, by their numbers in the order of the run."""
+    return settings // _STRETCH % 2
 
 
 def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
@@ -501,24 +498,21 @@ class _Pairs:
     Args:
         model: The model of the fit.
         fit: The fit.
-        rows: The rows.
-        main: Number of parameters of the fit; those of small rows follow.
+        pass_: The settings: their rows by the parameters of the fit, and by those of small rows.
     """
 
-    def __init__(self, model: MeshModel, fit: FitResult, rows: _KeptRows, main: int) -> None:
+    def __init__(self, model: MeshModel, fit: FitResult, pass_: _Pass) -> None:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve.T[..., None].astype(np.float32)
-        self._work = model.work
-        self._rows, self._settings, self._explained = rows, int(rows.settings[-1]) + 1, fit.discrepancy == 0.0
-        self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
-        self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
-        self._main: Real = self._whole[:, :main]
+        self._work, self._pass, self._explained = model.work, pass_, fit.discrepancy == 0.0
+        self._by_phase, self._heat, self._misfit = pass_.by_phase, pass_.heat_mw, pass_.misfit
+        self._rows, self._n = pass_.rows.reshape(-1, pass_.rows.shape[-1]), pass_.main
 
     def _spend(self, share: float) -> None:
         waveguides, heaters = self._curve.shape
-        each = pairs_work(heaters, waveguides, self._rows.misfit.shape[1], self._n)
-        self._work.spent += share * each * self._rows.misfit.size
+        each = pairs_work(heaters, waveguides, self._misfit.shape[1], self._n)
+        self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the light by directions ``(2E, W, c)``, shape ``(N·M, c)``."""
@@ -552,39 +546,56 @@ class _Pairs:
             share: Share of all settings that a pass looks at.
         """
         taken = np.concatenate([np.arange(self._n), *(np.arange(place.start, place.stop) for place, _ in beside)])
-        seen, here = self._whole[:, taken], len(self._rows.heat_mw) / self._settings
-        prior = np.zeros((len(taken), len(taken)))
+        n, seen, halves = len(taken), self._rows[:, taken], self._pass.information[:, taken[:, None], taken]
+        prior = np.zeros((n, n))
         prior[: self._n, : self._n] = ahead
         first = self._n
         for place, width in beside:
             size = place.stop - place.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
-        known = _seen(seen, prior)
+        whole = halves.sum(axis=0) + prior
+        known = _seen(whole, seen)
         # A fit that does not explain its readings says nothing of what noise alone would do.
-        if self._explained and (unasked := self._unasked(seen, prior, known, here * share)):
+        if self._explained and (unasked := self._unasked(seen, whole, known, share)):
             return unasked
         basis, columns = self._directions(known)
         self._spend(SCORED)
-        halves = (self._rows.settings // _STRETCH) % 2
-        whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
-        blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
-        slopes = [self._rows.misfit[halves == half].ravel() @ block for half, block in enumerate(blocks)]
-        n, last = len(taken), slice(len(taken), whole.shape[-1])
-        gram = _Gram((blocks[0].T @ blocks[0], blocks[1].T @ blocks[1]), (slopes[0], slopes[1]), n)
-        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, here * share).rows((CROSSTALK_PAIRS,))[0]
-        directions = self._told(basis, columns, found.width, here * share)
+        gram = self._beside_columns(seen, halves, self._pass.slope[:, taken], columns)
+        last = slice(n, n + columns.shape[1])
+        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, share).rows((CROSSTALK_PAIRS,))[0]
+        directions = self._told(basis, columns, found.width, share)
         return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
 
-    def best(self, ahead: Real, width: float, share: float) -> PairDirections:
+    def _beside_columns(self, seen: NDArray[np.float32], halves: Real, slopes: Real, columns: Real) -> _Gram:
+        """Return the normal equations of known parameters, whose own ones are there, and of further columns."""
+        monitors = self._misfit.shape[1]
+        informations: list[Real] = []
+        all_slopes: list[Real] = []
+        for half in (0, 1):
+            mine = np.repeat(self._pass.half == half, monitors)
+            own = columns[mine]
+            across = seen[mine].astype(np.float64).T @ own
+            informations.append(np.block([[halves[half], across], [across.T, own.T @ own]]))
+            all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
+        return _Gram((informations[0], informations[1]), (all_slopes[0], all_slopes[1]), seen.shape[1])
+
+    def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
         """Return the directions that light tells best beside all that is fitted.
 
         Args:
+            before: Those that fewer settings told best.
             ahead: Information of the prior of the fitted parameters, of these settings.
             width: Width of the pairs.
             share: Share of all settings that these are.
         """
-        return self._told(*self._directions(_seen(self._main, ahead)), width, share)
+        known = _seen(self._whole(ahead), self._rows)
+        return self._told(*self._directions(known, before.vectors), width, share)
+
+    def _whole(self, ahead: Real) -> Real:
+        """Return information of the fitted parameters by these settings and their prior."""
+        whole: Real = self._pass.information[:, : self._n, : self._n].sum(axis=0) + ahead
+        return whole
 
     def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
         # Directions that light hardly tells are left to the errors.
@@ -597,12 +608,14 @@ class _Pairs:
         directions *= (self._curve > 0.0).T[..., None]
         return directions
 
-    def _unasked(self, seen: Real, prior: Real, known: NDArray[np.float32], here: float) -> RowScore | None:
+    def _unasked(
+        self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
+    ) -> RowScore | None:
         """Return a score without any directions if slopes by pairs are no larger than noise makes them.
 
         Score test of a variance (Rao 1948), its traces by directions at random (Hutchinson 1989).
         """
-        misfit = self._rows.misfit.reshape(-1, 1)
+        misfit = self._misfit.reshape(-1, 1)
         slope = float((self._back(_without(known, misfit.astype(np.float32))) ** 2).sum())
         light = _without(known, self._light(self._at_random(_PROBES)))
         expected = float((light**2).sum()) / _PROBES
@@ -613,24 +626,33 @@ class _Pairs:
             return None
         # What width noise may hide, and what that does to the fit. More settings would show it as much better.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        left_out = width**2 * self._following(seen, prior, self._at_random(_PROBES))
+        left_out = width**2 * self._following(seen, whole, self._at_random(_PROBES))
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
 
-    def _directions(self, known: NDArray[np.float32]) -> tuple[NDArray[np.float32], Real]:
-        """Return the directions that light tells best, and the light by them, what is known taken out."""
-        # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
+    def _directions(
+        self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
+    ) -> tuple[NDArray[np.float32], Real]:
+        """Return the directions that light tells best, and the light by them, what is known taken out.
+
+        Args:
+            known: As :func:`_seen` returns it.
+            begin: Directions that other light tells best, ``(2E, W, c)``.
+        """
+        # One step of subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions
+        # than pairs. What is missed counts as noise of the readings that feel it, and directions are chosen again.
         count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
         basis = self._at_random(count)
+        if begin is not None:
+            basis[..., : begin.shape[2]] = begin
         self._spend(DIRECTIONS)
-        for _ in range(_POWERS):
-            basis = _orthonormal(self._back(_without(known, self._light(basis))))
+        basis = _orthonormal(self._back(_without(known, self._light(basis))))
         whole = self._light(basis)
         light = _without(known, whole).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
         return np.asarray(basis @ best, np.float32), (whole @ best).astype(np.float64)
 
-    def beside(self, fitted: PairDirections, ahead: Real) -> Real:
-        """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one.
+    def beside(self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float) -> Tail:
+        """Return what pairs beside the directions fitted do to the fitted parameters.
 
         By directions at random (Hutchinson 1989): variances to a tenth.
         """
@@ -639,23 +661,38 @@ class _Pairs:
         # Of the directions that are fitted nothing is left out.
         known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ known)
-        return self._following(self._main, ahead, directions)
+        rows, whole = self._rows[:, : self._n], self._whole(ahead)
+        covariance = width**2 * self._following(rows, whole, directions)
+        as_noise = np.zeros(self._n)
+        if likelihood.unmodelled_ma2 is not None:
+            # Fields of random signs, of the size that readings are taken to be off by each for itself.
+            size = np.sqrt(likelihood.unmodelled_ma2).ravel() / likelihood.sigma_ma(0.0).ravel()
+            signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0], np.float32), (len(size), _PROBES_BESIDE))
+            moved = solved(whole, np.asarray(rows.T @ (signs * size[:, None].astype(np.float32)), np.float64))
+            # Of more settings than were looked at less is left.
+            as_noise = share * (moved**2).mean(axis=1)
+        return Tail(covariance, as_noise)
 
-    def _following(self, known: Real, prior: Real, directions: NDArray[np.float32]) -> Real:
+    def _following(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
         """Return the mean square of how the fitted parameters follow directions that known ones are fitted without."""
         count = directions.shape[2]
-        moved = solved(known.T @ known + prior, known.T @ self._light(directions))[: self._n]
+        along = np.asarray(known.T @ self._light(directions), np.float64)
+        moved = solved(whole, along)[: self._n]
         covariance: Real = moved @ moved.T / count
         return covariance
 
 
-def _seen(known: Real, prior: Real) -> NDArray[np.float32]:
-    """Return what takes out of light of shape ``(N·M,)`` what known parameters explain, shape ``(P, N·M)``."""
+def _seen(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return what takes out of light of shape ``(N·M,)`` what known parameters explain, shape ``(P, N·M)``.
+
+    Args:
+        whole: Shape ``(P, P)``; their information and prior.
+        known: Shape ``(N·M, P)``; their rows.
+    """
     from scipy.linalg import solve_triangular
 
-    factor = np.linalg.cholesky(known.T @ known + prior)
-    single = factor.astype(np.float32), known.T.astype(np.float32)
-    return np.asarray(solve_triangular(*single, lower=True, check_finite=False), np.float32)
+    factor = np.linalg.cholesky(whole).astype(np.float32)
+    return np.asarray(solve_triangular(factor, known.T, lower=True, check_finite=False), np.float32)
 
 
 def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -19,7 +19,6 @@ from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import LEAST_GAIN, RowScore, Scores
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace
-from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 
@@ -72,7 +71,9 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     plain = fit.inverse
     whole = plain + sum((row.left_out for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
-        whole = whole + space.physics.widths[CROSSTALK_PAIRS] ** 2 * scores.tail
+        # What stood for it in the weights of readings is not counted twice.
+        noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
+        whole = whole + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
     factor = np.ones(len(plain))
     numbers = np.flatnonzero(fit.free)
@@ -86,7 +87,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     widened = {
         name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
     }
-    return StatedErrors(replace(fit, widening=whole - plain), widened, doubts_of(space, fit, scores, factors))
+    return StatedErrors(replace(fit, stated=whole), widened, doubts_of(space, fit, scores, factors))
 
 
 def sandwich_factors(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.probe import Probe
-from calibration.model.observations import Observations, behind_ma2
+from calibration.model.observations import Observations, late_powers
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import MeshTopology
 
@@ -146,6 +146,7 @@ class HardwareTimes:
         settle_s: Five thermal time constants.
         read_s: Reading all monitors.
         input_change_s: Moving the light to another input; 0 where that is not known.
+        waited_s: How long after it was driven a setting is read: the bench's wait, and half a reading.
     """
 
     write_one_s: float = 0.014
@@ -154,11 +155,12 @@ class HardwareTimes:
     settle_s: float = 0.0005
     read_s: float = 0.0003
     input_change_s: float = 0.0
+    waited_s: float = 0.00115
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
         """Return the times of a bench that waits so long after every setting; the usual ones if ``None``."""
-        return cls() if settle_s is None else cls(settle_s=settle_s)
+        return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
         """Return the time of settings in which so many channels change, any shape."""
@@ -506,8 +508,8 @@ class Logbook:
         lengths = [len(batch.currents_ma) for batch in batches]
         source = np.repeat([batch.source for batch in batches], lengths).astype(np.int64)
         detuning = np.repeat(self._detunings_hz(), lengths)
-        behind = behind_ma2(currents, times_s(self.entries))
-        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning, behind)
+        late = late_powers(currents, times_s(self.entries), self.times.waited_s)
+        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning, late)
         return taken[slice(first, last)]
 
     def _detunings_hz(self) -> list[float]:

@@ -21,15 +21,15 @@ class Heated:
     """What heaters do to N settings.
 
     Attributes:
-        square: Shape ``(N, 2E)``; squared currents, mA², as heat has followed them.
-        bent: Shape ``(N, 2E)``; own phase over that of ρ2 alone; 0 where there is no law.
+        powers: Shape ``(3, N, 2E)``; squared currents and their powers, as heat has followed them: mA², mA⁴, mA⁶.
+        bent_ma2: Shape ``(N, 2E)``; own phase over ρ2, mA²; 0 where there is no law.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
     """
 
-    square: Real
-    bent: Real
+    powers: Real
+    bent_ma2: Real
     heat_mw: Real
     arm_rad: Real
     joint_rad: Real
@@ -62,22 +62,22 @@ class Heating:
         arms = len(found.arm_rad_per_mw)
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
-    def phases(self, parameters: MeshParameters, currents_ma: Real, behind_ma2: Real | None = None) -> Heated:
-        """Return the phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T)``."""
+    def phases(self, parameters: MeshParameters, currents_ma: Real, late: Real | None = None) -> Heated:
+        """Return phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T, 3)``."""
         square = currents_ma**2
-        if behind_ma2 is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
-            square = square + behind_ma2 @ shares
-        rho2, rho4, rho6 = parameters.heater_law.T
-        own = square * (rho2 + square * (rho4 + square * rho6))
+        powers = np.stack([square, square**2, square**3])
+        if late is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
+            # It is heat that comes late, and heat follows the whole law: its bend counts where currents were large.
+            powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
+        rho = parameters.heater_law
+        own = np.einsum("knh,hk->nh", powers, rho)
         # A dead heater has no law: it neither turns its own arm nor warms the others.
-        live = rho2 != 0.0
-        relative = np.divide(parameters.heater_law, rho2[:, None], out=np.zeros((len(rho2), 3)), where=live[:, None])
-        bent = relative[:, 0] + square * (relative[:, 1] + square * relative[:, 2])
+        bent_ma2 = np.divide(own, rho[:, 0], out=np.zeros_like(own), where=rho[:, 0] != 0.0)
         # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
         # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
-        heat = self._mw_per_ma2 * square * bent * parameters.heat_factor
+        heat = self._mw_per_ma2 * bent_ma2 * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        return Heated(square, bent, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
+        return Heated(powers, bent_ma2, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
@@ -94,31 +94,36 @@ class Heating:
         kernel = self.crosstalk(parameters)
         # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
         by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
-        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), heated.square.shape[1:])
+        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
         rho2 = parameters.heater_law[:, 0]
         live = rho2 != 0.0
         per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
         result: dict[str, Real] = {}
-        for term, name in enumerate(LAW_TERMS):
-            power = heated.square ** (term + 1)
-            # `bent` is the law over ρ2·I², so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
-            heat = per_rho * (heated.square * (1.0 - heated.bent) if term == 0 else power)
+        for power, name in zip(heated.powers, LAW_TERMS, strict=True):
+            # The bend is the law over ρ2, so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
+            heat = per_rho * (power - heated.bent_ma2 if name == LAW_TERMS[0] else power)
             result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
-        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
+        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.bent_ma2)[:, None]
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 
-    def by_square(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> Real:
-        """Return derivatives by the squared currents, shape ``(N, M, 2E)``; arguments as of :meth:`chain`."""
-        kernel = self.crosstalk(parameters)
+    def by_share(self, parameters: MeshParameters, late: Real, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the shares of heat that comes late, shape ``(N, M, T)``.
+
+        Args:
+            parameters: The point.
+            late: Shape ``(N, 2E, T, 3)``; what settings before have left.
+            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
+            joint: Shape ``(N, M, J)``; by those of the joints.
+        """
+        kernel, rho2 = self.crosstalk(parameters), parameters.heater_law[:, 0]
         by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
-        rho2, rho4, rho6 = parameters.heater_law.T
-        own = rho2 + heated.square * (2.0 * rho4 + 3.0 * heated.square * rho6)
         # Heat is proportional to the law.
         scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
         per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-        by_square: Real = (arm + by_heat * per_rho) * own[:, None]
-        return by_square
+        own = np.einsum("nhtk,hk->nht", late, parameters.heater_law)
+        by_share: Real = (arm + by_heat * per_rho) @ own
+        return by_share
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""

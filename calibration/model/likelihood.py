@@ -62,12 +62,20 @@ class Likelihood:
         noise: Noise of a reading.
         full_scale_ma: What saturated monitors read at least; without it their readings say nothing.
         drift: What may differ from setting to setting.
+        unmodelled_ma2: Shape ``(N, M)``; variance of readings by what a chip does and no parameter describes; ``None``
+            if nothing. Taken for noise that is independent from reading to reading (Snelson, Ghahramani 2006).
     """
 
     observations: Observations
     noise: NoiseModel
     full_scale_ma: float | None = None
     drift: SettingDrift = field(default_factory=SettingDrift)
+    unmodelled_ma2: Real | None = None
+
+    def __getitem__(self, settings: slice | NDArray[np.int64]) -> Likelihood:
+        """Return that of some of the settings."""
+        unmodelled = None if self.unmodelled_ma2 is None else self.unmodelled_ma2[settings]
+        return replace(self, observations=self.observations[settings], unmodelled_ma2=unmodelled)
 
     @cached_property
     def target_ma(self) -> Real:
@@ -101,7 +109,8 @@ class Likelihood:
         # A field that is off by η of the typical one changes a bright reading by the product of both, a dark one by the
         # square alone: σ² = noise² + 2·η²·p·m + η⁴·p².
         spread = discrepancy**2 * self._typical_ma[settings]
-        sigma: Real = np.sqrt(self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2)
+        variance = self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2
+        sigma: Real = np.sqrt(variance if self.unmodelled_ma2 is None else variance + self.unmodelled_ma2[settings])
         return sigma
 
     def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:

@@ -73,7 +73,7 @@ class _SettingLight:
         elements: Shape ``(4E, n)``; those of T.
         joints: Shape ``(n, 1, J)``; what joints do to a field.
         heated: What heat did.
-        behind_ma2: Shape ``(n, 2E, T)``; what settings before have left; ``None`` if nothing.
+        late: Shape ``(n, 2E, T, 3)``; what settings before have left; ``None`` if nothing.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
@@ -87,7 +87,7 @@ class _SettingLight:
     elements: Complex
     joints: Complex
     heated: Heated
-    behind_ma2: Real | None
+    late: Real | None
     entering: Complex
     linear: Real
     waves: Complex
@@ -178,6 +178,25 @@ class MeshModel:
         response = self._response(parameters, lights)
         return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
+    def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
+        """Return the variance of readings by pairs in directions not fitted, ``(N, M)``; ``None`` without pairs.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        physics = self.space.physics
+        if (pairs := physics.pairs) is None:
+            return None
+        variance = np.empty((len(observations), len(self._monitors)))
+        heat_mw = self.heating.phases(parameters, observations.currents_ma).heat_mw
+        # What is the same in all settings goes into the passive phases.
+        heat_mw -= heat_mw.mean(axis=0)
+        for first in range(0, len(observations), _PAIRS_AT_ONCE):
+            part = slice(first, first + _PAIRS_AT_ONCE)
+            by_waveguide, _ = self.by_waveguides(parameters, observations[part])
+            variance[part] = pairs.beside(by_waveguide, heat_mw[part])
+        return physics.widths["crosstalk_pairs"] ** 2 * variance
+
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
 
@@ -212,7 +231,7 @@ class MeshModel:
             part = slice(first, min(first + BATCH, len(observations)))
             if pairs and first % _PAIRS_AT_ONCE == 0:
                 some = observations[first : first + _PAIRS_AT_ONCE]
-                by_pair = pairs.phases(self.heating.phases(parameters, some.currents_ma, some.behind_ma2).heat_mw)
+                by_pair = pairs.phases(self.heating.phases(parameters, some.currents_ma, some.late).heat_mw)
             begin = first % _PAIRS_AT_ONCE
             own = by_pair[begin : begin + BATCH] if pairs else None
             yield self._linearised(parameters, observations[part], number[part], part, own)
@@ -267,7 +286,7 @@ class MeshModel:
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
     ) -> tuple[UnitCells, Heated]:
         """Return the cells of every setting, all light at the reference frequency, and what heat did to them."""
-        heated = self.heating.phases(parameters, part.currents_ma, part.behind_ma2)
+        heated = self.heating.phases(parameters, part.currents_ma, part.late)
         detuning = self._detuning_hz(parameters, part, number)
         common = 2.0 * np.pi * parameters.delay_s * detuning
         half = 0.5 * parameters.differential_slope_rad_per_hz * detuning
@@ -370,7 +389,7 @@ class MeshModel:
                     elements=elements,
                     joints=joints,
                     heated=heated,
-                    behind_ma2=part.behind_ma2,
+                    late=part.late,
                     entering=light[:, None],
                     linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
@@ -536,9 +555,8 @@ class MeshModel:
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions
         columns |= self._by_physics(by_phase, heated)
-        if "slow_heat_share" in space.physics.names and light.behind_ma2 is not None:
-            by_square = self.heating.by_square(parameters, heated, arm * turns, joint * turns)
-            columns["slow_heat_share"] = by_square @ light.behind_ma2
+        if "slow_heat_share" in space.physics.names and light.late is not None:
+            columns["slow_heat_share"] = self.heating.by_share(parameters, light.late, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,7 @@ def normal_equations(
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
     for settings, felt in portions(model, likelihood.observations, wanted):
-        mine = replace(likelihood, observations=likelihood.observations[settings])
-        part = _portion(model, parameters, mine, wanted[felt], discrepancy)
+        part = _portion(model, parameters, likelihood[settings], wanted[felt], discrepancy)
         information[np.ix_(felt, felt)] += part.information
         gradient[felt] += part.gradient
         reading[settings], drift_ma[settings] = part.reading_ma, part.drift_ma
@@ -129,15 +128,13 @@ class WhiteRows:
         settings: Which settings.
         rows: Shape ``(n, M, P)``.
         misfit: Shape ``(n, M)``.
-        kept: Shape ``(n,)``; settings of which the rest is given, k of them.
-        by_phase: Shape ``(k, M, 2E + J)``; derivatives by the phases of arms and joints.
-        heat_mw: Shape ``(k, 2E)``; heat of every heater.
+        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints; none if not asked for.
+        heat_mw: Shape ``(n, 2E)``; heat of every heater; likewise.
     """
 
     settings: slice
     rows: Real
     misfit: Real
-    kept: NDArray[np.bool_]
     by_phase: Real
     heat_mw: Real
 
@@ -148,7 +145,8 @@ def white_rows(
     likelihood: Likelihood,
     wanted: NDArray[np.int64],
     discrepancy: float = 0.0,
-    kept: NDArray[np.int64] | None = None,
+    *,
+    phases: bool = False,
 ) -> Iterator[WhiteRows]:
     """Yield white residuals and derivatives about a point, some settings at a time.
 
@@ -158,21 +156,17 @@ def white_rows(
         likelihood: The readings, and what to make of them.
         wanted: Shape ``(P,)``; numbers of the parameters.
         discrepancy: η of the likelihood.
-        kept: Settings of which the derivatives by phases are wanted as well.
+        phases: Whether derivatives by phases are wanted as well.
     """
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
         rows = without_drift(part.jacobian[..., wanted] * scale[..., None], drift)
-        chosen = np.isin(
-            np.arange(part.settings.start, part.settings.start + len(misfit)), [] if kept is None else kept
-        )
         by_phase, heat = np.zeros((0, misfit.shape[1], 0)), np.zeros((0, 0))
-        if chosen.any():
-            settings = likelihood.observations[part.settings][chosen]
-            by_phase, heat = model.by_waveguides(parameters, settings)
-            by_phase = without_drift(by_phase * scale[chosen][..., None], drift[chosen])
-        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), chosen, by_phase, heat)
+        if phases:
+            by_phase, heat = model.by_waveguides(parameters, likelihood.observations[part.settings])
+            by_phase = without_drift(by_phase * scale[..., None], drift)
+        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), by_phase, heat)
 
 
 def _product(block: Real) -> Real:

@@ -12,21 +12,29 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 """Time constants of heat that comes late: above those of heaters, up to some settings of a run."""
 
 
-def behind_ma2(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``behind_ma2`` of settings in the order they were set, shape ``(N, 2E, T)``.
+def late_powers(
+    currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float
+) -> NDArray[np.float64]:
+    """Return ``late`` of settings in the order they were set, shape ``(N, 2E, T, 3)``.
 
     Args:
         currents_ma: Shape ``(N, 2E)``; heaters were off before the first.
-        taken_s: Shape ``(N,)``; when each was read, the next one set at once.
+        taken_s: Shape ``(N,)``; when each was read.
+        wait_s: How long before it was read each was set; until then the one before was driven.
     """
-    square, taus = currents_ma**2, np.array(SLOW_TAUS_S)
-    behind = np.zeros((*square.shape, len(taus)))
-    late = np.zeros((square.shape[1], len(taus)))
+    powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
+    before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
+    late = np.zeros((len(powers), *followed.shape))
     since_s = np.diff(taken_s, prepend=taken_s[:1])
-    for number, now in enumerate(square):
-        late = now[:, None] + (late - now[:, None]) * np.exp(-since_s[number] / taus)
-        behind[number] = late - now[:, None]
-    return behind
+    waited_s = np.minimum(since_s, wait_s)
+    still, moved = (
+        np.exp(-lasted_s[:, None] / np.array(SLOW_TAUS_S))[..., None] for lasted_s in (since_s - waited_s, waited_s)
+    )
+    for number, now in enumerate(powers[:, :, None]):
+        followed = before + (followed - before) * still[number]
+        followed = now + (followed - now) * moved[number]
+        late[number], before = followed - now, now
+    return late
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +50,9 @@ class Observations:
         reading_ma: Shape ``(N, M)``; photocurrents, NaN where a monitor was saturated or gave nothing.
         saturated: Shape ``(N, M)``; where it was saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
-        behind_ma2: Shape ``(N, 2E, T)``; by how much squared currents, averaged over what came before with each of
-            :data:`SLOW_TAUS_S`, are above those set; ``None`` where settings are at rest.
+        late: Shape ``(N, 2E, T, 3)``; by how much squared currents and their second and third powers, which heater laws
+            are sums of, averaged over what came before with each of :data:`SLOW_TAUS_S`, are above those set; in mA²,
+            mA⁴, mA⁶; ``None`` where settings are at rest.
     """
 
     currents_ma: NDArray[np.float64]
@@ -52,7 +61,7 @@ class Observations:
     reading_ma: NDArray[np.float64]
     saturated: NDArray[np.bool_]
     detuning_hz: NDArray[np.float64] | float = 0.0
-    behind_ma2: NDArray[np.float64] | None = None
+    late: NDArray[np.float64] | None = None
 
     @property
     def detunings_hz(self) -> NDArray[np.float64]:
@@ -72,7 +81,7 @@ class Observations:
             self.reading_ma[chosen],
             self.saturated[chosen],
             self.detunings_hz[chosen],
-            None if self.behind_ma2 is None else self.behind_ma2[chosen],
+            None if self.late is None else self.late[chosen],
         )
 
     def __add__(self, other: Observations) -> Observations:
@@ -87,9 +96,7 @@ class Observations:
             np.concatenate([self.reading_ma, other.reading_ma]),
             np.concatenate([self.saturated, other.saturated]),
             np.concatenate([self.detunings_hz, other.detunings_hz]),
-            None
-            if self.behind_ma2 is None or other.behind_ma2 is None
-            else np.concatenate([self.behind_ma2, other.behind_ma2]),
+            None if self.late is None or other.late is None else np.concatenate([self.late, other.late]),
         )
 
 

@@ -125,6 +125,19 @@ class PairDirections:
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
+    def beside(self, by_waveguide: Real, heat_mw: Real) -> Real:
+        """Return the variance of readings by pairs in all directions but these, for a width of one, shape ``(N, M)``.
+
+        Args:
+            by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
+            heat_mw: Shape ``(N, 2E)``; heat that acts on them.
+        """
+        every = heat_mw**2 @ self.curve_rad_per_mw.T**2
+        whole = (by_waveguide**2 @ every[..., None])[..., 0]
+        fitted = by_waveguide.astype(np.float32) @ self.phases(heat_mw)
+        variance: Real = np.maximum(whole - np.einsum("nmk,nmk->nm", fitted, fitted), 0.0)
+        return variance
+
     def summed(self, by_pair: Real) -> Real:
         """Return by the coordinates, shape ``(K,)``, what is given by phases of waveguides and heat, ``(W, 2E)``."""
         felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)

@@ -24,7 +24,7 @@ from calibration.model.priors import FREE_WITH_MODULES, default_prior
 from calibration.model.response import DETECTOR_ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of
-from calibration.report.hidden_truth import compare, own_phase_rad, reference_offset_hz, true_parameters
+from calibration.report.hidden_truth import REST_S, compare, own_phase_rad, reference_offset_hz, true_parameters
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
@@ -256,6 +256,8 @@ def _compared(
     read, exact = np.empty((2, len(rows), len(ports)))
     for index in np.argsort(source, kind="stable"):
         probe.light(int(source[index]))
+        probe.measure(rows[index])
+        bench.clock.sleep(REST_S)
         read[index] = probe.measure(rows[index])[columns]
         exact[index] = world.leaving_w()[ports] * world.truth.monitor_scale[ports]
     per_w = 1e3 * bench.mesh.responsivity_a_per_w

@@ -118,6 +118,7 @@ def _extinction_db(
 ) -> NDArray[np.float64]:
     """Program all PUCs to one state and return the extinction of each, from the true cells."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
+    bench.clock.sleep(REST_S)
     cells = bench.emulated.world.cells()
     transfer = cells.transfer()[found]
     bar, cross = np.abs(transfer[:, 0, 0]) ** 2, np.abs(transfer[:, 1, 0]) ** 2
@@ -131,6 +132,8 @@ Real = NDArray[np.float64]
 # Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (Teofilovic 2024).
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
+REST_S = 0.15
+"""After which a chip is at rest, for which a record is made: on some a share of the heat comes late."""
 _LAW_POWERS = np.array([1, 2, 3])
 
 

@@ -212,8 +212,8 @@ def verify(
             logbook.measure_many(np.stack([plan[index].currents_ma for index in own]))
             done(own[-1] + 1, len(plan))
     taken = logbook.observations(first)
-    if taken.behind_ma2 is not None:
-        plan = [replace(step, behind_ma2=late) for step, late in zip(plan, taken.behind_ma2, strict=True)]
+    if taken.late is not None:
+        plan = [replace(step, late=late) for step, late in zip(plan, taken.late, strict=True)]
     return _judged(probe, record, plan, taken.reading_ma, detuning_hz)
 
 
@@ -224,7 +224,7 @@ class _VerificationStep:
     kind: Kind
     source: int
     currents_ma: Real
-    behind_ma2: Real | None = None
+    late: Real | None = None
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
@@ -335,7 +335,7 @@ def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel
 
 def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
     nothing = np.zeros((len(plan), len(monitors)))
-    behind = [step.behind_ma2 for step in plan if step.behind_ma2 is not None]
+    late = [step.late for step in plan if step.late is not None]
     return Observations(
         np.stack([step.currents_ma for step in plan]),
         np.array([step.source for step in plan]),
@@ -343,7 +343,7 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
         nothing,
         nothing > 0.0,
         detuning_hz,
-        np.stack(behind) if len(behind) == len(plan) else None,
+        np.stack(late) if len(late) == len(plan) else None,
     )
 
 

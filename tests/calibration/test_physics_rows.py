@@ -11,7 +11,7 @@ from simulated_mesh import SimulatedMesh
 
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import SLOW_TAUS_S, Observations, behind_ma2
+from calibration.model.observations import SLOW_TAUS_S, Observations, late_powers
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from lumion_hw.mesh.hexagonal import HexMesh
@@ -30,8 +30,8 @@ def small() -> SimulatedMesh:
 def _settings(small: SimulatedMesh, monitors: tuple[int, ...], count: int = 24) -> Observations:
     currents, source = small.random_settings(count)
     nothing = np.zeros((count, len(monitors)))
-    behind = behind_ma2(currents, 0.01 * np.arange(count))
-    return Observations(currents, source, monitors, nothing, nothing > 0, behind_ma2=behind)
+    late = late_powers(currents, 0.01 * np.arange(count))
+    return Observations(currents, source, monitors, nothing, nothing > 0, late=late)
 
 
 def _pairs(rng: np.random.Generator) -> PairDirections:
@@ -143,11 +143,57 @@ def test_a_phase_common_to_all_pucs_is_found_however_far_it_turns_loops() -> Non
         assert np.abs(gauge_fixed_difference(SMALL, small + turns + common - found)).max() < 0.02
 
 
-def test_what_is_behind_is_what_each_time_constant_has_left_of_the_settings_before() -> None:
-    """Two steps by hand: 3 mA from rest at 10 ms, 1 mA at 25 ms."""
+def test_what_is_late_is_what_each_time_constant_has_left_of_the_settings_before() -> None:
+    """Two steps by hand: 3 mA from rest at 10 ms, 1 mA at 25 ms; squares, fourth and sixth powers."""
     currents, taken_s = np.array([[0.0], [3.0], [1.0]]), np.array([0.0, 10e-3, 25e-3])
-    behind = behind_ma2(currents, taken_s)
+    late = late_powers(currents, taken_s)
     for number, tau_s in enumerate(SLOW_TAUS_S):
-        first = 9.0 * (1.0 - np.exp(-10e-3 / tau_s))
-        second = 1.0 + (first - 1.0) * np.exp(-15e-3 / tau_s)
-        np.testing.assert_allclose(behind[:, 0, number], [0.0, first - 9.0, second - 1.0], atol=1e-12)
+        for power, above in enumerate((9.0, 81.0, 729.0)):
+            first = above * (1.0 - np.exp(-10e-3 / tau_s))
+            second = 1.0 + (first - 1.0) * np.exp(-15e-3 / tau_s)
+            np.testing.assert_allclose(late[:, 0, number, power], [0.0, first - above, second - 1.0], atol=1e-12)
+
+
+def test_it_is_heat_that_comes_late_and_not_squared_current(small: SimulatedMesh) -> None:
+    """A heater switched off after 3 mA: its arm still has the share of the whole law at 3 mA, bend included."""
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("slow_heat_share"))
+    parameters = model.space.unpack(model.space.pack(small.parameters()))
+    parameters.further["slow_heat_share"][:] = [0.0, 0.01, 0.0]
+    currents = np.zeros((2, 2 * SMALL.n_pucs))
+    currents[0, 5] = 3.0
+    # At rest for long before it is switched off, and read at once: all of the share is left.
+    late = late_powers(np.concatenate([currents[:1], currents]), np.array([0.0, 10.0, 10.0 + 1e-9]))[1:]
+    phases = model.heating.phases(parameters, currents, late)
+    rho2, rho4, rho6 = parameters.heater_law[5]
+    warm = rho2 * 9.0 + rho4 * 81.0 + rho6 * 729.0
+    assert phases.arm_rad[0, 5] == pytest.approx(warm, rel=1e-6)
+    assert phases.arm_rad[1, 5] == pytest.approx(0.01 * warm, rel=1e-6)
+    assert rho4 * 81.0 > 0.05 * warm  # a bend that shows
+
+
+def test_pairs_beside_the_directions_fitted_spread_readings_by_what_is_left_of_all_pairs() -> None:
+    rng = np.random.default_rng(9)
+    pairs = _pairs(rng)
+    by_waveguide = rng.standard_normal((2, 3, WAVEGUIDES))
+    heat_mw = rng.uniform(-1.0, 1.0, (2, 2 * SMALL.n_pucs))
+    # What each reading does for a relative deviation of every pair, heaters first as in the directions.
+    by_pair = np.einsum("nmw,wh,nh->nmhw", by_waveguide, pairs.curve_rad_per_mw, heat_mw).reshape(2, 3, -1)
+    directions = pairs.vectors.reshape(-1, pairs.count).astype(np.float64)
+    left = by_pair - (by_pair @ directions) @ directions.T
+    np.testing.assert_allclose(pairs.beside(by_waveguide, heat_mw), (left**2).sum(axis=-1), rtol=1e-3)
+
+
+def test_readings_are_spread_by_heat_that_changes_and_not_by_heat_that_stays(small: SimulatedMesh) -> None:
+    """What pairs do alike in all settings goes into the passive phases."""
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("crosstalk_pairs"))
+    settings, parameters = _settings(small, small.ports), model.space.unpack(_drawn(model, small.parameters()))
+    same = replace(settings, currents_ma=np.tile(settings.currents_ma[:1], (len(settings), 1)))
+    spread, still = (model.unmodelled_ma2(parameters, each) for each in (settings, same))
+    assert spread is not None
+    assert still is not None
+    assert still.max() < 1e-12 * spread.max()
+    wider = model.beyond(model.space.physics.having("crosstalk_pairs", 0.3)).unmodelled_ma2(parameters, settings)
+    assert wider is not None
+    np.testing.assert_allclose(wider, 9.0 * spread)
+    plain = MeshModel(SMALL, small.ports, small.ports)
+    assert plain.unmodelled_ma2(small.parameters(), settings) is None
