@@ -274,8 +274,10 @@ class FaultDiagnosis:
         physics = self._widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
-        me = self.beyond(physics)
-        likelihood = me._weighed(now.likelihood, now.fit.parameters)
+        me, likelihood = self.beyond(physics), now.likelihood
+        # With the same weights before and after, or what rows explain could not be told.
+        if physics.pairs is not now.physics.pairs:
+            likelihood = me._weighed(likelihood, now.fit.parameters)
         fit = me._fit(now.fit.parameters, likelihood, now.dead, near=True)
         better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
         no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain

@@ -50,14 +50,15 @@ class StatedErrors:
 
 def harmful(space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
     """Return the rows that a fit cannot do without: left out, they would make the errors of some group larger."""
+    return tuple(row for row in rows if _grown_by(space, fit, row) > _HARMLESS)
+
+
+def _grown_by(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
+    """Return the factor by which the errors of the group that it harms most grow by leaving out a row."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
+    grown = 1.0 + np.diag(row.left_out) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
-    found = []
-    for row in rows:
-        grown = 1.0 + np.diag(row.left_out) / np.maximum(plain, 1e-300)
-        if max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups) > _HARMLESS:
-            found.append(row)
-    return tuple(found)
+    return max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups)
 
 
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
@@ -122,7 +123,9 @@ def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: di
         beyond = np.sqrt(np.mean(values**2)) > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
         if beyond or width >= row.largest * 0.999:
             found.append(f"{row.words}: light asks for more than {row.largest:g} ({name}), which no chip has")
-    missing = [*scores.chosen, *(row for row in scores.rows if row.is_asked)]
+    # Errors are widened by what a row left out may do; where that is more than twice, they are only a guess.
+    asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_asked))}
+    missing = [row for row in asked.values() if _grown_by(space, fit, row) > MOST_WIDENED]
     found += [
         f"{ROWS[row.name].words} would explain more of the light (evidence {row.gain:.0f}), but was not fitted"
         for row in missing

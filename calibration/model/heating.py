@@ -22,14 +22,14 @@ class Heated:
 
     Attributes:
         powers: Shape ``(3, N, 2E)``; squared currents and their powers, as heat has followed them: mA², mA⁴, mA⁶.
-        bent_ma2: Shape ``(N, 2E)``; own phase over ρ2, mA²; 0 where there is no law.
+        bend_ma2: Shape ``(N, 2E)``; own phase beyond that of ρ2, over ρ2, mA²; 0 where there is no law.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
     """
 
     powers: Real
-    bent_ma2: Real
+    bend_ma2: Real
     heat_mw: Real
     arm_rad: Real
     joint_rad: Real
@@ -69,15 +69,17 @@ class Heating:
         if late is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
             # It is heat that comes late, and heat follows the whole law: its bend counts where currents were large.
             powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
-        rho = parameters.heater_law
-        own = np.einsum("knh,hk->nh", powers, rho)
+        rho2, rho4, rho6 = parameters.heater_law.T
+        beyond = rho4 * powers[1] + rho6 * powers[2]
+        own = rho2 * powers[0] + beyond
         # A dead heater has no law: it neither turns its own arm nor warms the others.
-        bent_ma2 = np.divide(own, rho[:, 0], out=np.zeros_like(own), where=rho[:, 0] != 0.0)
+        live = rho2 != 0.0
+        bend_ma2 = np.divide(beyond, rho2, out=np.zeros_like(beyond), where=live)
         # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
         # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
-        heat = self._mw_per_ma2 * bent_ma2 * parameters.heat_factor
+        heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        return Heated(powers, bent_ma2, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
+        return Heated(powers, bend_ma2, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
@@ -101,9 +103,10 @@ class Heating:
         result: dict[str, Real] = {}
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law over ρ2, so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
-            heat = per_rho * (power - heated.bent_ma2 if name == LAW_TERMS[0] else power)
+            heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
             result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
-        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.bent_ma2)[:, None]
+        warmed = np.where(live, heated.powers[0], 0.0) + heated.bend_ma2
+        result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None]
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 

@@ -12,9 +12,7 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 """Time constants of heat that comes late: above those of heaters, up to some settings of a run."""
 
 
-def late_powers(
-    currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float
-) -> NDArray[np.float64]:
+def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
     """Return ``late`` of settings in the order they were set, shape ``(N, 2E, T, 3)``.
 
     Args:

@@ -30,7 +30,7 @@ def small() -> SimulatedMesh:
 def _settings(small: SimulatedMesh, monitors: tuple[int, ...], count: int = 24) -> Observations:
     currents, source = small.random_settings(count)
     nothing = np.zeros((count, len(monitors)))
-    late = late_powers(currents, 0.01 * np.arange(count))
+    late = late_powers(currents, 0.01 * np.arange(count), 1e-3)
     return Observations(currents, source, monitors, nothing, nothing > 0, late=late)
 
 
@@ -143,14 +143,17 @@ def test_a_phase_common_to_all_pucs_is_found_however_far_it_turns_loops() -> Non
         assert np.abs(gauge_fixed_difference(SMALL, small + turns + common - found)).max() < 0.02
 
 
-def test_what_is_late_is_what_each_time_constant_has_left_of_the_settings_before() -> None:
-    """Two steps by hand: 3 mA from rest at 10 ms, 1 mA at 25 ms; squares, fourth and sixth powers."""
+@pytest.mark.parametrize("wait_s", [1e-3, 1.0], ids=["set a millisecond before", "set once the last was read"])
+def test_what_is_late_is_what_each_time_constant_has_left_of_the_settings_before(wait_s: float) -> None:
+    """Two steps by hand: 3 mA from rest, read at 10 ms, 1 mA, read at 25 ms; squares, fourth and sixth powers."""
     currents, taken_s = np.array([[0.0], [3.0], [1.0]]), np.array([0.0, 10e-3, 25e-3])
-    late = late_powers(currents, taken_s)
+    late = late_powers(currents, taken_s, wait_s)
+    one_s, two_s = min(wait_s, 10e-3), min(wait_s, 15e-3)
     for number, tau_s in enumerate(SLOW_TAUS_S):
         for power, above in enumerate((9.0, 81.0, 729.0)):
-            first = above * (1.0 - np.exp(-10e-3 / tau_s))
-            second = 1.0 + (first - 1.0) * np.exp(-15e-3 / tau_s)
+            first = above * (1.0 - np.exp(-one_s / tau_s))
+            still = above + (first - above) * np.exp(-(15e-3 - two_s) / tau_s)
+            second = 1.0 + (still - 1.0) * np.exp(-two_s / tau_s)
             np.testing.assert_allclose(late[:, 0, number, power], [0.0, first - above, second - 1.0], atol=1e-12)
 
 
@@ -162,7 +165,7 @@ def test_it_is_heat_that_comes_late_and_not_squared_current(small: SimulatedMesh
     currents = np.zeros((2, 2 * SMALL.n_pucs))
     currents[0, 5] = 3.0
     # At rest for long before it is switched off, and read at once: all of the share is left.
-    late = late_powers(np.concatenate([currents[:1], currents]), np.array([0.0, 10.0, 10.0 + 1e-9]))[1:]
+    late = late_powers(np.concatenate([currents[:1], currents]), np.array([0.0, 10.0, 20.0]), 1e-9)[1:]
     phases = model.heating.phases(parameters, currents, late)
     rho2, rho4, rho6 = parameters.heater_law[5]
     warm = rho2 * 9.0 + rho4 * 81.0 + rho6 * 729.0
