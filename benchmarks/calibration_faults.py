@@ -12,12 +12,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The cases and the judge are those of the tests; they take the place of this folder, which would hide calibration.
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 
+from bench_run import ideal_bench
 from fault_cases import CASES
 from fault_judge import HEADERS, judged
 
@@ -27,13 +29,18 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="a fault; all if not given")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--bench", default="lumion-prototype", help="bench file or built-in bench")
+    parser.add_argument("--bench", help="bench file or built-in bench; an ideal lumion-prototype if not given")
     given = parser.parse_args()
+    with TemporaryDirectory() as directory:
+        print_verdicts(given, given.bench or ideal_bench("lumion-prototype", Path(directory)))
+
+
+def print_verdicts(given: argparse.Namespace, bench: str | Path) -> None:
     print("| " + " | ".join((*HEADERS, "CPU s")) + " |")
     print("|" + "---|" * (len(HEADERS) + 1))
     for name in given.case or CASES:
         for seed in range(given.seed, given.seed + given.seeds):
-            verdict = judged(name, seed, given.bench)
+            verdict = judged(name, seed, bench)
             cells = (*verdict.row(), f"{verdict.record.quality['cpu_s']:.0f}")
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
             if not verdict.good:

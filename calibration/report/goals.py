@@ -96,9 +96,9 @@ class GoalJudgement:
 def goal_bench(directory: Path) -> Path:
     """Write the bench that goals are set for and return its path: lumion-prototype, whose chip drifts as well.
 
-    Its temperature control leaves 10 mK, its resistances walk (assumed).
+    Its temperature control leaves 10 mK, its resistances walk (assumed). It obeys the formulas.
     """
-    text = builtin_path("lumion-prototype").read_text()
+    text = builtin_path("lumion-prototype").read_text().replace("physics: realistic", "physics: ideal")
     path = directory / "prototype-with-drift.yaml"
     path.write_text(f"{text.rstrip()}\n  temperature_sigma_k: 0.01\n  resistance_drift_per_root_day: 0.0003\n")
     return path

@@ -6,14 +6,13 @@ import math
 from pathlib import Path
 
 import numpy as np
-from bench_run import SMALL
+from bench_run import SMALL, ideal_text
 from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference
 from calibration.model.parameters import MeshParameters
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.loader import builtin_path
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
@@ -31,10 +30,10 @@ def drifting_small(directory: Path) -> Path:
 
 
 def drifting_prototype(directory: Path) -> Path:
-    """The built-in bench, drifting."""
+    """The built-in bench, its chip ideal and drifting."""
     path = directory / "drifting-prototype.yaml"
     more = "".join(f"  {each.strip()}\n" for each in DRIFTING.strip("{}").split(","))
-    path.write_text(builtin_path("lumion-prototype").read_text() + more)
+    path.write_text(ideal_text("lumion-prototype") + more)
     return path
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,7 @@ class Verdict:
         )  # fmt: skip
 
 
-def judged(case: str, seed: int, file: str = "lumion-prototype") -> Verdict:
+def judged(case: str, seed: int, file: str | Path) -> Verdict:
     """Calibrate a bench with a fault, and judge."""
     with Bench.emulate(file, seed=seed) as bench:
         probe, ends, moments = BenchProbe(bench), [0.0], Moments()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from bench_run import SMALL, ideal_bench
 from fault_cases import CASES
 from fault_judge import judged
 
-SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
 LONG = (
     "all of the goal",
     "channels exchanged",
@@ -44,5 +44,5 @@ def test_nothing_is_named_where_nothing_is_wrong(seed: int) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", LARGE)
-def test_each_fault_of_the_72_puc_bench_is_named_once(case: str) -> None:
-    assert judged(case, 3).complaints == []
+def test_each_fault_of_the_72_puc_bench_is_named_once(case: str, tmp_path: Path) -> None:
+    assert judged(case, 3, ideal_bench("lumion-prototype", tmp_path)).complaints == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from aged_bench import DAY_S, drifting_prototype, drifting_small, first_day, loop_error_rad, passive_errors
-from bench_run import SMALL
+from bench_run import SMALL, ideal_bench
 from numpy.typing import NDArray
 from recorded_calibration import SEED, recorded_in
 from test_procedure_interrupted import assert_safe
@@ -277,7 +277,7 @@ def test_a_record_without_covariance_cannot_be_renewed() -> None:
 def test_on_the_prototype_a_day_is_renewed_to_a_milliradian_and_the_standard_errors_are_true(tmp_path: Path) -> None:
     path, normalised = drifting_prototype(tmp_path), []
     for seed in (1, 2, 3):
-        record = first_day("lumion-prototype", seed, tmp_path / f"{seed}.json")
+        record = first_day(ideal_bench("lumion-prototype", tmp_path), seed, tmp_path / f"{seed}.json")
         with Bench.emulate(path, seed=seed, aged_s=DAY_S) as bench:
             run = looked_at(bench, record, 1.0)
             assert not run.check().holds

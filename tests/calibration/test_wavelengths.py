@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from bench_run import ideal_bench
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW
 
@@ -231,9 +232,9 @@ class LaserBench:
 
 
 @pytest.fixture(scope="module")
-def lasers() -> Iterator[LaserBench]:
-    """The built-in bench with two lasers, calibrated for 20 nm."""
-    with Bench.emulate("laser-bench", seed=2) as bench:
+def lasers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LaserBench]:
+    """The built-in bench with two lasers, its chip ideal, calibrated for 20 nm."""
+    with Bench.emulate(ideal_bench("laser-bench", tmp_path_factory.mktemp("lasers")), seed=2) as bench:
         for laser in bench.lasers.values():
             laser.set_power_dbm(8.0)
         probe = BenchProbe(bench)
