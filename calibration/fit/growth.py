@@ -561,9 +561,16 @@ class _Pairs:
             return unasked
         basis, columns = self._directions(known)
         self._spend(SCORED)
-        gram = self._beside_columns(seen, halves, self._pass.slope[:, taken], columns)
         last = slice(n, n + columns.shape[1])
-        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, share).rows((CROSSTALK_PAIRS,))[0]
+
+        def scored(gram: _Gram) -> RowScore:
+            selection = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, share)
+            return selection.rows((CROSSTALK_PAIRS,))[0]
+
+        found = scored(self._beside_columns(seen, halves, self._pass.slope[:, taken], columns))
+        if found.gain > LEAST_GAIN and not found.is_asked:
+            # What lies in no direction hides what those fitted explain: readings count as in a fit with pairs.
+            found = scored(self._weighed_columns(seen, columns, found.width))
         directions = self._told(basis, columns, found.width, share)
         return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
 
@@ -579,6 +586,20 @@ class _Pairs:
             informations.append(np.block([[halves[half], across], [across.T, own.T @ own]]))
             all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
         return _Gram((informations[0], informations[1]), (all_slopes[0], all_slopes[1]), seen.shape[1])
+
+    def _weighed_columns(self, seen: NDArray[np.float32], columns: Real, width: float) -> _Gram:
+        """Return the same, each reading with the noise that pairs in other directions are to it."""
+        heat = self._heat - self._heat.mean(axis=0)
+        every = (heat**2) @ (self._single[..., 0] ** 2)
+        spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
+        weight = 1.0 / np.sqrt(1.0 + width**2 * np.maximum(spread, 0.0))
+        rows = np.concatenate([seen, columns], axis=1) * weight[:, None]
+        misfit = self._misfit.ravel() * weight
+        halves = [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
+        informations, slopes = zip(
+            *((rows[mine].T @ rows[mine], misfit[mine] @ rows[mine]) for mine in halves), strict=True
+        )
+        return _Gram((informations[0], informations[1]), (slopes[0], slopes[1]), seen.shape[1])
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
         """Return the directions that light tells best beside all that is fitted.

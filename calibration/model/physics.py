@@ -80,7 +80,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
 )  # fmt: skip
 """All of it, the cheapest first."""
 ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
-MOST_PAIRS = 500
+MOST_PAIRS = 300
 """Directions of pairs that are fitted: those combinations of 38,592 pairs on the 72-PUC mesh that light tells best."""
 
 
