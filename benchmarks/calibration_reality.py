@@ -4,9 +4,10 @@ Run: .venv/bin/python benchmarks/calibration_reality.py [--bench small|prototype
      [--workers 2] [--out FILE] [--table FILE ...]
 
 A row is one effect of the emulated chip alone (docs/emulated-chip.md), at the sizes of `realistic` and of `harsh`; the
-ideal chip; and all effects together. Results are appended to --out as they come, one JSON document per line, so that
-rows can be run one by one; --table prints what such files hold and measures nothing. The hidden truth is read for
-judging only. `small` is the bench of the tests, 15 PUCs; `prototype` the built-in one, 72 PUCs.
+ideal chip; and all effects together. Results are appended to --out as they come, one JSON document per line; what is
+there already is not run again, so that hours of it can be run in parts. --table prints what such files hold and
+measures nothing: benchmarks/results/calibration_reality.jsonl holds those of docs/performance.md. The hidden truth is
+read for judging only. `small` is the bench of the tests, 15 PUCs; `prototype` the built-in one, 72 PUCs.
 """
 
 from __future__ import annotations
@@ -65,9 +66,15 @@ def one(bench: str, row: str, seed: int) -> dict[str, Any]:
         path = Path(directory) / "bench.yaml"
         path.write_text(yaml.safe_dump(model), encoding="utf-8")
         try:
-            return named | _goal_benchmark().calibrated(path, seed)
+            found = _goal_benchmark().calibrated(path, seed)
+            normalised = {name: [len(values), _rms(values)] for name, values in found["normalised"].items()}
+            return named | found | {"normalised": normalised}
         except Exception as error:  # noqa: BLE001 - one seed must not end a run of an hour
             return named | {"figures": {}, "normalised": {}, "faults": [f"{type(error).__name__}: {error}"]}
+
+
+def _rms(values: Sequence[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _goal_benchmark() -> Any:
@@ -79,11 +86,16 @@ def _goal_benchmark() -> Any:
     return module
 
 
-def results(bench: str, names: Sequence[str], seeds: Sequence[int], workers: int) -> Iterator[dict[str, Any]]:
+def results(bench: str, asked: Sequence[tuple[str, int]], workers: int) -> Iterator[dict[str, Any]]:
     """Yield every result as it comes."""
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(one, bench, name, seed) for name in names for seed in seeds]):
+        for done in as_completed([pool.submit(one, bench, name, seed) for name, seed in asked]):
             yield done.result()
+
+
+def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the results in some files; none of one that is not there."""
+    return [json.loads(line) for path in paths if path.exists() for line in path.read_text().splitlines()]
 
 
 def print_table(found: Sequence[Mapping[str, Any]]) -> None:
@@ -119,8 +131,11 @@ def _median(found: Sequence[Mapping[str, Any]], figure: str, form: str) -> str:
 
 
 def _pooled(found: Sequence[Mapping[str, Any]], group: str) -> str:
-    values = [value for each in found for value in each["normalised"].get(group, ())]
-    return f"{np.sqrt(np.mean(np.square(values))):.2f}" if values else "–"
+    rows = [each["normalised"][group] for each in found if group in each["normalised"]]
+    if not rows:
+        return "–"
+    count, rms = np.array(rows).T
+    return f"{np.sqrt((count * rms**2).sum() / count.sum()):.2f}"
 
 
 def main() -> None:
@@ -134,12 +149,13 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, measure nothing")
     given = parser.parse_args()
     if given.table:
-        print_table([json.loads(line) for path in given.table for line in path.read_text().splitlines()])
+        print_table(read(given.table))
         return
-    found = []
-    for result in results(
-        given.bench, given.rows or list(rows()), range(given.first, given.first + given.seeds), given.workers
-    ):
+    found = read([given.out] if given.out else [])
+    there = {(each["bench"], each["row"], each["seed"]) for each in found}
+    seeds = range(given.first, given.first + given.seeds)
+    asked = [(name, seed) for seed in seeds for name in given.rows or rows() if (given.bench, name, seed) not in there]
+    for result in results(given.bench, asked, given.workers):
         found.append(result)
         if given.out:
             with given.out.open("a", encoding="utf-8") as file:
