@@ -19,9 +19,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
 
-from bench_run import ideal_bench
 from fault_cases import CASES
 from fault_judge import HEADERS, judged
+
+from tests.ideal_bench import ideal_bench
 
 
 def main() -> None:

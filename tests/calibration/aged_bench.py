@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
-from bench_run import SMALL, ideal_text
+from bench_run import SMALL
 from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference
@@ -17,6 +17,7 @@ from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
+from tests.ideal_bench import ideal_text
 
 DAY_S = 86_400.0
 DRIFTING = "{temperature_sigma_k: 0.1, resistance_drift_per_root_day: 1.0e-3, phase_drift_rad_per_root_day: 0.02}"

@@ -13,23 +13,10 @@ from calibration.model.observations import Observations
 from calibration.report.hidden_truth import TruthReport, compare
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.loader import builtin_path
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.mesh.record import CalibrationRecord
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-
-
-def ideal_text(name: str) -> str:
-    """A built-in bench whose chip obeys the formulas, for figures that bounds are reckoned for."""
-    return builtin_path(name).read_text().replace("physics: realistic", "physics: ideal")
-
-
-def ideal_bench(name: str, directory: Path) -> Path:
-    """The same, as a file."""
-    path = directory / f"ideal-{name}.yaml"
-    path.write_text(ideal_text(name))
-    return path
 
 
 @dataclass(frozen=True)

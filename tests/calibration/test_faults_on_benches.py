@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench_run import SMALL, ideal_bench
+from bench_run import SMALL
 from fault_cases import CASES
 from fault_judge import judged
+
+from tests.ideal_bench import ideal_bench
 
 LONG = (
     "all of the goal",

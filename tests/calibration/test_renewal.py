@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from aged_bench import DAY_S, drifting_prototype, drifting_small, first_day, loop_error_rad, passive_errors
-from bench_run import SMALL, ideal_bench
+from bench_run import SMALL
 from numpy.typing import NDArray
 from recorded_calibration import SEED, recorded_in
 from test_procedure_interrupted import assert_safe
@@ -26,6 +26,7 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.storage import load_record
+from tests.ideal_bench import ideal_bench
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from bench_run import ideal_bench
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW
 
@@ -29,6 +28,7 @@ from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict_path
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
+from tests.ideal_bench import ideal_bench
 
 PER_HZ = -1550.0 / REFERENCE_HZ
 """nm per Hz."""

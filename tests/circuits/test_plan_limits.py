@@ -10,10 +10,10 @@ from planning_cases import db, document, fully_known, model_of, record_of, with_
 
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
-from lumion_hw.bench.loader import builtin_path
 from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
 from lumion_hw.errors import LimitError, NoPathError
 from lumion_hw.mesh.record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
+from tests.ideal_bench import ideal_bench
 
 A_B, B_C, C_A = (CircuitRequest(f"sfp-{a}", f"sfp-{b}") for a, b in ("ab", "bc", "ca"))
 RING = [A_B, B_C, C_A]
@@ -197,9 +197,8 @@ def test_leakage_is_that_of_the_light_itself(seed: int) -> None:
 def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
     seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    path = tmp_path / "ideal.yaml"  # a record of the formulas knows all of a chip that obeys them
-    path.write_text(builtin_path("lumion-prototype").read_text().replace("physics: realistic", "physics: ideal"))
-    with Bench.emulate(path, seed=seed) as opened:
+    # A record of the formulas knows all of a chip that obeys them.
+    with Bench.emulate(ideal_bench("lumion-prototype", tmp_path), seed=seed) as opened:
         record = fully_known(opened)
 
         def worst_db(plan: CircuitPlan) -> float:

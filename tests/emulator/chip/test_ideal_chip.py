@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
+from tests.ideal_bench import ideal_bench
 
 DATA = Path(__file__).parents[2] / "data"
 RECORDED: dict[str, list[list[float]]] = json.loads((DATA / "ideal_chip.json").read_text(encoding="utf-8"))
 
 
-def light_of(bench_file: str, seed: int) -> list[list[float]]:
+def light_of(bench_file: Path, seed: int) -> list[list[float]]:
     """Power leaving every port in W: of two settings of the heaters, one heat time constant in and at rest."""
     rng, found = np.random.default_rng(seed), []
-    with Bench.emulate(DATA / bench_file if "." in bench_file else bench_file, seed=seed) as bench:
+    with Bench.emulate(bench_file, seed=seed) as bench:
         world = bench.emulated.world
         for path in world.wiring.inputs:
             world.set_transmitter(path.source, 1e-3)
@@ -33,6 +34,7 @@ def light_of(bench_file: str, seed: int) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("case", RECORDED)
-def test_an_ideal_chip_reads_as_before(case: str) -> None:
-    bench_file, seed = case.split()
+def test_an_ideal_chip_reads_as_before(case: str, tmp_path: Path) -> None:
+    name, seed = case.split()
+    bench_file = DATA / name if "." in name else ideal_bench(name, tmp_path)
     assert np.allclose(light_of(bench_file, int(seed)), RECORDED[case], rtol=1e-9, atol=0.0)
