@@ -62,7 +62,7 @@ _DAMPING_LEAST = 1e-9
 _DAMPING_FELT = 1e-5
 _DAMPING_MOST = 1e6
 # Information gathered as near as this to where a fit ended is that of its end.
-_NEAR_SIGMA = 0.3
+_NEAR_SIGMA = 0.05
 # Steps that lead uphill before information kept from another point is gathered anew.
 _MOST_IN_VAIN = 3
 # No phase turns farther in one step.
