@@ -47,8 +47,6 @@ from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 _SETTINGS_UNSEEN = 16
-# Mean squared error of held-out light, in standard errors of reading and record, up to which these explain it.
-_EXPLAINED_CHI2 = 2.0
 _MORE_STARTS = 4
 # Share by which the fields of a fit may be wrong in the right valley: in false ones 0.018 to 0.077 (60 searches on 15
 # PUCs with their sources left where they ended).
@@ -314,11 +312,9 @@ class Calibration:
         for name, value in found.figures().items():
             if name.endswith("_db"):
                 self.residual(name, value)
-        # Light that is off by no more than the record says of itself is no fault: more was not measured.
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
-        wrong = found.results and found.excess_db > TOLERANCE_DB and found.chi2 > _EXPLAINED_CHI2
-        if wrong and self._is_unexplained(first):
+        if found.is_wrong and self._is_unexplained(first):
             self.faults.append(found.words())
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:

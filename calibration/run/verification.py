@@ -106,6 +106,14 @@ class Verification:
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether light is off beyond tolerance, and by more than the record says of itself: a fault of the record.
+
+        Off by no more than that, the record is right, and more was not measured.
+        """
+        return bool(self.results) and self.excess_db > TOLERANCE_DB and self.chi2 > _EXPLAINED_CHI2
+
+    @property
     def settings(self) -> int:
         """Number of settings with anything to judge."""
         return len({result.setting for result in self.results})
@@ -151,6 +159,8 @@ SETTINGS = 40
 """Half of them random currents, half of them states."""
 TOLERANCE_DB = 0.1
 """Largest rms error beyond the noise of the readings that passes."""
+# Mean squared error, in standard errors of reading and record, up to which these explain it.
+_EXPLAINED_CHI2 = 2.0
 LEAST_DBM = -40.0
 """A port darker than this, by prediction and by measurement, is not judged."""
 # Nor is one less than 10 dB above the floor (docs/calibration.md, step 8).
