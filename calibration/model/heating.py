@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class Heating:
             amplitude * near.arm_rad_per_mw + floor * everywhere.arm_rad_per_mw,
             amplitude * near.joint_rad_per_mw + floor * everywhere.joint_rad_per_mw,
         )
+        if (rise := parameters.further.get("crosstalk_directions")) is not None:
+            found = self._distances.directed(found, rise)
         if (pairs := parameters.further.get("crosstalk_pairs")) is None:
             return found
         arms = len(found.arm_rad_per_mw)
@@ -131,11 +133,22 @@ class Heating:
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
-        columns = []
+        columns, rise = [], parameters.further.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
         for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
-            warmed = (heat_mw @ part.arm_rad_per_mw.T)[:, :, None], (heat_mw @ part.joint_rad_per_mw.T)[:, :, None]
-            columns.append(factor * (arm @ warmed[0] + joint @ warmed[1])[..., 0])
+            shape = part if rise is None else self._distances.directed(part, rise)
+            columns.append(factor * _by_warmth(shape, heat_mw, arm, joint))
+        return np.stack(columns, axis=-1)
+
+    def by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``; see :meth:`by_share`."""
+        alike = self.crosstalk(replace(parameters, further={}))
+        columns = [
+            _by_warmth(
+                ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint), heat_mw, arm, joint
+            )
+            for on_arm, on_joint in zip(self._distances.arm_turns, self._distances.joint_turns, strict=True)
+        ]
         return np.stack(columns, axis=-1)
 
     def _shapes_of(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
@@ -147,3 +160,10 @@ class Heating:
         )
         near, slope, everywhere = (self._distances.crosstalk(shape) for shape in shapes)
         return near, slope, everywhere
+
+
+def _by_warmth(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Real, joint: Real) -> Real:
+    """Return derivatives by a factor on crosstalk, ``(N, M)``, from those by phases of arms and joints."""
+    warmed = (heat_mw @ crosstalk.arm_rad_per_mw.T)[:, :, None], (heat_mw @ crosstalk.joint_rad_per_mw.T)[:, :, None]
+    found: Real = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
+    return found

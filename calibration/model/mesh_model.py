@@ -557,6 +557,9 @@ class MeshModel:
         columns |= self._by_physics(by_phase, heated)
         if "slow_heat_share" in space.physics.names and light.late is not None:
             columns["slow_heat_share"] = self.heating.by_share(parameters, light.late, arm * turns, joint * turns)
+        if "crosstalk_directions" in space.physics.names:
+            along = self.heating.by_direction(parameters, heated.heat_mw, arm * turns, joint * turns)
+            columns["crosstalk_directions"] = along
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.

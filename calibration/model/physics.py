@@ -20,7 +20,9 @@ from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
-Per = Literal["time constant", "chip", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"]
+Per = Literal[
+    "time constant", "chip", "direction", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class PhysicsRow:
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "heat that comes late", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow("heat_loss_db_per_mw", "loss that rises with heat", "chip", 0.002, 0.1, "assumed"),
+    PhysicsRow(
+        "crosstalk_directions", "crosstalk that follows a direction of the die", "direction", 0.05, 0.5,
+        "metal lines conduct better than the oxide they lie in (assumed); relative to the kernel",
+    ),
     PhysicsRow("compression_per_ma", "photodiodes that compress", "monitor", 0.02, 0.2, "assumed"),
     PhysicsRow("offset_ma", "photodiodes with an offset in light", "monitor", 1e-4, 0.02, "assumed"),
     PhysicsRow(
@@ -182,6 +188,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     sizes: dict[Per, int] = {
         "time constant": len(SLOW_TAUS_S),
         "chip": 1,
+        "direction": 2,
         "puc": mesh.n_pucs,
         "monitor": n_monitors,
         "neighbours": 2 * (n_monitors - 1),

@@ -26,10 +26,14 @@ class HeaterDistances:
     Attributes:
         arm_mm: Shape ``(2E, 2E)``; from a heater (column) to the middle of an arm (row).
         joint_mm: Shape ``(J, 2E)``; from a heater to the middle of a joint.
+        arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β of the way there, β its angle to the x axis; 0 for no way.
+        joint_turns: Shape ``(2, J, 2E)``.
     """
 
     arm_mm: NDArray[np.float64]
     joint_mm: NDArray[np.float64]
+    arm_turns: NDArray[np.float64]
+    joint_turns: NDArray[np.float64]
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> HeaterDistances:
@@ -41,8 +45,9 @@ class HeaterDistances:
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
         joints = mesh.joint_places * BUL_MM
-        arm_mm, joint_mm = (np.linalg.norm(points[:, None] - arms[None], axis=2) for points in (arms, joints))
-        return cls(arm_mm, joint_mm)
+        ways = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
+        turns = [np.divide(way, way.conj(), out=np.zeros_like(way), where=way != 0.0) for way in ways]
+        return cls(*(np.abs(way) for way in ways), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
         """Return the crosstalk of a kernel: rad per mW against distance in mm. A heater's own arm is left out."""
@@ -50,6 +55,16 @@ class HeaterDistances:
         # What a heater does to its own arm is its law; the kernel would count it twice.
         np.fill_diagonal(on_arms, 0.0)
         return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
+
+    def directed(self, crosstalk: ThermalCrosstalk, rise: NDArray[np.float64]) -> ThermalCrosstalk:
+        """Return crosstalk that is larger by a share along one direction of the die, and smaller across it.
+
+        Args:
+            crosstalk: That of the same mesh, alike in all directions.
+            rise: Shape ``(2,)``; the share by which it rises along x and falls along y, and along and across x = y.
+        """
+        arm, joint = (np.tensordot(rise, turns, axes=1) for turns in (self.arm_turns, self.joint_turns))
+        return ThermalCrosstalk(crosstalk.arm_rad_per_mw * (1.0 + arm), crosstalk.joint_rad_per_mw * (1.0 + joint))
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,6 +198,8 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
         return arms, joints
     if entry.kernel is not None:
         thermal = kernel_crosstalk(record.mesh, entry.kernel)
+        if (rise := record.further.get("crosstalk_directions")) is not None:
+            thermal = HeaterDistances.of(record.mesh).directed(thermal, rise)
         arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
     pairs = record.further.get(CROSSTALK_PAIRS)
     if pairs is not None and len(joints):
