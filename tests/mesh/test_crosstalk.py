@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sample_record import CELL, sample_record
 from test_scattering import MESHES, fabricated
 
-from lumion_hw.mesh.crosstalk import BUL_MM, ThermalCrosstalk
+from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.record import CrosstalkEntry, CrosstalkKernel, FurtherPhysics
 
 MESH = MESHES[2, 3, 2]
 
@@ -45,6 +50,40 @@ def test_warmed_cells_have_the_phase_of_their_own_heat_and_a_little_of_their_nei
     turned = np.delete(warm.phase_upper[1] - cells.phase_upper, 4)
     assert 0 < turned.min() < turned.max() < 0.02
     assert (warm.joint_phase[1] > cells.joint_phase).all()
+
+
+def _off(rise: tuple[float, float], way: tuple[float, float]) -> float:
+    """Return what the first arm of the PUC that lies that way gets more than alike in all directions, as a share."""
+    distances = HeaterDistances.of(MESH)
+    arms = np.repeat(MESH.puc_centres, 2, axis=0)
+    alike = distances.crosstalk(np.ones_like)
+    found = distances.directed(alike, np.array(rise)).arm_rad_per_mw
+    here = int(np.argmin(np.linalg.norm(MESH.puc_centres - MESH.puc_centres.mean(axis=0), axis=1)))
+    angle = np.arctan2(*(arms - arms[2 * here]).T[::-1])
+    # The way there and the way back are one direction.
+    turned = np.exp(2j * (angle - np.arctan2(way[1], way[0])))
+    distance = np.linalg.norm(arms - arms[2 * here], axis=1)
+    there = int(np.argmin(np.where(distance > 0.5, np.abs(turned - 1.0) - 1e-6 * distance, np.inf)))
+    return float(found[there, 2 * here] - 1.0)
+
+
+def test_crosstalk_rises_along_one_direction_and_falls_across_it() -> None:
+    assert _off((0.1, 0.0), (1.0, 0.0)) == pytest.approx(0.1, abs=0.01)
+    assert _off((0.1, 0.0), (0.0, 1.0)) == pytest.approx(-0.1, abs=0.01)
+    # 30° off the axis, where PUCs of a hexagonal mesh lie: cos 60° and sin 60°.
+    assert _off((0.1, 0.0), (np.sqrt(3.0), 1.0)) == pytest.approx(0.05, abs=0.01)
+    assert _off((0.0, 0.1), (np.sqrt(3.0), 1.0)) == pytest.approx(0.1 * np.sqrt(0.75), abs=0.01)
+
+
+def test_a_record_that_knows_of_a_direction_is_programmed_with_it() -> None:
+    kernel = CrosstalkEntry(kernel=CrosstalkKernel(3e-3, 1.18, 4e-4, BUL_MM))
+    plain = sample_record(crosstalk=kernel)
+    guided = replace(plain, physics=(FurtherPhysics("crosstalk_directions", "", 2, 0.1, 50.0, (0.2, 0.0)),))
+    currents = np.zeros((2, 2 * CELL.n_pucs))
+    currents[1, 6] = 2.0
+    warmed = [np.diff(KnownMesh.of(record).cells(currents).joint_phase, axis=0)[0] for record in (plain, guided)]
+    distances = HeaterDistances.of(CELL)
+    np.testing.assert_allclose(warmed[1] / warmed[0], 1.0 + 0.2 * distances.joint_turns[0][:, 6])
 
 
 def test_no_crosstalk_leaves_the_neighbours_alone() -> None:
