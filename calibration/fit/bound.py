@@ -27,8 +27,10 @@ from calibration.model.symmetric import inverse_of, scale_of
 
 Real = NDArray[np.float64]
 
-# Share of the typical information below which a direction counts as unseen; rounding leaves 1e-14.
+# Share of the typical information below which a direction counts as unseen. Rounding leaves 1e-14, that of derivatives
+# in single precision, as fits make them, 2e-9 where two of them cancel (a coupler difference in the dark).
 _NOTHING = 1e-10
+_NOTHING_OF_A_FIT = 1e-8
 _NAMED_SHARE = 0.01
 _MOST_NAMED = 6
 _SETTINGS_PER_SOURCE = 8
@@ -140,7 +142,7 @@ class Bound:
         scale = scale_of(self.information)
         # Those alone: all of them take twice the time.
         scaled = self.information / np.outer(scale, scale)
-        vectors: Real = eigh(scaled, subset_by_value=(-np.inf, _NOTHING), check_finite=False)[1].T
+        vectors: Real = eigh(scaled, subset_by_value=(-np.inf, _NOTHING_OF_A_FIT), check_finite=False)[1].T
         return vectors
 
 
@@ -170,7 +172,7 @@ def plan_bound(
     nothing = np.zeros(known.shape, dtype=np.bool_)
     expected = Observations(plan.currents_ma, plan.source, plan.monitors, known, nothing, plan.detuning_hz)
     likelihood = Likelihood(expected, noise, drift=drift or SettingDrift())
-    equations = normal_equations(model, parameters, likelihood, mask)
+    equations = normal_equations(model.precisely(), parameters, likelihood, mask)
     inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)
     return Bound(model.space, mask, equations.information, inner)
 

@@ -367,8 +367,10 @@ class FaultDiagnosis:
 
     def _explained(self, now: DiagnosedFit) -> DiagnosedFit | None:
         """Return the fit with one more cause taken in, not fitted again yet; ``None`` if none explains more."""
-        # Followed twice at most since the last settings were taken: the same readings show no more.
-        trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED else None
+        # Followed twice at most since the last settings were taken: the same readings show no more. Nor do they where
+        # the fit has hardly moved since.
+        still = now.followed > 0 and now.fit.way_sigma < _ON_THE_WAY_SIGMA
+        trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED and not still else None
         if now.fit.discrepancy > 0.0 and not now.rough:
             # Whatever explains more goes first, and all is fitted again: a death looks like a drift for the settings
             # after it, and the other way round.

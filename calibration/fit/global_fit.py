@@ -122,6 +122,11 @@ class FitResult:
     stated: Real | None = None
 
     @property
+    def way_sigma(self) -> float:
+        """Length of the way from its start, rms in standard errors."""
+        return sum(each.step_sigma for each in self.rounds)
+
+    @property
     def certified(self) -> bool:
         """Whether the fit has converged on a point that explains the readings."""
         return self.converged and self.discrepancy == 0.0

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import WhiteRows, white_rows
+from calibration.model.normal_equations import Single, WhiteRows, information_of, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
@@ -357,7 +357,7 @@ class _Pass:
         ends = len(main) + np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
         self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
         self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
-        self._waiting: tuple[list[Real], list[Real]] = ([], [])
+        self._waiting: tuple[list[Single], list[Single]] = ([], [])
         self.by_monitor = np.zeros((len(model.space.monitors), self.main))
         self.misfit: Real = np.zeros(likelihood.target_ma.shape)
         self.half = _half(np.arange(len(self.misfit)))
@@ -378,19 +378,18 @@ class _Pass:
         for half in (0, 1):
             mine = self.half[part.settings] == half
             block = part.rows[mine].reshape(-1, part.rows.shape[-1])
-            self.slope[half] += part.misfit[mine].ravel() @ block
+            self.slope[half] += part.misfit[mine].ravel().astype(np.float32) @ block
             self._waiting[half].append(block)
             if sum(map(len, self._waiting[half])) > _AT_ONCE:
                 self._sum_up(half)
-        slopes = part.rows[..., : self.main] * part.misfit[..., None]
+        slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
         self.by_monitor += slopes.sum(axis=0)
         np.add.at(self.by_stretch, stretches, slopes.sum(axis=1))
 
     def _sum_up(self, half: int) -> None:
         """Add the information of the rows that wait: many at once, for a sum of few costs as much as the matrix."""
         if rows := self._waiting[half]:
-            block = np.concatenate(rows)
-            self.information[half] += block.T @ block
+            self.information[half] += information_of(np.concatenate(rows, dtype=np.float64))
             rows.clear()
 
     def gram(self) -> _Gram:

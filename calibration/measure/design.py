@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SettingDrift, without_drift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import drift_slopes_ma
+from calibration.model.normal_equations import Single, drift_slopes_ma
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
@@ -164,7 +164,8 @@ class Designer:
         # Several lasers show differences of their frequencies only. The mean is fixed, else every setting seemed to
         # tell of a phase that none can.
         known = at_mean_frequency(model.space, mask, prior.information(mask))
-        self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free])
+        # Single precision is enough to tell candidates apart, and half the memory to move.
+        self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return where the wanted parameters of a group are among the free ones."""
@@ -238,7 +239,7 @@ class Designer:
 
     def _best_step(
         self, walk: Walk, now: Real, source: int, rng: np.random.Generator, tries: int
-    ) -> tuple[Real, Real, float]:
+    ) -> tuple[Real, Single, float]:
         """Return the step that tells most per second with the light at a source, its rows, and its time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
@@ -260,20 +261,21 @@ class Designer:
             values.append(gain / (seconds + (self._times.input_change_s if source != lit else 0.0)))
         return walk.sources[int(np.argmax(values))]
 
-    def _rows(self, observations: Observations) -> list[Real]:
+    def _rows(self, observations: Observations) -> list[Single]:
         """Return the derivatives of every setting's readings in sigmas, each ``(M, P)``."""
-        rows: list[Real] = []
+        rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
             drift = drift_slopes_ma(self._model, self._parameters, part, self._drift) / sigma[..., None]
-            rows += list(without_drift(part.jacobian[..., self._free] / sigma[..., None], drift))
+            own = part.jacobian[..., self._free]
+            own /= sigma[..., None].astype(own.dtype)
+            rows += list(np.asarray(without_drift(own, drift), np.float32))
         return rows
 
-    def _gains(self, rows: list[Real]) -> Real:
-        """Return what every setting would take off the wanted variances; single precision is enough to compare."""
-        # Single precision is enough to tell candidates apart, and half the memory to move.
-        root = self._root.astype(np.float32)
-        every = (np.concatenate(rows).astype(np.float32) @ root).reshape(len(rows), -1, root.shape[1])
+    def _gains(self, rows: list[Single]) -> Real:
+        """Return what every setting would take off the wanted variances."""
+        root = self._root
+        every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)
         felt = every.astype(np.float64)
         # Woodbury: the gain of a setting needs a matrix of its readings only, 28 by 28, and none of all parameters.
@@ -281,13 +283,13 @@ class Designer:
         gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
         return gains
 
-    def _learn(self, rows: Real) -> None:
+    def _learn(self, rows: Single) -> None:
         """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
         felt = rows @ self._root
         # The root is updated and never made anew: a covariance that shrinks over many decades would lose its digits.
-        squares, u = np.linalg.eigh(felt @ felt.T)
+        squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
         one = np.sqrt(1.0 + np.maximum(squares, 0.0))
-        shrunk = (u / (one * (1.0 + one))) @ u.T  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
+        shrunk = ((u / (one * (1.0 + one))) @ u.T).astype(np.float32)  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
         self._root -= (self._root @ felt.T) @ (shrunk @ felt)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
+Slopes = NDArray[np.floating[Any]]
+"""Derivatives, in the precision of what they were made of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,36 +86,37 @@ class Heating:
         kernel = self.crosstalk(parameters)
         return Heated(powers, bend_ma2, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
 
-    def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
+    def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
 
         Args:
             parameters: The point.
             heated: What :meth:`phases` gave there, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
+            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; all others have
+                their precision.
             joint: Shape ``(N, M, J)``; by those of the joints.
 
         Returns:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
         """
-        kernel = self.crosstalk(parameters)
         # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
-        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        by_heat = self._by_heat(parameters, arm, joint)
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
         rho2 = parameters.heater_law[:, 0]
         live = rho2 != 0.0
         per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
-        result: dict[str, Real] = {}
+        result: dict[str, Slopes] = {}
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law over ρ2, so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
-            result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
+            own, others = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
+            result[name] = arm * own + by_heat * others
         warmed = np.where(live, heated.powers[0], 0.0) + heated.bend_ma2
-        result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None]
+        result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None].astype(arm.dtype)
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 
-    def by_share(self, parameters: MeshParameters, late: Real, arm: Real, joint: Real) -> Real:
+    def by_share(self, parameters: MeshParameters, late: Real, arm: Slopes, joint: Slopes) -> Slopes:
         """Return derivatives by the shares of heat that comes late, shape ``(N, M, T)``.
 
         Args:
@@ -121,16 +125,22 @@ class Heating:
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
             joint: Shape ``(N, M, J)``; by those of the joints.
         """
-        kernel, rho2 = self.crosstalk(parameters), parameters.heater_law[:, 0]
-        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        rho2, by_heat = parameters.heater_law[:, 0], self._by_heat(parameters, arm, joint)
         # Heat is proportional to the law.
         scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
         per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
         own = np.einsum("nhtk,hk->nht", late, parameters.heater_law)
-        by_share: Real = (arm + by_heat * per_rho) @ own
+        by_share: Slopes = (arm + by_heat * per_rho.astype(arm.dtype)) @ own.astype(arm.dtype)
         return by_share
 
-    def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
+    def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
+        """Return derivatives by the heat of every heater, ``(N, M, 2E)``, from those by phases of arms and joints."""
+        kernel = self.crosstalk(parameters)
+        by_heat: Slopes = arm @ kernel.arm_rad_per_mw.astype(arm.dtype)
+        by_heat += joint @ kernel.joint_rad_per_mw.astype(arm.dtype)
+        return by_heat
+
+    def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.further.get("crosstalk_directions")
@@ -140,7 +150,7 @@ class Heating:
             columns.append(factor * _by_warmth(shape, heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
 
-    def by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
+    def by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
         """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``; see :meth:`by_share`."""
         alike = self.crosstalk(replace(parameters, further={}))
         columns = [
@@ -162,8 +172,9 @@ class Heating:
         return near, slope, everywhere
 
 
-def _by_warmth(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Real, joint: Real) -> Real:
+def _by_warmth(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
     """Return derivatives by a factor on crosstalk, ``(N, M)``, from those by phases of arms and joints."""
-    warmed = (heat_mw @ crosstalk.arm_rad_per_mw.T)[:, :, None], (heat_mw @ crosstalk.joint_rad_per_mw.T)[:, :, None]
-    found: Real = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
+    kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
+    warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
+    found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
     return found

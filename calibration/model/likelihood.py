@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from calibration.model.observations import NoiseModel, Observations
 
 Real = NDArray[np.float64]
+Precision = TypeVar("Precision", bound=np.floating[Any])
 
 # Beyond three sigma a residual is an outlier more often than noise (Huber): one broken reading must not lead a fit.
 _HUBER = 3.0
@@ -161,13 +163,13 @@ def weight(residual: Real) -> Real:
     return weight
 
 
-def without_drift(values: Real, drift: Real) -> Real:
+def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
     """Return values of every reading as if noise were white though each setting drifts: V^-1/2 with V = 1 + D·Dᵀ.
 
     With D = U·s·Wᵀ that root is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
 
     Args:
-        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas.
+        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The answer has their precision.
         drift: Shape ``(n, M, 2)``; D, what one sigma of each drift does, in the same units.
     """
     if not drift.any():
@@ -175,6 +177,6 @@ def without_drift(values: Real, drift: Real) -> Real:
     columns = values if values.ndim == 3 else values[..., None]
     # V = 1 + D·Dᵀ differs from 1 in two directions per setting only, so that its root needs no matrix of all readings.
     u, s, _ = np.linalg.svd(drift, full_matrices=False)
-    taken = u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]
-    free: Real = columns - taken @ (np.swapaxes(u, 1, 2) @ columns)
+    taken = (u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]).astype(values.dtype)
+    free: NDArray[Precision] = columns - taken @ (np.swapaxes(u, 1, 2).astype(values.dtype) @ columns)
     return free.reshape(values.shape)

@@ -9,13 +9,15 @@ taken between the couplers, where each parameter acts on one arm.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.heating import Heated, Heating
+from calibration.model.heating import Heated, Heating, Slopes
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
@@ -29,6 +31,7 @@ from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+Waves = NDArray[np.complexfloating[Any, Any]]
 
 REFERENCE_HZ = 193.4145e12
 """1550 nm."""
@@ -39,8 +42,8 @@ each, because they leave the caches."""
 # Settings whose phases by directions of pairs are made in one product: it reads all directions, which fit no cache.
 _PAIRS_AT_ONCE = 4 * BATCH
 _STEP_RAD = 1e-4
-_NEPER_PER_DB = np.log(10.0) / 20.0
-_LN10_PER_10 = np.log(10.0) / 10.0
+_NEPER_PER_DB = math.log(10.0) / 20.0
+_LN10_PER_10 = math.log(10.0) / 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Linearised:
 
     settings: slice
     reading_ma: Real
-    jacobian: Real
+    jacobian: Slopes
 
     def beside(self, other: Linearised) -> Linearised:
         """Return both lights at once in the same settings: without relation to each other, they add by power."""
@@ -94,10 +97,11 @@ class _SettingLight:
     monitors: NDArray[np.int64]
     by_field: Complex
 
-    def adjoint(self) -> Complex:
-        """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
-        every: Complex = np.ascontiguousarray(np.moveaxis(self.waves, 2, 1))[:, self.monitors]
-        every *= self.by_field[..., None]
+    def adjoint(self, *, precise: bool) -> Waves:
+        """Return the adjoint light of every monitor, shape ``(n, M, 4E)``, in double or single precision."""
+        kind = np.complex128 if precise else np.complex64
+        every: Waves = np.ascontiguousarray(np.moveaxis(self.waves.astype(kind), 2, 1))[:, self.monitors]
+        every *= self.by_field[..., None].astype(kind)
         return every
 
     def together(self, weight: Real) -> Complex:
@@ -122,6 +126,9 @@ class MeshModel:
         compiled: Whether the solver's compiled loops are used; by default if they are there.
         physics: What there is beyond the model of every chip.
         work: Where predictions are counted.
+        precise: Whether derivatives by readings are made in double precision. Rounding of single precision is another
+            for every reading and has no part in a sum of many, for half the time; what nothing shows, it seems to show
+            by some 1e-9 of the usual information.
 
     Attributes:
         mesh: The mesh.
@@ -141,8 +148,9 @@ class MeshModel:
         compiled: bool | None = None,
         physics: Physics | None = None,
         work: FitWork | None = None,
+        precise: bool = False,
     ) -> None:
-        self.mesh, self.work = mesh, work or FitWork()
+        self.mesh, self.work, self._precise = mesh, work or FitWork(), precise
         self._heater_ohm, self._compiled = heater_ohm, compiled
         self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm)
@@ -158,13 +166,20 @@ class MeshModel:
 
     def beyond(self, physics: Physics) -> MeshModel:
         """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
+        return self._with(physics, precise=self._precise)
+
+    def precisely(self) -> MeshModel:
+        """Return the same model with derivatives in double precision: for what asks whether something shows at all."""
+        return self._with(self.space.physics, precise=True)
+
+    def _with(self, physics: Physics, *, precise: bool) -> MeshModel:
         space = self.space
         return MeshModel(
-            self.mesh, space.sources, space.monitors, self._heater_ohm, seconds=space.seconds,
+            self.mesh, space.sources, space.monitors, self._heater_ohm, seconds=space.seconds, precise=precise,
             reference_hz=self._reference_hz, compiled=self._compiled, physics=physics, work=self.work,
         )  # fmt: skip
 
-    def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Real, Real]:
+    def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
         """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and heat, ``(N, 2E)``.
 
         Raises:
@@ -172,9 +187,9 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         lights = self._lights(parameters, observations, number)
-        columns: list[Real] = []
+        columns: list[Slopes] = []
         for light in lights:
-            columns.append(self._by_waveguide(light, self._by_phase(light, light.adjoint())))
+            columns.append(self._by_waveguide(light, self._by_phase(light, light.adjoint(precise=self._precise))))
         response = self._response(parameters, lights)
         return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
@@ -430,15 +445,15 @@ class MeshModel:
         by_pair: NDArray[np.float32] | None,
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
-        each: list[Real] = []
+        each: list[Slopes] = []
         lights = self._lights(parameters, part, number)
         self.work.spent += derivatives_work(self.space.size) * len(part) * len(monitors)
         for nth, light in enumerate(lights):
-            adjoint = light.adjoint()
+            adjoint = light.adjoint(precise=self._precise)
             by_phase = self._by_phase(light, adjoint)
             jacobian = self._by_parameter(parameters, light, by_phase)
             if by_pair is not None:
-                by_waveguide = self._by_waveguide(light, by_phase).astype(np.float32)
+                by_waveguide = self._by_waveguide(light, by_phase)
                 jacobian[..., self.space.groups["crosstalk_pairs"]] = by_waveguide @ by_pair
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
@@ -459,18 +474,19 @@ class MeshModel:
             jacobian[..., self.space.groups[name]] = columns
         return Linearised(settings, response.reading_ma, jacobian)
 
-    def _by_phase(self, light: _SettingLight, adjoint: Complex) -> dict[str, Real]:
+    def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
 
         The adjoint light, ``(n, K, 4E)`` for K numbers per setting, carries the factor 2·scale·S*, so that with
-        S = Σ h·a the derivative by a phase, a factor -j, is an imaginary part, and that by a loss a real one.
+        S = Σ h·a the derivative by a phase, a factor -j, is an imaginary part, and that by a loss a real one. All is
+        done in the precision that it has.
         """
-        cells = light.cells
-        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light.entering)  # light met from end A and from end B
+        cells, entering = light.cells, light.entering.astype(adjoint.dtype)
+        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light met from end A and from end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
         half = 0.5 * np.asarray(cells.arm_difference_db)
         upper, lower = (
-            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None]
+            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None].astype(adjoint.dtype)
             for loss_db, phase in (
                 (cells.loss_db + half, cells.phase_upper), (cells.loss_db - half, cells.phase_lower)
             )
@@ -482,7 +498,7 @@ class MeshModel:
         second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
         u, v = self.mesh.joints.T
         # All that comes out of a joint has its phase, light sent back by it too.
-        (one, other), entering = self._into_joints(light, adjoint), light.entering
+        one, other = self._into_joints(light, adjoint)
         joint = one * entering[..., u] + other * entering[..., v]
         arm = np.stack([through_u.imag, through_l.imag], axis=-1)
         return {
@@ -494,66 +510,67 @@ class MeshModel:
             "arm_difference_db": -0.5 * _NEPER_PER_DB * (through_u - through_l).real,
         }
 
-    def _into_joints(self, light: _SettingLight, waves: Complex) -> tuple[Complex, Complex]:
+    def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
         """Return the waves leaving cells into joints, ``(n, K, J)``, at first and second ends, from those entering."""
-        one, other = (waves[..., ends] / light.joints for ends in self.mesh.joints.T)
+        joints = light.joints.astype(waves.dtype)
+        one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
             return other, one
         # What comes out of either end is what went in at the other one, and what this one sends back.
-        first, second = np.split(sent, 2)
+        first, second = np.split(sent.astype(waves.dtype), 2)
         both = 1.0 - first * second
         return (other - second * one) / both, (one - first * other) / both
 
-    def _by_reflection(self, light: _SettingLight, adjoint: Complex) -> Iterator[tuple[str, Real]]:
+    def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
         """Yield derivatives by what facets or joints send back, by group, ``(n, K, size)``: real, imaginary parts."""
-        names = self.space.physics.names
+        names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
-            feeds = self._solver.port_feeds
             lit, felt = (
-                np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves[..., feeds], 1, 2)), 2, 1)
-                for waves in (light.entering, adjoint)
+                np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves, 1, 2)), 2, 1)
+                for waves in (each[..., self._solver.port_feeds].astype(np.complex128) for each in (entering, adjoint))
             )
             yield "facet_reflection", _parts(lit * felt)
         if "joint_reflection" in names:
-            ends = zip(self._into_joints(light, light.entering), self._into_joints(light, adjoint), strict=True)
-            first, second = (lit * felt * light.joints for lit, felt in ends)
+            ends = zip(self._into_joints(light, entering), self._into_joints(light, adjoint), strict=True)
+            first, second = (lit * felt * light.joints.astype(adjoint.dtype) for lit, felt in ends)
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
-    def _by_pair(self, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
+    def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return the derivatives of a weighed sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
-        by_pair: Real = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
+        by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
         return by_pair
 
-    def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
+    def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return derivatives by the phases that heat gives arms and joints at the reference, shape ``(n, K, W)``."""
-        turns = (1.0 + light.detuning_hz / self._reference_hz)[:, None]
-        by_waveguide: Real = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1) * turns
+        by_waveguide: Slopes = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1)
+        by_waveguide *= (1.0 + light.detuning_hz / self._reference_hz)[:, None].astype(by_waveguide.dtype)
         return by_waveguide
 
-    def _by_physics(self, by_phase: dict[str, Real], heated: Heated) -> dict[str, Real]:
+    def _by_physics(self, by_phase: dict[str, Slopes], heated: Heated) -> dict[str, Slopes]:
         """Return the derivatives by the rows of the table that act in cells, by group."""
-        names, found = self.space.physics.names, dict[str, Real]()
+        names, found = self.space.physics.names, dict[str, Slopes]()
         if "arm_difference_db" in names:
             found["arm_difference_db"] = by_phase["arm_difference_db"]
         if "heat_loss_db_per_mw" in names:
             mean, difference = by_phase["loss_db"], by_phase["arm_difference_db"]
             by_upper, by_lower = 0.5 * mean + difference, 0.5 * mean - difference
-            upper, lower = heated.heat_mw[:, None, 0::2], heated.heat_mw[:, None, 1::2]
+            heat_mw = heated.heat_mw[:, None].astype(mean.dtype)
+            upper, lower = heat_mw[..., 0::2], heat_mw[..., 1::2]
             found["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
         return found
 
-    def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
+    def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
-        jacobian = np.zeros((*arm.shape[:2], space.size))
-        turns = (1.0 + detuning / self._reference_hz)[:, None]
+        jacobian = np.zeros((*arm.shape[:2], space.size), arm.dtype)
+        turns = (1.0 + detuning / self._reference_hz)[:, None].astype(arm.dtype)
         columns = self.heating.chain(parameters, heated, arm * turns, joint * turns)
         columns["passive_phase_rad"] = arm[..., 0::2]
         columns["loss_db"] = by_phase["loss_db"]
         columns["coupler_common_rad"] = first + second
         columns["coupler_difference_rad"] = 0.5 * (first - second)
-        columns["loops"] = joint @ space.directions
+        columns["loops"] = joint @ space.directions.astype(arm.dtype)
         columns |= self._by_physics(by_phase, heated)
         if "slow_heat_share" in space.physics.names and light.late is not None:
             columns["slow_heat_share"] = self.heating.by_share(parameters, light.late, arm * turns, joint * turns)
@@ -575,7 +592,8 @@ class MeshModel:
         ):
             jacobian[..., space.groups[name].start] = values * detuning
             jacobian[settings, :, source] += values * slope
-        by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
+        own, joined = (turned[..., None].astype(arm.dtype) for turned in (heated.arm_rad, heated.joint_rad))
+        by_turns = (arm @ own + joint @ joined)[..., 0]
         jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
 
@@ -589,13 +607,13 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
     return amplitude
 
 
-def _parts(by_amplitude: Complex) -> Real:
+def _parts(by_amplitude: Waves) -> Slopes:
     """Return derivatives by real and imaginary parts of amplitudes from those of a real number by the amplitudes."""
-    parts: Real = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
+    parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
 
 
-def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:
+def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
     """Return the waves in the arms u and l that have come in through end A, and those through end B.
 
     Args:
@@ -606,7 +624,7 @@ def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, 
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):
         power = eta if eta.ndim == 1 else eta[:, None]
         # Taken between the couplers, where each phase and each loss acts on one arm alone.
-        through, cross = np.sqrt(1.0 - power), 1j * np.sqrt(power)
+        through, cross = np.sqrt(1.0 - power).astype(waves.real.dtype), (1j * np.sqrt(power)).astype(waves.dtype)
         left, right = waves[..., end::4], waves[..., end + 1 :: 4]
         result.append((through * left - cross * right, through * right - cross * left))
     return result[0], result[1]

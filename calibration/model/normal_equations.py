@@ -14,6 +14,7 @@ from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 
 Real = NDArray[np.float64]
+Single = NDArray[np.float32]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
 # Settings whose derivatives are held for one product.
@@ -94,9 +95,8 @@ def _portion(
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
-    block = np.empty(
-        (_BLOCK, len(model.space.monitors), len(wanted))
-    )  # few large products are faster than many small ones
+    # Few large products are faster than many small ones.
+    block = np.empty((_BLOCK, len(model.space.monitors), len(wanted)))
     filled = 0
     for part in model.linearise(parameters, likelihood.observations):
         reading[part.settings] = part.reading_ma
@@ -105,18 +105,17 @@ def _portion(
         drift = drift_ma[part.settings] * scale[..., None]
         # A fixed block, worked off when full: memory does not grow with the number of settings.
         if filled + len(misfit) > _BLOCK:
-            information += _product(block[:filled])
+            information += information_of(block[:filled])
             filled = 0
         rows = block[filled : filled + len(misfit)]
         filled += len(misfit)
-        # Into the block in place: the derivatives of a batch are not copied once more.
-        np.take(part.jacobian, wanted, axis=-1, out=rows, mode="clip")
-        rows *= scale[..., None]
         # Light and temperature of every setting are marginalised here: they are unknowns of the setting, and need no
         # columns.
-        rows[...] = without_drift(rows, drift)
+        own = part.jacobian[..., wanted]
+        own *= scale[..., None].astype(own.dtype)
+        rows[...] = without_drift(own, drift)
         gradient += without_drift(misfit, drift).ravel() @ rows.reshape(-1, len(wanted))
-    information += _product(block[:filled])
+    information += information_of(block[:filled])
     return NormalEquations(information, gradient, reading, drift_ma)
 
 
@@ -126,16 +125,16 @@ class WhiteRows:
 
     Attributes:
         settings: Which settings.
-        rows: Shape ``(n, M, P)``.
+        rows: Shape ``(n, M, P)``; in single precision, as derivatives are.
         misfit: Shape ``(n, M)``.
         by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints; none if not asked for.
         heat_mw: Shape ``(n, 2E)``; heat of every heater; likewise.
     """
 
     settings: slice
-    rows: Real
+    rows: Single
     misfit: Real
-    by_phase: Real
+    by_phase: Single
     heat_mw: Real
 
 
@@ -161,19 +160,23 @@ def white_rows(
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
-        rows = without_drift(part.jacobian[..., wanted] * scale[..., None], drift)
-        by_phase, heat = np.zeros((0, misfit.shape[1], 0)), np.zeros((0, 0))
+        each = scale[..., None].astype(np.float32)
+        rows = without_drift(part.jacobian[..., wanted] * each, drift)
+        by_phase, heat = np.zeros((0, misfit.shape[1], 0), np.float32), np.zeros((0, 0))
         if phases:
             by_phase, heat = model.by_waveguides(parameters, likelihood.observations[part.settings])
-            by_phase = without_drift(by_phase * scale[..., None], drift)
+            by_phase = without_drift(by_phase * each, drift)
         yield WhiteRows(part.settings, rows, without_drift(misfit, drift), by_phase, heat)
 
 
-def _product(block: Real) -> Real:
-    """Return the information of the rows of some settings, ``(n, M, P)``."""
-    rows = block.reshape(-1, block.shape[2])
-    product: Real = rows.T @ rows
-    return product
+def information_of(block: Real) -> Real:
+    """Return the information of white rows, shape ``(..., P)``; in double precision, whatever rows were made in.
+
+    What readings do not tell is nothing among sums that are large: less would leave nothing of what the prior says.
+    """
+    rows = block.reshape(-1, block.shape[-1])
+    information: Real = rows.T @ rows
+    return information
 
 
 def equations_with(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,7 @@ class PairDirections:
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
-    def beside(self, by_waveguide: Real, heat_mw: Real) -> Real:
+    def beside(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
         """Return the variance of readings by pairs in all directions but these, for a width of one, shape ``(N, M)``.
 
         Args:

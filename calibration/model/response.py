@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
+Slopes = NDArray[np.floating[Any]]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
 
@@ -83,11 +85,11 @@ class Response:
         gain = np.broadcast_to(1.0 - 2.0 * compression * mixed, mixed.shape)
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
-    def of_slopes(self, slopes: Real) -> Real:
-        """Return derivatives of readings from those of L, shape ``(n, M, P)``."""
-        slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None]
-        mixed: Real = slopes if self.mixing is None else self.mixing @ slopes
-        mixed *= self.gain[..., None]
+    def of_slopes(self, slopes: Slopes) -> Slopes:
+        """Return derivatives of readings from those of L, shape ``(n, M, P)``, in their precision."""
+        slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
+        mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
+        mixed *= self.gain[..., None].astype(slopes.dtype)
         return mixed
 
     def of_weights(self, weight: Real) -> Real:

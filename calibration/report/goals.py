@@ -271,8 +271,8 @@ def _compared(
     lit = {name: value for name, value in found.further.items() if name not in DETECTOR_ROWS}
     predicted = model.predict(replace(found, further=lit), plan)
     plain = len(least)
-    rows = [part.jacobian[..., :plain] for part in parts]
-    variance = np.concatenate([((row @ least) * row).sum(axis=-1) for row in rows])
+    by_parameter = [part.jacobian[..., :plain] for part in parts]
+    variance = np.concatenate([((each @ least) * each).sum(axis=-1) for each in by_parameter])
     # Darker light is leakage, where a milliradian can be a decibel (docs/performance.md).
     seen = exact > per_w * 10.0 ** (HELD_OUT_DBM / 10.0 - 3.0)
     bright = seen & np.isfinite(read)
