@@ -76,8 +76,9 @@ def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = Fal
             yield Served(owner, server, emulated, directory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The served bench of a module. It asks its devices without end, which takes a tenth of a core while it is open."""
     with serving(tmp_path_factory.mktemp("served")) as found:
         yield found
 
