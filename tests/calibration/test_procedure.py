@@ -218,6 +218,7 @@ def test_a_tampered_record_fails_its_verification(small_calibrated: Calibrated) 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("small_calibrated", [2], indirect=True)
 def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrated) -> None:
     with Bench.emulate(SMALL, seed=small_calibrated.seed + 100) as other:
         probe = BenchProbe(other)

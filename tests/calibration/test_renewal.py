@@ -104,7 +104,7 @@ def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationReco
     assert health.but_temperature < 1.3
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_temperature_further_away_leaves_switching_as_it_was(tmp_path: Path) -> None:
     record = first_day(SMALL, 3, tmp_path / "record.json")
     health = with_another_temperature(record, 3, -0.1)
