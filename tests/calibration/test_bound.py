@@ -55,7 +55,7 @@ def plan(several: list[tuple[MeshModel, SimulatedMesh, Observations]]) -> Observ
     [
         (30, 0.97, 0.94, 0.25),
         (50, 0.65, 0.65, 0.10),
-        (200, 0.25, 0.25, 0.10),
+        pytest.param(200, 0.25, 0.25, 0.10, marks=pytest.mark.long),
         pytest.param(500, 0.15, 0.15, 0.10, marks=pytest.mark.long),
     ],
 )

@@ -81,6 +81,7 @@ def test_a_refused_set_of_benches_opens_nothing(tmp_path: Path, capsys: pytest.C
 # What a worker does ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_worker_that_is_told_to_stop_leaves_an_incomplete_record(tmp_path: Path) -> None:
     (job,) = jobs_for([str(bench_file(tmp_path, "a"))], tmp_path, emulate=True)
     said: list[str] = []

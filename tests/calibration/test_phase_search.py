@@ -164,6 +164,7 @@ def test_sources_of_slightly_different_wavelength_are_told_apart() -> None:
     assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
 
 
+@pytest.mark.long
 def test_a_laser_far_from_the_others_is_found_by_every_draw() -> None:
     """Two cells, three lasers, one at two standard deviations: valleys a sixth of a turn off catch most first loops."""
     simulated, sources, off_rad = SimulatedMesh.draw(PAIR, 1), (1, 6, 11), np.array([-0.1, 0.9, -0.1])

@@ -174,7 +174,7 @@ ALONE = {
     "monitor": ("monitor at port 9", [dead_monitor(9)]),
     "monitor with a meter": ("monitor at port 3", [dead_monitor(3)]),
 }
-LONG = ("stuck and open", "monitor with a meter")
+LONG = ("stuck and open",)
 
 
 @pytest.mark.parametrize(

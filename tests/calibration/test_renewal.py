@@ -104,7 +104,7 @@ def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationReco
     assert health.but_temperature < 1.3
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_temperature_further_away_leaves_switching_as_it_was(tmp_path: Path) -> None:
     record = first_day(SMALL, 3, tmp_path / "record.json")
     health = with_another_temperature(record, 3, -0.1)
@@ -214,7 +214,7 @@ def test_the_new_record_names_its_parent_and_the_old_one_is_untouched(
 
 def test_check_only_writes_nothing_and_says_no_by_exit_code_3(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(home.iterdir())
-    assert main(drift(home, str(home / "record.json"), "--aged-days", "5", "--check-only")) == 3
+    assert main(drift(home, str(home / "record.json"), "--aged-days", "4", "--check-only")) == 3
     said = capsys.readouterr()
     assert "no longer holds" in said.out
     assert "without --check-only" in said.err

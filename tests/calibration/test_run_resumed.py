@@ -183,12 +183,16 @@ def test_a_run_cut_short_again_and_again_comes_to_the_same_end(
 def test_a_run_that_was_killed_in_the_middle_of_a_line_is_gone_on_with(
     undisturbed: tuple[CalibrationRecord, int, bytes], share: float, tmp_path: Path
 ) -> None:
-    record, _, journal = undisturbed
-    path = tmp_path / "record.journal"
+    record, steps, journal = undisturbed
+    path, bench = tmp_path / "record.journal", opened()
     path.write_bytes(journal[: int(share * len(journal))])
-    assert content(gone_on_with(path, opened())) == content(record)
+    assert content(gone_on_with(path, bench)) == content(record)
+    entries = read_journal(path).entries
+    known = sum(len(entry.currents_ma) for entry in entries[: int(share * len(entries))])
+    assert bench.steps < steps - 0.9 * known  # what is in the journal is not asked for
 
 
+@pytest.mark.long
 def test_the_bench_is_asked_nothing_that_is_in_the_journal(
     undisturbed: tuple[CalibrationRecord, int, bytes], tmp_path: Path
 ) -> None:

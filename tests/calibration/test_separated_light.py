@@ -66,6 +66,7 @@ def test_what_can_be_told_apart(patterns: dict[int, Real], told_apart: list[int]
     assert separable(patterns) == told_apart
 
 
+@pytest.mark.long
 def test_polarizations_are_searched_side_by_side_and_end_as_bright_as_one_by_one() -> None:
     ended = []
     for aside in ((), (1, 6)):  # with one source left there is nothing to separate

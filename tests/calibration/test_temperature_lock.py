@@ -41,6 +41,14 @@ def _events(held: Path, name: str) -> list[dict]:
     return [entry for entry in map(json.loads, lines) if entry["event"] == name]
 
 
+def _lit(bench: Bench) -> BenchProbe:
+    """Return a probe with one source lit as it comes: the temperature is the matter, no polarization is searched."""
+    probe = BenchProbe(bench)
+    probe.light(probe.sources[0])
+    probe.time_heaters()
+    return probe
+
+
 def _settings(bench: Bench) -> np.ndarray:
     return np.zeros((2, 2 * bench.mesh.topology.n_pucs))
 
@@ -71,8 +79,7 @@ def test_a_temperature_that_is_never_held_is_said(bench: Bench) -> None:
 
 
 def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held: Path) -> None:
-    probe, tec = BenchProbe(bench), bench.emulated.devices["tec0"]
-    probe.align_all()
+    probe, tec = _lit(bench), bench.emulated.devices["tec0"]
     sweep, swept = bench.mesh.sweep, []
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
@@ -92,8 +99,7 @@ def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held:
 
 @pytest.mark.long
 def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
-    probe, tec, sweep = BenchProbe(bench), bench.emulated.devices["tec0"], bench.mesh.sweep
-    probe.align_all()
+    probe, tec, sweep = _lit(bench), bench.emulated.devices["tec0"], bench.mesh.sweep
 
     def disturbed(currents_ma: np.ndarray) -> np.ndarray:
         tec.warm_by(0.5)
@@ -105,8 +111,7 @@ def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
 
 
 def test_a_cooler_that_fails_meanwhile_ends_the_run(bench: Bench) -> None:
-    probe = BenchProbe(bench)
-    probe.align_all()
+    probe = _lit(bench)
     bench.emulated.devices["tec0"].set_interlock(True)
     with pytest.raises(DeviceError, match="cooler open, or its interlock"):
         probe.measure(np.zeros(2 * bench.mesh.topology.n_pucs))
@@ -122,8 +127,7 @@ def test_a_controller_that_was_left_out_is_said(held: Path) -> None:
 
 
 def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench: Bench) -> None:
-    probe, kept = BenchProbe(bench), []
-    probe.align_all()
+    probe, kept = _lit(bench), []
     probe.keep_losses(["with 25.400 °C of 25 °C"], kept.append)
     sweep, tec = bench.mesh.sweep, bench.emulated.devices["tec0"]
 

@@ -105,7 +105,7 @@ def test_an_ideal_chip_needs_no_row(tmp_path: Path) -> None:
     [
         pytest.param("arm_loss_difference_db", 0.02, marks=pytest.mark.campaign),
         pytest.param("arm_loss_difference_db", 0.05, marks=pytest.mark.campaign),
-        pytest.param("crosstalk_scatter", 0.3, marks=pytest.mark.long),
+        pytest.param("crosstalk_scatter", 0.3, marks=pytest.mark.campaign),
         pytest.param("facet_reflection", 1e-3, marks=pytest.mark.campaign),
         pytest.param("tm_path", 1.0, marks=pytest.mark.campaign),
         pytest.param("slow_heat_share", 1e-3, marks=pytest.mark.campaign),

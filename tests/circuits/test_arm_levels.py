@@ -64,7 +64,13 @@ def test_an_arm_whose_fibre_behind_the_mesh_is_broken_is_named(setup: PathSetup)
     assert np.array_equal(setup.bench.mesh.driven_ma(), before_ma)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), LinkError("the cable is out")], ids=["Ctrl-C", "cable"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(KeyboardInterrupt(), id="Ctrl-C"),
+        pytest.param(LinkError("the cable is out"), id="cable", marks=pytest.mark.long),
+    ],
+)
 def test_what_fails_while_an_arm_is_led_aside_leaves_the_mesh_as_it_was(
     setup: PathSetup, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:

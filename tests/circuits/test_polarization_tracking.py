@@ -90,7 +90,7 @@ def wandering(rng: np.random.Generator, angle: float) -> Callable[[np.ndarray], 
     return turn
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_fibres_that_turn_on_and_on_hardly_ever_cost_three_tenths_of_a_decibel() -> None:
     """1 rad/s, read every 11 ms, 10,000 times. Four did while a wrong idea of the light could turn it far at once."""
     beyond = []

@@ -178,7 +178,6 @@ def failing_requests(n: int, seed: int, log: Path) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("n", "seed"),
     [
-        pytest.param(3, 1),
         pytest.param(20, 2, marks=pytest.mark.long),
         pytest.param(200, 3, marks=pytest.mark.campaign),
     ],

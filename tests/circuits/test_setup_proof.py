@@ -1,12 +1,13 @@
 """Proof of circuits by measured light: what is believed, and what is not."""
 
 import json
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B, edited, path_setup, record_of_truth
+from known_mesh import A_TO_B, SMALL, edited, path_setup, record_of_truth
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
@@ -31,18 +32,38 @@ def proofs_of(setup: PathSetup, requests: list[CircuitRequest] = A_TO_B) -> tupl
     return setup.establish(setup.plan(requests))
 
 
-def test_circuits_on_a_known_mesh_are_proven_in_both_directions(bench: Bench, setup: PathSetup) -> None:
-    proofs = proofs_of(setup)
+@dataclass(frozen=True)
+class Standing:
+    """Circuits in both directions, their proofs, and the log of it."""
+
+    bench: Bench
+    setup: PathSetup
+    proofs: tuple[CircuitProof, ...]
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    """Set up once: most of what is asked of a proof is asked of this one. Tests leave the circuits standing."""
+    log = tmp_path_factory.mktemp("standing") / "events.jsonl"
+    with Bench.emulate(SMALL, seed=5) as bench:
+        bench.events.write_to(log)
+        setup = path_setup(bench)
+        yield Standing(bench, setup, proofs_of(setup), log)
+
+
+def test_circuits_on_a_known_mesh_are_proven_in_both_directions(standing: Standing) -> None:
+    proofs, setup = standing.proofs, standing.setup
     assert [proof.circuit.request for proof in proofs] == A_TO_B
     assert all(proof.proven and proof.failures == () and not proof.los for proof in proofs)
     assert setup.active is not None
     assert [circuit.request for circuit in setup.active.circuits] == A_TO_B
 
 
-def test_measured_loss_and_received_power_agree_with_the_light_itself(bench: Bench, setup: PathSetup) -> None:
-    for proof in proofs_of(setup):
+def test_measured_loss_and_received_power_agree_with_the_light_itself(standing: Standing) -> None:
+    for proof in standing.proofs:
         out = proof.circuit.exit
-        received_w = bench.emulated.world.received_w(proof.circuit.request.target)
+        received_w = standing.bench.emulated.world.received_w(proof.circuit.request.target)
         assert proof.received_dbm is not None
         assert 1e-3 * 10 ** (proof.received_dbm / 10) == pytest.approx(received_w, rel=0.03)
         # By hand: what is received, the tap's tenth (0.458 dB) and the fibre put back, against +1 dBm + 9 dB - 0.5 dB.
@@ -51,8 +72,8 @@ def test_measured_loss_and_received_power_agree_with_the_light_itself(bench: Ben
         assert proof.loss_error_db == pytest.approx(0.0, abs=0.3)  # which a calibration takes out again
 
 
-def test_the_margin_is_measured_not_planned(bench: Bench, setup: PathSetup) -> None:
-    proof = proofs_of(setup)[0]
+def test_the_margin_is_measured_not_planned(standing: Standing) -> None:
+    proof = standing.proofs[0]
     assert proof.received_dbm is not None
     assert proof.margin_db == pytest.approx(proof.received_dbm + 15.8)
 
@@ -135,11 +156,10 @@ def test_an_output_with_neither_tap_nor_monitor_cannot_be_proven(tmp_path: Path)
         proofs_of(path_setup(bench))
 
 
-def test_circuits_in_service_can_be_proven_again_without_touching_the_mesh(bench: Bench, setup: PathSetup) -> None:
-    proofs_of(setup)
-    generation = bench.emulated.faults.board("mesh0").core.generation
-    assert all(proof.proven for proof in setup.prove())
-    assert bench.emulated.faults.board("mesh0").core.generation == generation
+def test_circuits_in_service_can_be_proven_again_without_touching_the_mesh(standing: Standing) -> None:
+    generation = standing.bench.emulated.faults.board("mesh0").core.generation
+    assert all(proof.proven for proof in standing.setup.prove())
+    assert standing.bench.emulated.faults.board("mesh0").core.generation == generation
 
 
 def test_a_circuit_in_service_that_loses_its_light_is_no_longer_proven(bench: Bench, setup: PathSetup) -> None:
@@ -182,23 +202,20 @@ def test_a_circuit_in_service_is_compared_with_its_own_last_proof(bench: Bench) 
     assert bench.polarization["pol-a"].read().tolist() == settings
 
 
-def test_the_log_tells_each_proof(bench: Bench, setup: PathSetup, tmp_path: Path) -> None:
-    bench.events.write_to(tmp_path / "events.jsonl")
-    proofs = proofs_of(setup)
-    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    logged = [line for line in lines if line["event"] == "proof"]
+def test_the_log_tells_each_proof(standing: Standing) -> None:
+    lines = [json.loads(line) for line in standing.log.read_text().splitlines()]
+    logged = [line for line in lines if line["event"] == "proof"][:2]  # others prove the same circuits again
     assert [(line["source"], line["target"], line["proven"]) for line in logged] == [
         ("sfp-a", "sfp-b", True),
         ("sfp-b", "sfp-a", True),
     ]
-    assert logged[0]["measured_loss_db"] == pytest.approx(proofs[0].measured_loss_db, abs=1e-3)
+    assert logged[0]["measured_loss_db"] == pytest.approx(standing.proofs[0].measured_loss_db, abs=1e-3)
 
 
-def test_crosstalk_is_the_wanted_light_over_that_of_the_others(bench: Bench, setup: PathSetup) -> None:
-    proofs = proofs_of(setup)
-    crosstalk_db = setup.crosstalk_db()
+def test_crosstalk_is_the_wanted_light_over_that_of_the_others(standing: Standing) -> None:
+    bench, crosstalk_db = standing.bench, standing.setup.crosstalk_db()
     assert list(crosstalk_db) == A_TO_B
-    for proof in proofs:
+    for proof in standing.proofs:
         request = proof.circuit.request
         total_w = bench.emulated.world.received_w(request.target)
         bench.transponders[request.source].disable()
@@ -212,11 +229,10 @@ def test_crosstalk_is_the_wanted_light_over_that_of_the_others(bench: Bench, set
             assert crosstalk_db[request] is None or (crosstalk_db[request] or 0.0) > 35.0
 
 
-def test_measuring_crosstalk_leaves_the_circuits_in_service(bench: Bench, setup: PathSetup) -> None:
-    proofs_of(setup)
-    setup.crosstalk_db()
-    bench.clock.sleep(0.2)
-    assert all(proof.proven for proof in setup.prove())
+def test_measuring_crosstalk_leaves_the_circuits_in_service(standing: Standing) -> None:
+    standing.setup.crosstalk_db()
+    standing.bench.clock.sleep(0.2)
+    assert all(proof.proven for proof in standing.setup.prove())
 
 
 def test_nothing_set_up_has_no_crosstalk(setup: PathSetup) -> None:

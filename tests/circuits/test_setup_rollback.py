@@ -1,10 +1,10 @@
 """All or nothing: circuits are set up in one commit and proven, or the mesh is as it was before."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B
+from known_mesh import A_TO_B, SMALL, path_setup
 from numpy.typing import NDArray
 
 from lumion_hw import Bench
@@ -32,22 +32,15 @@ def assert_as_before(setup: PathSetup, before_ma: NDArray[np.float64]) -> None:
     assert all(proof.proven for proof in setup.prove())
 
 
-def test_circuits_come_in_one_atomic_commit(bench: Bench, setup: PathSetup) -> None:
-    before = generation(bench)
-    setup.establish(setup.plan(A_TO_B))
+def test_circuits_come_in_one_atomic_commit_of_the_table_planned_and_milestones_in_order_and_once(
+    bench: Bench, setup: PathSetup
+) -> None:
+    before, plan = generation(bench), setup.plan(A_TO_B)
+    milestones: list[str] = []
+    setup.establish(plan, milestone=milestones.append)
     assert generation(bench) == before + 1
-
-
-def test_the_table_driven_is_the_one_planned(bench: Bench, setup: PathSetup) -> None:
-    plan = setup.plan(A_TO_B)
-    setup.establish(plan)
     step_ma = bench.mesh.controller.info.current_step_ma
     assert bench.mesh.driven_ma() == pytest.approx(plan.currents_ma, abs=0.51 * step_ma)
-
-
-def test_milestones_come_in_order_and_once(setup: PathSetup) -> None:
-    milestones: list[str] = []
-    setup.establish(setup.plan(A_TO_B), milestone=milestones.append)
     assert milestones == ["programmed", "settled", "los_clear", "link_up"]
 
 
@@ -59,51 +52,62 @@ def test_a_failed_circuit_reaches_no_link_up(bench: Bench, setup: PathSetup) -> 
     assert milestones == ["programmed", "settled", "los_clear"]
 
 
-BREAKAGES: dict[str, tuple[Callable[[Bench], None], type[LumionError]]] = {
-    "dead port at the exit": (lambda bench: bench.emulated.faults.kill_port(8), CircuitError),
-    "broken fibre at the entry": (lambda bench: bench.emulated.faults.kill_port(6), CircuitError),
-    "dead receiver": (lambda bench: bench.emulated.faults.kill_modules(["sfp-b"]), LinkError),
-}
+BREAKAGES: dict[str, tuple[Callable[[Bench], None], type[LumionError], str, str]] = {
+    "dead port at the exit": (
+        lambda bench: bench.emulated.faults.kill_port(8), CircuitError, "sfp-a to sfp-b", "sfp-b to sfp-a"
+    ),
+    "broken fibre at the entry": (
+        lambda bench: bench.emulated.faults.kill_port(6), CircuitError, "sfp-b to sfp-a", "sfp-a to sfp-b"
+    ),
+    "dead receiver": (lambda bench: bench.emulated.faults.kill_modules(["sfp-b"]), LinkError, "", ""),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("breakage", "error"), BREAKAGES.values(), ids=BREAKAGES.keys())
-def test_a_failure_leaves_the_mesh_as_it_was(
-    bench: Bench, in_service: PathSetup, breakage: Callable[[Bench], None], error: type[LumionError]
+@pytest.mark.parametrize(("breakage", "error", "dark", "bright"), BREAKAGES.values(), ids=BREAKAGES.keys())
+def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did_not(
+    bench: Bench,
+    in_service: PathSetup,
+    breakage: Callable[[Bench], None],
+    error: type[LumionError],
+    dark: str,
+    bright: str,
 ) -> None:
     before_ma = bench.mesh.driven_ma()
     assert before_ma.any()
     breakage(bench)
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         in_service.establish(in_service.plan(A_TO_B))
     assert_as_before(in_service, before_ma)
+    if dark:
+        text = str(caught.value)
+        assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
+        assert "the receiver reports loss of signal" in text
+        assert f"proven: {bright}. All were taken away again" in text
 
 
-@pytest.mark.parametrize("port", [6, 8])
-def test_the_failure_names_what_arrived_and_what_did_not(bench: Bench, in_service: PathSetup, port: int) -> None:
-    bench.emulated.faults.kill_port(port)
-    dark, bright = ("sfp-a to sfp-b", "sfp-b to sfp-a") if port == 8 else ("sfp-b to sfp-a", "sfp-a to sfp-b")
-    with pytest.raises(CircuitError) as caught:
-        in_service.establish(in_service.plan(A_TO_B))
-    text = str(caught.value)
-    assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
-    assert "the receiver reports loss of signal" in text
-    assert f"proven: {bright}. All were taken away again" in text
+@pytest.fixture(scope="module")
+def undisturbed() -> Iterator[PathSetup]:
+    """The same for several tests: what each interrupts is as it was before, or the test fails."""
+    with Bench.emulate(SMALL, seed=5) as bench:
+        setup = path_setup(bench)
+        setup.establish(setup.plan(A_TO_C))
+        yield setup
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(143)])
 @pytest.mark.parametrize("moment", ["programmed", "settled", "los_clear"])
 def test_an_interrupt_between_program_and_proof_rolls_back(
-    bench: Bench, in_service: PathSetup, interrupt: BaseException, moment: str
+    undisturbed: PathSetup, interrupt: BaseException, moment: str
 ) -> None:
-    before_ma = bench.mesh.driven_ma()
+    before_ma = undisturbed.bench.mesh.driven_ma()
 
     def milestone(name: str) -> None:
         if name == moment:
             raise interrupt
 
     with pytest.raises(type(interrupt)):
-        in_service.establish(in_service.plan(A_TO_B), milestone=milestone)
-    assert_as_before(in_service, before_ma)
+        undisturbed.establish(undisturbed.plan(A_TO_B), milestone=milestone)
+    assert_as_before(undisturbed, before_ma)
 
 
 def at_programmed(action: Callable[[], object]) -> Callable[[str], None]:
@@ -116,7 +120,7 @@ def at_programmed(action: Callable[[], object]) -> Callable[[str], None]:
     return milestone
 
 
-def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_and_is_told_as_such(
+def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_until_it_is_cleared_by_its_id(
     bench: Bench, in_service: PathSetup
 ) -> None:
     with pytest.raises(SafetyError, match="ESTOP"):
@@ -125,12 +129,7 @@ def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_and_is_told_as_such
     assert in_service.active is None  # nothing is set up, and the software knows
     newest = bench.mesh.controller.faults()[-1]
     assert (newest.source, newest.latched) == ("ESTOP", True)
-
-
-def test_after_the_fault_is_cleared_by_its_id_circuits_come_up_again(bench: Bench, in_service: PathSetup) -> None:
-    with pytest.raises(SafetyError):
-        in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(bench.mesh.controller.outputs_off))
-    bench.mesh.controller.clear_fault(bench.mesh.controller.faults()[-1].fault_id)
+    bench.mesh.controller.clear_fault(newest.fault_id)
     assert all(proof.proven for proof in in_service.establish(in_service.plan(A_TO_B)))
 
 

@@ -94,8 +94,8 @@ def test_a_run_ended_by_a_signal_says_how_to_go_on_and_goes_on(
     assert record.provenance["interruptions"].startswith("1: resumed 2")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("size", [60_000, *(pytest.param(size, marks=pytest.mark.campaign) for size in (500, 250_000))])
+@pytest.mark.campaign
+@pytest.mark.parametrize("size", [500, 60_000, 250_000])
 def test_a_run_that_was_killed_goes_on(size: int, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     assert ended_by(signal.SIGKILL, path, size)[0] == -signal.SIGKILL

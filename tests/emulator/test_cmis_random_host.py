@@ -247,7 +247,7 @@ def run(examples: int, steps: int) -> None:
 
 
 def test_a_random_host_never_sees_a_forbidden_transition_or_an_untrue_status() -> None:
-    run(examples=8, steps=25)
+    run(examples=5, steps=25)
 
 
 @pytest.mark.parametrize(

@@ -129,19 +129,35 @@ def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_
         assert least_coupled("sfp-a", "sfp-c") > 0.9
 
 
-def test_spares_stand_by_lit_and_aligned(manager: FabricManager) -> None:
+def test_spares_stand_by_lit_and_aligned_and_what_stays_keeps_its_currents_to_the_last_bit(
+    manager: FabricManager,
+) -> None:
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
     (plan,) = manager.standby.plans["b"]
     assert (plan.spare, plan.is_warm, plan.moved) == ("c", True, ())
     assert manager.standby.is_fresh
+    setup = manager.service.setup
+    assert setup.active is not None
+    loop = CircuitRequest("sfp-c", "sfp-c")
+    stays = [circuit for circuit in setup.active.circuits if circuit.request != loop]
+    change = setup.plan_change([loop], [loop])
+    heaters = [2 * puc + arm for circuit in stays for puc in circuit.path.pucs for arm in (0, 1)]
+    assert np.array_equal(change.currents_ma[heaters], setup.active.currents_ma[heaters])
 
 
-def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(manager: FabricManager) -> None:
+def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(
+    manager: FabricManager, tmp_path: Path
+) -> None:
     recovery = lose(manager, "b")
     assert recovery.failed == "b"
     assert "does not answer" in recovery.verdict.words
     assert recovery.spans[0].at_ms >= 1e3 * manager.bench.model.fabric.fade_s
     assert standing(manager) == A_TO_C
+    # The history holds verdicts and spans and no single number.
+    entries = read_fabric(tmp_path)[1]
+    done = next(entry for entry in entries if entry.get("outcome") == "done")
+    assert [span["name"] for span in done["spans"]][:4] == SPANS[:4]
+    assert "recovery_ms" not in json.dumps(entries)
 
 
 def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: FabricManager) -> None:
@@ -178,15 +194,6 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
     assert told.count("refused") == 1
     assert standing(manager) == []
     assert "no spare that is free" in manager.state.refused["a-b"]
-
-
-def test_what_is_repaired_serves_again(manager: FabricManager) -> None:
-    manager.fail("c")
-    manager.fail("b")
-    manager.repaired("c")
-    assert manager.state.places == {"b": "c"}
-    assert manager.state.refused == {}
-    assert standing(manager) == A_TO_C
 
 
 @pytest.mark.long
@@ -260,15 +267,7 @@ def test_a_dark_fibre_is_noticed_with_no_word_from_any_host(bench: Bench, tmp_pa
         assert (recovery.verdict.cause, recovery.verdict.detectors) == ("light", ("photodiodes",))
 
 
-def test_the_history_holds_verdicts_and_spans_and_no_single_number(manager: FabricManager, tmp_path: Path) -> None:
-    lose(manager, "b")
-    entries = read_fabric(tmp_path)[1]
-    done = next(entry for entry in entries if entry.get("outcome") == "done")
-    assert [span["name"] for span in done["spans"]][:4] == SPANS[:4]
-    assert "recovery_ms" not in json.dumps(entries)
-
-
-def test_who_has_failed_cannot_fail_again(manager: FabricManager) -> None:
+def test_who_has_failed_cannot_fail_again_and_what_is_repaired_serves_again(manager: FabricManager) -> None:
     manager.fail("c")
     with pytest.raises(ConfigError, match="c has failed already"):
         manager.fail("c")
@@ -276,6 +275,11 @@ def test_who_has_failed_cannot_fail_again(manager: FabricManager) -> None:
         manager.fail("x")
     with pytest.raises(ConfigError, match="b has not failed"):
         manager.repaired("b")
+    manager.fail("b")
+    manager.repaired("c")
+    assert manager.state.places == {"b": "c"}
+    assert manager.state.refused == {}
+    assert standing(manager) == A_TO_C
 
 
 def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: FabricManager) -> None:
@@ -289,16 +293,6 @@ def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: 
     assert np.array_equal(manager.bench.mesh.driven_ma(), before_ma)
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
     assert manager.service.journal.begun is None
-
-
-def test_what_stays_keeps_its_currents_to_the_last_bit(manager: FabricManager) -> None:
-    setup = manager.service.setup
-    assert setup.active is not None
-    loop = CircuitRequest("sfp-c", "sfp-c")
-    stays = [circuit for circuit in setup.active.circuits if circuit.request != loop]
-    plan = setup.plan_change([loop], [loop])
-    heaters = [2 * puc + arm for circuit in stays for puc in circuit.path.pucs for arm in (0, 1)]
-    assert np.array_equal(plan.currents_ma[heaters], setup.active.currents_ma[heaters])
 
 
 def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench: Bench, tmp_path: Path) -> None:

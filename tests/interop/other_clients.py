@@ -17,7 +17,13 @@ from waiting import until
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.wires.server import EmulatorServer
 
-_PACKAGES = {"pylablib": "pylablib-lightweight", "qmi": "qmi"}
+_PACKAGES = {
+    "pylablib": ("pylablib-lightweight", "interop"),
+    "qmi": ("qmi", "interop"),
+    "pymeasure": ("PyMeasure", "test"),
+    "itla": ("pytla", "test"),
+}
+"""The package on the index and the extra that brings it, by the name that is imported."""
 
 
 @contextlib.contextmanager
@@ -28,11 +34,15 @@ def serving() -> Iterator[EmulatorServer]:
 
 
 def module(name: str) -> ModuleType:
-    """Import one of their modules; what they import warns of its own end (pkg_resources, xdrlib)."""
+    """Import one of their modules, inside a test: every worker collects all tests, and these take a second to load.
+
+    What they import warns of its own end (pkg_resources, xdrlib).
+    """
     package = name.partition(".")[0]
+    on_index, extra = _PACKAGES[package]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip(package, reason=f"needs {_PACKAGES[package]}: pip install 'lumion-hw[interop]'")
+        pytest.importorskip(package, reason=f"needs the package {on_index}: pip install 'lumion-hw[{extra}]'")
         return importlib.import_module(name)
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
+from other_clients import module
 from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.wires.server import EmulatorServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("pymeasure", reason="needs the package PyMeasure: pip install 'lumion-hw[test]'")
-    from pymeasure.adapters import VISAAdapter
-    from pymeasure.instruments.yokogawa.aq6370series import AQ6370D
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -33,14 +27,14 @@ def osa():
     with EmulatorServer(SystemClock()) as server, server.in_thread():
         port = server.add_tcp(device).rpartition(":")[2]
         # The class asks VISA for a port that sockets do not have; it takes a connection that is open already.
-        adapter = VISAAdapter(
+        adapter = module("pymeasure.adapters").VISAAdapter(
             f"TCPIP::127.0.0.1::{port}::SOCKET",
             visa_library="@py",
             read_termination="\r\n",
             write_termination="\r\n",
             timeout=1e3 * PATIENCE_S,
         )
-        client = AQ6370D(adapter)
+        client = module("pymeasure.instruments.yokogawa.aq6370series").AQ6370D(adapter)
         try:
             client.authenticate_ethernet("anonymous", "any")
             yield client

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from other_clients import module
 from waiting import until
 
 from lumion_hw.clock import SystemClock
@@ -19,13 +20,15 @@ from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
 from lumion_hw.emulator.wires.server import EmulatorServer
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it imports pkg_resources
-    itla = pytest.importorskip("itla", reason="needs the package pytla: pip install 'lumion-hw[test]'")
-    from itla.itla_errors import CIEError, CPException, ExecutionError, RNIError, RVEError
-    from itla.itla_status import MCB, AlarmTrigger, FatalError, FatalTrigger, Resena, SQRTrigger, WarningError
-
 QUICK = ItlaProfile(enable_s=0.3, tune_s=0.2, power_s=0.2, fine_tune_s=0.1, boot_s=0.2)
+
+
+def errors() -> ModuleType:
+    return module("itla.itla_errors")
+
+
+def status() -> ModuleType:
+    return module("itla.itla_status")
 
 
 @pytest.fixture(params=["pty", pytest.param("socket", marks=pytest.mark.long)])
@@ -33,25 +36,26 @@ def connect(request, tmp_path):
     """Serve a module and open the client on it."""
     import serial
 
+    pytla = module("itla.itla")
     if request.param == "pty" and sys.platform == "win32":
         pytest.skip("no pseudo-terminals on Windows")
     clients = []
     with EmulatorServer(SystemClock()) as server, server.in_thread():
 
         def make(version: str = "1.3", profile: ItlaProfile = QUICK):
-            module = Itla("laser0", SystemClock(), np.random.default_rng(3), profile=profile, paced=False)
+            laser = Itla("laser0", SystemClock(), np.random.default_rng(3), profile=profile, paced=False)
             files = ["registers_itla.yaml"] if version == "1.3" else None
             if request.param == "pty":
-                path = Path(server.add_pty(module, tmp_path / "laser").removeprefix("serial://"))
+                path = Path(server.add_pty(laser, tmp_path / "laser").removeprefix("serial://"))
                 until(path.exists)
-                client = itla.ITLA(str(path), 9600, version=version, register_files=files)
+                client = pytla.ITLA(str(path), 9600, version=version, register_files=files)
                 client.connect()
             else:
-                address = server.add_tcp(module).removeprefix("tcp://")
-                client = itla.ITLA("unused", 9600, version=version, register_files=files)
+                address = server.add_tcp(laser).removeprefix("tcp://")
+                client = pytla.ITLA("unused", 9600, version=version, register_files=files)
                 client._device = serial.serial_for_url(f"socket://{address}", baudrate=9600, timeout=0.5)
             clients.append(client)
-            return client, module
+            return client, laser
 
         yield make
         for client in clients:
@@ -64,7 +68,7 @@ def settle(client) -> None:
 
 
 def enable(client) -> None:
-    with pytest.raises(CPException):
+    with pytest.raises(errors().CPException):
         client.enable()
     settle(client)
 
@@ -120,7 +124,7 @@ def test_power_is_set_in_hundredths_and_refused_beyond_the_limits(connect, caplo
     client, module = connect()
     client.set_power(8.25)
     assert client.get_power_setting() == 8.25
-    with pytest.raises(RVEError):
+    with pytest.raises(errors().RVEError):
         client.set_power(30)
     assert client.get_power_setting() == 8.25
     assert client.get_power_output() == -60.0
@@ -132,7 +136,7 @@ def test_output_is_enabled_after_a_pending_operation_and_disabled_at_once(connec
     client, module = connect()
     assert client.get_reset_enable() == 0
     enable(client)
-    assert client.get_reset_enable() == Resena.SENA
+    assert client.get_reset_enable() == status().Resena.SENA
     assert module.light().power_w > 0
     client.disable()
     assert client.get_reset_enable() == 0
@@ -143,14 +147,14 @@ def test_output_is_enabled_after_a_pending_operation_and_disabled_at_once(connec
 def test_first_frequency_is_refused_with_the_output_on(connect, caplog):
     client, _ = connect()
     enable(client)
-    with pytest.raises(CIEError):
+    with pytest.raises(errors().CIEError):
         client.set_fcf(194.0)
 
 
 def test_channel_is_tuned_with_the_output_on(connect):
     client, module = connect("1.2")
     enable(client)
-    with pytest.raises(CPException):
+    with pytest.raises(errors().CPException):
         client.set_channel(3)
     settle(client)
     assert client.get_frequency() == pytest.approx(193.2, abs=1e-9)
@@ -163,14 +167,14 @@ def test_fine_tuning(connect):
     assert client.get_fine_tuning() == pytest.approx(-1.5)
     client.set_fine_tuning(0)
     enable(client)
-    with pytest.raises(CPException):
+    with pytest.raises(errors().CPException):
         client.set_fine_tuning(2.25)
     settle(client)
     assert client.get_frequency() == pytest.approx(193.10225, abs=1e-9)
     assert module.frequency_mhz == 193_102_250
-    with pytest.raises(ExecutionError):
+    with pytest.raises(errors().ExecutionError):
         client.set_fine_tuning(7.0)
-    with pytest.raises(RVEError):
+    with pytest.raises(errors().RVEError):
         client.nop()
 
 
@@ -185,22 +189,22 @@ def test_temperatures_currents_and_age(connect):
 def test_configuration_of_behaviour(connect):
     client, _ = connect()
     client.set_shutdown_on_fatal()
-    assert client.get_configuration_behavior() == MCB.SDF
+    assert client.get_configuration_behavior() == status().MCB.SDF
     client.set_alarm_during_tuning()
-    assert client.get_configuration_behavior() == MCB.ADT
+    assert client.get_configuration_behavior() == status().MCB.ADT
 
 
 def test_status_registers_latch_and_are_cleared(connect):
     client, _ = connect()
     assert client.get_error_fatal() == 0
     client.send_command(0x6B, 5)
-    with pytest.raises(ExecutionError):
+    with pytest.raises(errors().ExecutionError):
         client.get_response(0x6B)
     with pytest.raises(Exception, match="RNW"):
         client.nop()
-    assert FatalError.XEL in client.get_error_fatal(reset=True)
+    assert status().FatalError.XEL in client.get_error_fatal(reset=True)
     assert client.get_error_fatal() == 0
-    assert WarningError.XEL in client.get_error_warning(reset=True)
+    assert status().WarningError.XEL in client.get_error_warning(reset=True)
     assert client.get_error_warning() == 0
 
 
@@ -209,9 +213,9 @@ def test_thresholds_and_triggers(connect):
     assert (client.get_fatal_power_thresh(), client.get_warning_power_thresh()) == (2.0, 1.0)
     assert (client.get_fatal_freq_thresh(), client.get_warning_freq_thresh()) == (5.0, 2.5)
     assert (client.get_fatal_therm_thresh(), client.get_warning_therm_thresh()) == (10.0, 5.0)
-    assert client.get_srq_trigger() == SQRTrigger(0x1FBF)
-    assert client.get_fatal_trigger() == FatalTrigger(0x000F)
-    assert client.get_alm_trigger() == AlarmTrigger(0x0D0D)
+    assert client.get_srq_trigger() == status().SQRTrigger(0x1FBF)
+    assert client.get_fatal_trigger() == status().FatalTrigger(0x000F)
+    assert client.get_alm_trigger() == status().AlarmTrigger(0x0D0D)
 
 
 def test_dither(connect):
@@ -237,7 +241,7 @@ def test_resets(connect):
     client.set_power(8.0)
     enable(client)
     client.soft_reset()
-    assert client.get_reset_enable() == Resena.SENA
+    assert client.get_reset_enable() == status().Resena.SENA
     client.hard_reset()
     time.sleep(QUICK.boot_s + 0.05)
     assert client.get_power_setting() == 10.0
@@ -252,9 +256,9 @@ def test_module_of_the_older_agreement(connect):
     assert (client.get_frequency_min(), client.get_frequency_max()) == pytest.approx((191.3, 196.1))
     assert (client.get_channel(), client.get_grid(), client.get_grid_min()) == pytest.approx((1, 50.0, 5.0))
     client.send_command(0x67)
-    with pytest.raises(ExecutionError):
+    with pytest.raises(errors().ExecutionError):
         client.get_response(0x67)
-    with pytest.raises(RNIError):
+    with pytest.raises(errors().RNIError):
         client.nop()
 
 
@@ -273,6 +277,6 @@ def test_every_readable_register_of_the_client_is_answered(connect):
         client.send_command(register["register"])
         try:
             client.get_response(register["register"])
-        except ExecutionError:
+        except errors().ExecutionError:
             refused.append(name)
     assert refused == ["EAC", "EA", "EAR", "DLConfig"]

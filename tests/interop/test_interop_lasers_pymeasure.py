@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
+from types import ModuleType
 
 import numpy as np
 import pytest
+from other_clients import module
 from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 from lumion_hw.emulator.wires.server import EmulatorServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("pymeasure", reason="needs the package PyMeasure: pip install 'lumion-hw[test]'")
-    from pymeasure.instruments.keysight import KeysightN7776C
-    from pymeasure.instruments.santec import TSL550, TSL570
-    from pymeasure.instruments.santec.tsl500series import SweepMode, SweepPattern, SweepRouting, SweepStatus
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -54,7 +48,7 @@ def connect(server):
 @pytest.fixture
 def n7776c(connect):
     device = EmulatedKeysightLaser("laser0", SystemClock(), np.random.default_rng(1))
-    return connect(device, KeysightN7776C), device
+    return connect(device, module("pymeasure.instruments.keysight").KeysightN7776C), device
 
 
 def test_n7776c_lock_output_and_power(n7776c):
@@ -134,15 +128,19 @@ def test_n7776c_manual_steps(n7776c):
     assert client.check_errors() == []
 
 
+def santec() -> ModuleType:
+    return module("pymeasure.instruments.santec")
+
+
 @pytest.fixture(params=[pytest.param("TSL-550", marks=pytest.mark.long), "TSL-570"])
 def tsl(request, connect):
     device = EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
-    return connect(device, TSL550 if request.param == "TSL-550" else TSL570, "\r"), device
+    return connect(device, getattr(santec(), request.param.replace("-", "")), "\r"), device
 
 
 def test_tsl_power(tsl):
     client, device = tsl
-    if isinstance(client, TSL550):
+    if isinstance(client, santec().TSL550):
         client.laser_enabled = True
         assert client.laser_enabled is True
     client.output_enabled = True
@@ -172,6 +170,7 @@ def test_tsl_wavelength_and_frequency(tsl):
 
 def test_tsl_sweep_settings(tsl):
     client, _ = tsl
+    sweeps = santec().tsl500series
     for name, value in (
         ("wavelength_start", 1550.0),
         ("wavelength_stop", 1560.0),
@@ -183,37 +182,38 @@ def test_tsl_sweep_settings(tsl):
         ("sweep_dwell", 0.5),
         ("sweep_delay", 1.5),
         ("sweep_cycles", 3),
-        ("sweep_mode", SweepMode.STEPPED_TWO_WAY),
+        ("sweep_mode", sweeps.SweepMode.STEPPED_TWO_WAY),
     ):
         setattr(client, name, value)
         assert getattr(client, name) == pytest.approx(value, abs=1e-5), name
-    client.sweep_pattern = SweepPattern.CONTINUOUS
-    client.sweep_routing = SweepRouting.ONE_WAY
-    assert client.sweep_mode == SweepMode.CONTINUOUS_ONE_WAY
-    assert (client.sweep_pattern, client.sweep_routing) == (SweepPattern.CONTINUOUS, SweepRouting.ONE_WAY)
+    client.sweep_pattern = sweeps.SweepPattern.CONTINUOUS
+    client.sweep_routing = sweeps.SweepRouting.ONE_WAY
+    assert client.sweep_mode == sweeps.SweepMode.CONTINUOUS_ONE_WAY
+    assert (client.sweep_pattern, client.sweep_routing) == (sweeps.SweepPattern.CONTINUOUS, sweeps.SweepRouting.ONE_WAY)
     assert client.check_errors() == []
 
 
 def test_tsl_sweep(tsl):
     client, device = tsl
+    sweeps = santec().tsl500series
     client.wavelength_start, client.wavelength_stop, client.sweep_speed = 1550.0, 1560.0, 20
-    client.sweep_mode = SweepMode.CONTINUOUS_ONE_WAY
+    client.sweep_mode = sweeps.SweepMode.CONTINUOUS_ONE_WAY
     client.start_sweep()
-    assert client.sweep_status == SweepStatus.PREPARATION_FOR_SWEEP_START
-    until(lambda: client.sweep_status == SweepStatus.RUNNING)
-    until(lambda: client.sweep_status == SweepStatus.STOPPED)
+    assert client.sweep_status == sweeps.SweepStatus.PREPARATION_FOR_SWEEP_START
+    until(lambda: client.sweep_status == sweeps.SweepStatus.RUNNING)
+    until(lambda: client.sweep_status == sweeps.SweepStatus.STOPPED)
     assert client.sweep_count == 1
     assert device.light().wavelength_nm == pytest.approx(1560.0, abs=0.02)
     client.start_repeat()
-    until(lambda: client.sweep_status == SweepStatus.RUNNING)
+    until(lambda: client.sweep_status == sweeps.SweepStatus.RUNNING)
     client.stop_sweep()
-    assert client.sweep_status == SweepStatus.STOPPED
+    assert client.sweep_status == sweeps.SweepStatus.STOPPED
     assert client.check_errors() == []
 
 
 def test_tsl_570_command_sets(connect):
     device = EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1))
-    client = connect(device, TSL570, "\r")
+    client = connect(device, santec().TSL570, "\r")
     assert client.command_set == "Legacy"
     assert (client.wavelength_min, client.wavelength_max) == (1480.0, 1640.0)
     client.command_set = "SCPI"

@@ -7,11 +7,12 @@ itself, so it cannot reach the console's own limits.
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from other_clients import module
 from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
@@ -19,11 +20,6 @@ from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    pytest.importorskip("pymeasure", reason="needs the package PyMeasure: pip install 'lumion-hw[test]'")
-    from pymeasure.instruments.thorlabs import ThorlabsPM100USB
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -49,11 +45,11 @@ def resource(request, tmp_path):
 def connect(resource):
     clients = []
 
-    def make(light: Light, sensor=S154C) -> tuple[ThorlabsPM100USB, ThorlabsPm100]:
+    def make(light: Light, sensor=S154C) -> tuple[Any, ThorlabsPm100]:
         meter = ThorlabsPm100(
             "pm0", SystemClock(), np.random.default_rng(4), lambda: light, sensor=sensor, model="PM100USB"
         )
-        client = ThorlabsPM100USB(
+        client = module("pymeasure.instruments.thorlabs").ThorlabsPM100USB(
             resource(meter), visa_library="@py", read_termination="\n", write_termination="\n", timeout=1e3 * PATIENCE_S
         )
         clients.append(client)

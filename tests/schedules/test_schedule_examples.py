@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 
 
+@pytest.mark.long
 def test_a_job_of_phases_from_the_file_to_ten_iterations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

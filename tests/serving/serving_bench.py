@@ -53,6 +53,13 @@ class Served:
         return context.rpc(f"small:{name}", uri.wrap(name, kws=arguments), timeout=timeout)
 
 
+def refused(match: str) -> Any:
+    """Expect that a client of p4p is told no. To load p4p takes a second, which every worker would take to collect."""
+    from p4p.client.thread import RemoteError
+
+    return pytest.raises(RemoteError, match=match)
+
+
 @contextlib.contextmanager
 def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = False, **options: Any) -> Iterator[Served]:
     model, clock = load(SMALL), PatientClock()
@@ -69,8 +76,9 @@ def serving(directory: Path, *, record: Path | None = RECORD, fabric: bool = Fal
             yield Served(owner, server, emulated, directory)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The served bench of a module. It asks its devices without end, which takes a tenth of a core while it is open."""
     with serving(tmp_path_factory.mktemp("served")) as found:
         yield found
 

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from p4p.client.thread import RemoteError
-from serving_bench import serving
+from serving_bench import refused, serving
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
@@ -42,7 +41,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
             assert name not in served.owner.state.mesh.parked
         assert served.owner.state.mesh.states
         until(lambda: served.owner.history, 60.0)
-        with pytest.raises(RemoteError, match=r"carry circuits \(sfp-a:sfp-b\)"):
+        with refused(r"carry circuits \(sfp-a:sfp-b\)"):
             client.put("small:mesh0:heater_ma:3", 1.0)
         client.put("small:lease:owner", "")
         with Bench.attach(served.address) as bench, pytest.raises(BusyError, match="carry circuits"):
@@ -64,7 +63,7 @@ def test_a_server_that_is_lost_is_replaced_and_the_spans_are_shown(tmp_path) -> 
         seen_s = max(each.seen_s for each in served.owner.state.circuits)
         until(lambda: min(each.seen_s for each in served.owner.state.circuits) > seen_s + 2.0, 60.0)
         client.put("small:lease:owner", "ada")
-        with pytest.raises(RemoteError, match="the jobs of the bench file decide"):
+        with refused("the jobs of the bench file decide"):
             served.rpc(client, "connect", circuits="sfp-c:sfp-a")
         served.rpc(client, "fail", unit="a", because="the test", timeout=250.0)
         until(lambda: len(client.get("small:recovery:spans").value.name) > 3, 60.0)
@@ -89,7 +88,7 @@ def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then
 
         watch = client.monitor("small:job:stage", took_note)
         client.put("small:lease:owner", "ada")
-        with pytest.raises(RemoteError, match="without a calibration record"):
+        with refused("without a calibration record"):
             served.rpc(client, "connect", circuits="sfp-a:sfp-b")
         result = json.loads(served.rpc(client, "calibrate", out="mine.json", timeout=1500.0).result)
         assert load_record(tmp_path / "mine.json").content_sha256 == result["sha256"]

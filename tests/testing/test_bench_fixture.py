@@ -47,6 +47,7 @@ def test_faults_are_scripted_on_the_bench(bench) -> None:
 # -- as users write it
 
 
+WRONG_MARKERS = ["3", "sed=3", "seed='x'", "seed=-1", "seed=True", "'a', 'b'"]
 AS_USERS_WRITE_IT = {
     "test_builtin": """
         from lumion_hw import Bench
@@ -95,17 +96,27 @@ AS_USERS_WRITE_IT = {
             assert len({id(board) for board in boards}) == 3
             assert not any(board.driven_codes.any() for board in boards)
         """,
+    "test_wrong": "import pytest\n\n"
+    + "\n".join(
+        f"@pytest.mark.lumion_bench({marker})\ndef test_{number}(bench):\n    pass\n"
+        for number, marker in enumerate([*WRONG_MARKERS, "'no-such.yaml'"])
+    ),
 }
-"""Test files by name. One of their tests is to fail."""
+"""Test files by name. One of their tests is to fail, and those of the last are errors."""
 
 
 def test_fixture_and_marker_as_users_write_them(pytester) -> None:
     """In one process of its own: to load numpy and open a bench in each of many took longer than all the rest."""
     (pytester.path / "mine.yaml").write_text(SMALL.read_text())
     pytester.makepyfile(**AS_USERS_WRITE_IT)
-    result = pytester.runpytest_subprocess("-v", *OPTIONS)
-    result.assert_outcomes(passed=6, failed=1)
+    result = pytester.runpytest_subprocess("-v", "--strict-markers", *OPTIONS)
+    result.assert_outcomes(passed=6, failed=1, errors=len(WRONG_MARKERS) + 1)
     result.stdout.fnmatch_lines(["FAILED test_marked.py::test_failing - AssertionError: this fails*"])
+    for marker in WRONG_MARKERS:  # each is told in one sentence
+        result.stdout.fnmatch_lines_random(
+            f"E*ConfigError: marker lumion_bench({marker}): expected lumion_bench(path, [*], seed=0). *"
+        )
+    result.stdout.fnmatch_lines_random(f"E*ConfigError:*{pytester.path}/no-such.yaml*")
 
 
 def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pytester) -> None:
@@ -126,29 +137,7 @@ def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pyt
     result.assert_outcomes(passed=2)
 
 
-def test_a_wrong_marker_is_told_in_one_sentence(run) -> None:
-    markers = ["3", "sed=3", "seed='x'", "seed=-1", "seed=True", "'a', 'b'"]
-    tests = "\n".join(
-        f"@pytest.mark.lumion_bench({marker})\ndef test_{number}(bench):\n    pass\n"
-        for number, marker in enumerate(markers)
-    )
-    result = run("import pytest\n\n" + tests)
-    result.assert_outcomes(errors=len(markers))
-    for marker in markers:
-        result.stdout.fnmatch_lines_random(
-            f"E*ConfigError: marker lumion_bench({marker}): expected lumion_bench(path, [*], seed=0). *"
-        )
-
-
-def test_a_bench_file_that_is_not_there_is_told_with_its_path(run, pytester) -> None:
-    result = run("import pytest\n\n@pytest.mark.lumion_bench('no-such.yaml')\ndef test_it(bench):\n    pass\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"E*ConfigError:*{pytester.path}/no-such.yaml*"])
-
-
-def test_the_marker_is_known_to_strict_pytest(pytester) -> None:
-    pytester.makepyfile("import pytest\n\n@pytest.mark.lumion_bench(seed=1)\ndef test_it():\n    pass\n")
-    pytester.runpytest_subprocess("--strict-markers", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+def test_the_marker_is_told_of(pytester) -> None:
     pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.lumion_bench(path, *, seed=0): *"])
 
 
