@@ -236,6 +236,10 @@ class Settings(Mapping[str, Setting]):
             raise UnknownNameError(f"there is no setting {name!r}", hint=words)
         return self._settings[name]
 
+    def __contains__(self, name: object) -> bool:
+        # Asked for every reading of a served bench: a Mapping would look for what is near each time.
+        return name in self._settings
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._settings)
 
