@@ -246,11 +246,14 @@ class GlobalFit:
         here = self._near(point, known) if near else self._first(point)
         damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
         history: list[Round] = []
-        while not converged and len(history) < rounds and not _stalled(history):
+        coarse = 0  # rounds with coarse parameters alone
+        while not converged and len(history) < rounds and (early or not _stalled(history[coarse:])):
             step = self._step(here, damping)
-            freed = early and (here.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP)
+            near_enough = here.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP
+            # Through a large mesh light passes so many couplers that coarse parameters alone never come near.
+            freed = early and (near_enough or _stalled(history))
             if freed:
-                early = False
+                early, coarse = False, len(history)
                 self._free_first(early=False)
             before, here, damping = here, self._after(step.here, step, anew=freed), step.damping
             history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))

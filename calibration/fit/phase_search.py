@@ -15,6 +15,7 @@ found is a start for the global fit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -49,6 +50,10 @@ class Levels:
     source: Real
     monitor: Real
     second: Real | None = None
+
+    def of_first(self) -> Levels:
+        """Return those of the first source alone."""
+        return Levels(self.source[:1], self.monitor, None if self.second is None else self.second[:1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +140,7 @@ _LEVEL_STEP = 0.3
 _LEVEL_PRIOR = 0.02
 _SURE = 5.0
 _RECENT = 6
-_PATIENCE = 25
+_USUAL_PUCS, _MOST_USUAL_PUCS = 72, 144
 _HARDLY_LESS = 0.8
 _SCAN_EVERY = 20
 _SCAN_SETTINGS = 30
@@ -156,28 +161,56 @@ _ALIKE_UNEXPLAINED_AGAIN = 0.25
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How to search.
+    """How to search, on a mesh of up to 144 PUCs; :meth:`on` is the plan for a larger one.
 
     Attributes:
         portion: Settings per step.
         monitors: Monitors looked at per setting, drawn anew for every chunk of settings.
         steps: Most steps from one start.
+        patience: Steps over which less than a fifth has to be gained to end, as long as much is unexplained.
         starts: Most starts.
         unexplained: Share of the light that the ideal model may leave unexplained.
         plausible: Share up to which another start is no better use of time than the global fit: one heater whose law is
             wrong by 7 % leaves 0.5 %, from every start.
         source_phase_rad: Spread of the common phase per PUC between sources, each a laser of its own; 0 for one laser.
         source_prior: Share of the light that a source one such spread from the others has to explain more.
+        one_laser_first: Whether the phases are searched in the light of one source alone, and what lasers of their own
+            differ by is asked afterwards.
     """
 
     portion: int = 200
     monitors: int = 14
     steps: int = 150
+    patience: int = 25
     starts: int = 12
     unexplained: float = 0.0025
     plausible: float = 0.008
     source_phase_rad: float = 0.0
     source_prior: float = 5e-4
+    one_laser_first: bool = False
+
+    def on(self, n_pucs: int) -> SearchPlan:
+        """Return the plan for a mesh of so many PUCs.
+
+        On a large one every step needs as many readings for each phase, and there are more steps to go. Light passes
+        more elements that are not as the ideal model has them: with the true phases 0.6 % are left on 265 PUCs, 0.2 %
+        on 72. And lasers may settle in valleys that fit each other in groups: from all sources at once no start found
+        the right one (docs/performance.md).
+        """
+        if n_pucs <= _MOST_USUAL_PUCS:
+            return self
+        more = n_pucs / _USUAL_PUCS
+        root = math.sqrt(more)
+        return replace(
+            self,
+            portion=round(self.portion * root),
+            monitors=round(self.monitors * root),
+            steps=round(self.steps * root),
+            patience=round(self.patience * root),
+            unexplained=self.unexplained * more,
+            plausible=self.plausible * more,
+            one_laser_first=self.source_phase_rad > 0.0,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +316,24 @@ class PhaseSearch:
             best = replace(min(best, other, key=lambda one: one.unexplained), agreed=alike >= _ALIKE_STARTS)
         return replace(best, starts=starts, work=self._work)
 
+    def with_other_lasers(self, alone: SearchResult, levels: Levels) -> SearchResult:
+        """Return where a search in the light of the first source ended, with each other laser where it explains most.
+
+        Args:
+            alone: Where it ended.
+            levels: First levels of all sources and monitors.
+        """
+        # The monitors' levels are found; the sources' count against them.
+        source = np.concatenate([alone.levels.source, levels.source[1:]])
+        found = replace(
+            alone,
+            source_phase_rad=np.zeros(self._n_sources),
+            levels=replace(levels, source=source, monitor=alone.levels.monitor),
+        )
+        point = self._scanned(_point_of(found), (np.sqrt(source), np.sqrt(alone.levels.monitor)))
+        turned = point[-self._n_sources :]
+        return replace(found, source_phase_rad=turned - turned[0])
+
     def _drawn_point(self, passive_rad: Real) -> Real:
         """Return passive phases with loops drawn, and all sources alike."""
         drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
@@ -365,7 +416,7 @@ class PhaseSearch:
 
     def _settled(self, costs: list[float]) -> bool:
         """Return whether the last steps explain no more than those before; patience is greater while much is open."""
-        for patience, most in ((_RECENT, self._plan.unexplained), (_PATIENCE, np.inf)):
+        for patience, most in ((_RECENT, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
                 if now < most and now > _HARDLY_LESS * before:

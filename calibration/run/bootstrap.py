@@ -35,7 +35,8 @@ from lumion_hw.mesh.topology import MeshTopology
 Real = NDArray[np.float64]
 
 
-_READINGS_PER_PHASE = 70
+# Readings for each phase with which a search mostly ends well; and in the light of one laser alone, on a large mesh.
+_READINGS_PER_PHASE, _OF_ONE_LASER = 70, 100
 _LEAST_SETTINGS = 200
 _MORE_SHARE = 3
 _PRIOR_AGAIN = 0.1
@@ -55,7 +56,8 @@ class BootstrapPlan:
     Attributes:
         sweeps: How heaters are swept.
         random_settings: Random settings, by default the fewest with which the search mostly ends well: seventy
-            readings per phase. What the fit needs beyond them is chosen (:mod:`calibration.run.planning`).
+            readings per phase, and more where a large mesh is searched in the light of one laser first. What the fit
+            needs beyond them is chosen (:mod:`calibration.run.planning`).
         portions: How often settings are taken at most: a third as many again as long as the phases found explain too
             little. More settings are cheaper than more starts, so only the last search makes all of its starts.
         changed: Heaters that move from one of them to the next.
@@ -139,7 +141,8 @@ class Bootstrap:
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.probe.mesh
         self._ohm, self._rho2_range, self._nominal = heater_ohm, rho2_range, monitor_ma_per_mw
-        self._plan, self._progress = plan or BootstrapPlan(), progress
+        given = plan or BootstrapPlan()
+        self._plan, self._progress = replace(given, search=given.search.on(self._mesh.n_pucs)), progress
         # A stream of its own for every stage: what one draws does not change what the next does, and a resumed run
         # draws the same.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
@@ -239,7 +242,10 @@ class Bootstrap:
         currents = walk.random(count, self._rng).currents_ma
         # Every source in turn for a stretch: moving the light costs more than moving heaters.
         stretches = len(survey.sources) * self._plan.source_rounds
-        turn = np.arange(count) * stretches // count
+        alone = 0
+        if self._plan.search.one_laser_first:
+            alone = count * _OF_ONE_LASER // (_OF_ONE_LASER + _READINGS_PER_PHASE)
+        turn = np.concatenate([np.zeros(alone), np.arange(count - alone) * stretches // (count - alone)])
         for stretch in range(stretches):
             own = turn == stretch
             self._logbook.light(survey.sources[stretch % len(survey.sources)])
@@ -250,7 +256,8 @@ class Bootstrap:
 
     def _count(self, survey: Survey, portion: int) -> int:
         """Return how many random settings make a portion, the first being 0."""
-        count = self._plan.random_settings or first_settings(self._mesh, len(survey.monitors))
+        alone = self._plan.search.one_laser_first
+        count = self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
         return -(-count // _MORE_SHARE) if portion else count
 
     def reach_ma(self) -> dict[int, float]:
@@ -290,18 +297,30 @@ class Bootstrap:
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
         guess = lock_in(random, heated.arm_rad, sources, self._light, levels)
-        search = PhaseSearch(
-            AmplitudeModel(self._mesh, sources, survey.monitors, self._seconds),
-            random,
-            np.searchsorted(sources, random.source),
-            heated.arm_rad,
-            heated.joint_rad,
-            survey.noise,
-            plan,
-            self._rng,
-        )
         most = plan.steps * plan.starts
-        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most), before, known)
+
+        def among(lit: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
+            own = np.isin(random.source, lit)
+            return PhaseSearch(
+                AmplitudeModel(self._mesh, lit, survey.monitors, self._seconds),
+                random[np.flatnonzero(own)],
+                np.searchsorted(lit, random.source[own]),
+                heated.arm_rad[own],
+                heated.joint_rad[own],
+                survey.noise,
+                plan,
+                self._rng,
+            )
+
+        def done(step: int, _: float) -> None:
+            self._progress("search", step, most)
+
+        search, spent = among(sources, plan), 0
+        if plan.one_laser_first and before is None:
+            alone = among(sources[:1], replace(plan, source_phase_rad=0.0)).run(guess, levels.of_first(), done)
+            before, spent = search.with_other_lasers(alone, levels), alone.work
+        found = search.run(guess, levels, done, before, known)
+        return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
         """Return the nominal mesh with phases and levels as found."""
@@ -325,10 +344,17 @@ def _without_reference(observations: Observations) -> Observations:
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
 
-def first_settings(mesh: MeshTopology, monitors: int) -> int:
-    """Return how many random settings a search needs to begin with, on a mesh with so many monitors."""
+def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
+    """Return how many random settings a search needs to begin with, on a mesh with so many monitors.
+
+    Args:
+        mesh: The mesh.
+        monitors: How many.
+        one_laser_first: As the plan of the search has it.
+    """
     phases = mesh.n_pucs + len(mesh.joints)
-    return max(-(-_READINGS_PER_PHASE * phases // monitors), _LEAST_SETTINGS)
+    each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
+    return max(-(-each * phases // monitors), _LEAST_SETTINGS)
 
 
 def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Death, ...]]:

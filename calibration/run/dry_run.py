@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
+from calibration.fit.phase_search import SearchPlan
 from calibration.measure.bench_probe import lit_together
 from calibration.measure.design import DESIGN_GROUPS, Walk
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
@@ -259,8 +260,10 @@ class _Planner:
 
     def run(self) -> DryRun:
         before = [self._survey(), self._sweeps()]
+        # Several sources are taken for lasers of their own: which they are a file alone does not say.
+        search = SearchPlan(source_phase_rad=float(len(self._nominal.sources) > 1)).on(self._mesh.n_pucs)
         random = self._walk(BootstrapPlan().off_share).random(
-            first_settings(self._mesh, len(self._nominal.monitors)), self._rng
+            first_settings(self._mesh, len(self._nominal.monitors), one_laser_first=search.one_laser_first), self._rng
         )
         random.source.sort()  # a stretch per source
         before.append(self._stage("random settings", random))

@@ -9,6 +9,7 @@ import pytest
 from simulated_bench import SimulatedBench
 
 from calibration.fit.global_fit import GlobalFit
+from calibration.fit.phase_search import SearchPlan
 from calibration.measure.logbook import Logbook, LogbookEntry
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
@@ -64,6 +65,17 @@ def test_few_sources_are_enough(sources: tuple[int, ...]) -> None:
     _, start = _started(bench, SMALL_PLAN)
     assert start.trusted
     assert _passive_errors_rad(bench, start.parameters.passive_phase_rad).max() < 0.4
+
+
+def test_a_start_is_found_in_the_light_of_one_laser_and_counts_the_settings_of_all() -> None:
+    bench = SimulatedBench.draw(SMALL, 3, (0, 4, 9))
+    search = SearchPlan(source_phase_rad=0.2, one_laser_first=True)
+    logbook, start = _started(bench, BootstrapPlan(random_settings=340, search=search))
+    lit = np.bincount(np.searchsorted(start.survey.sources, start.random.source))
+    assert lit.tolist() == [247, 47, 46]  # 100 of 170 readings are the first one's alone
+    assert start.trusted
+    assert _passive_errors_rad(bench, start.parameters.passive_phase_rad).max() < 0.4
+    assert logbook.stages["random settings"].source_changes == 3
 
 
 def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:

@@ -184,6 +184,42 @@ def test_a_laser_far_from_the_others_is_found_by_every_draw() -> None:
         assert loop_rms_rad(PAIR, loops) < 0.1
 
 
+def test_with_phases_found_by_one_laser_the_others_are_told_apart_at_once() -> None:
+    simulated, lit = SimulatedMesh.draw(SMALL, 2), SMALL.fibre_ports[:8:2]
+    rng, apart_rad = np.random.default_rng(8), np.array([0.0, 0.9, -0.6, 0.3])
+    currents, _ = simulated.random_settings(400)
+    number = np.maximum(np.arange(400) - 200, 0) * len(lit) // 200  # most of the light is the first one's
+    seen = simulated.measure(currents, np.array(lit)[number], common_rad=apart_rad[number])
+    light, heated = MeanLight.of(SMALL), Heating(SMALL).phases(simulated.parameters(), currents)
+    levels = mean_levels(seen, lit, light)
+    guess = lock_in(seen, heated.arm_rad, lit, light, levels)
+
+    def among(count: int, plan: SearchPlan) -> PhaseSearch:
+        own = np.flatnonzero(number < count)
+        given = seen[own], number[own], heated.arm_rad[own], heated.joint_rad[own]
+        return PhaseSearch(AmplitudeModel(SMALL, lit[:count], simulated.ports), *given, NOISE, plan, rng)
+
+    alone = among(1, SearchPlan()).run(guess, levels.of_first(), lambda step, share: None)
+    assert _passive_errors_rad(simulated, alone.passive_rad).max() < 0.4
+    search = among(len(lit), SearchPlan(source_phase_rad=0.4))
+    before = search.with_other_lasers(alone, levels)
+    assert np.abs(wrapped(before.source_phase_rad - apart_rad)).max() < np.pi / 6.0  # no valley off
+    found = search.run(guess, levels, lambda step, share: None, before)
+    assert found.starts == 1
+    apart = found.source_phase_rad - found.source_phase_rad[0]
+    assert np.abs(wrapped(apart - apart_rad)).max() < 0.1
+
+
+def test_a_plan_grows_with_a_mesh_beyond_twice_the_usual_one() -> None:
+    plan = SearchPlan(source_phase_rad=0.4)
+    assert plan.on(72) is plan.on(138) is plan
+    large = plan.on(288)
+    assert (large.portion, large.monitors, large.steps) == (400, 28, 300)
+    assert large.plausible == pytest.approx(4.0 * plan.plausible)
+    assert large.one_laser_first
+    assert not SearchPlan().on(288).one_laser_first  # one laser has nothing to be told apart
+
+
 def test_readings_that_nothing_explains_are_not_explained() -> None:
     simulated = SimulatedMesh.draw(SMALL, 2)
     currents, source = simulated.random_settings(200)
