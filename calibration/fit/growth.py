@@ -74,8 +74,8 @@ class RowScore:
         gain: Gain of the evidence, in units of the logarithm.
         held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
         width: Width of its parameters that explains most.
-        left_out: Shape ``(P, P)``; covariance of the parameters of the fit by leaving these out, which have not been
-            found to be zero.
+        left_out: Shape ``(P, k)``; F, with F·Fᵀ the covariance of the parameters of the fit by leaving these out,
+            which have not been found to be zero: of all rows together it would fill gigabytes.
         pairs: Directions of pairs, if it is the row of these.
     """
 
@@ -310,11 +310,10 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
 
 
 def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Real:
-    """Return the covariance of fitted parameters by leaving out those of a row, which are not known to be zero."""
+    """Return ``left_out`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
-    left_out: Real = by_row @ known @ by_row.T + np.outer(moved, moved)
-    return left_out
+    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved])
 
 
 class _Pass:
@@ -361,17 +360,20 @@ class _Pass:
         self.by_monitor = np.zeros((len(model.space.monitors), self.main))
         self.misfit: Real = np.zeros(likelihood.target_ma.shape)
         self.half = _half(np.arange(len(self.misfit)))
-        parts: list[tuple[NDArray[np.float32], ...]] = []
+        if pairs:
+            waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
+            self.rows = np.empty((*self.misfit.shape, size), np.float32)
+            self.by_phase = np.empty((*self.misfit.shape, waveguides), np.float32)
+            self.heat_mw = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted, phases=pairs):
             self._add(part, stretches[part.settings])
             if pairs:
-                parts.append(tuple(each.astype(np.float32) for each in (part.rows, part.by_phase, part.heat_mw)))
+                mine = part.settings
+                self.rows[mine], self.by_phase[mine], self.heat_mw[mine] = part.rows, part.by_phase, part.heat_mw
         for half in (0, 1):
             self._sum_up(half)
-        if pairs:
-            self.rows, self.by_phase, self.heat_mw = (np.concatenate(each) for each in zip(*parts, strict=True))
 
     def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
         self.misfit[part.settings] = part.misfit
@@ -571,7 +573,7 @@ class _Pairs:
             # What lies in no direction hides what those fitted explain: readings count as in a fit with pairs.
             found = scored(self._weighed_columns(seen, columns, found.width))
         directions = self._told(basis, columns, found.width, share)
-        return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
+        return replace(found, left_out=found.left_out[: self._n], pairs=directions)
 
     def _beside_columns(self, seen: NDArray[np.float32], halves: Real, slopes: Real, columns: Real) -> _Gram:
         """Return the normal equations of known parameters, whose own ones are there, and of further columns."""
@@ -646,7 +648,7 @@ class _Pairs:
             return None
         # What width noise may hide, and what that does to the fit. More settings would show it as much better.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        left_out = width**2 * self._following(seen, whole, self._at_random(_PROBES))
+        left_out = width * self._following(seen, whole, self._at_random(_PROBES))
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
 
     def _directions(
@@ -682,7 +684,8 @@ class _Pairs:
         known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ known)
         rows, whole = self._rows[:, : self._n], self._whole(ahead)
-        covariance = width**2 * self._following(rows, whole, directions)
+        following = self._following(rows, whole, directions)
+        covariance = width**2 * (following @ following.T)
         as_noise = np.zeros(self._n)
         if likelihood.unmodelled_ma2 is not None:
             # Fields of random signs, of the size that readings are taken to be off by each for itself.
@@ -694,12 +697,11 @@ class _Pairs:
         return Tail(covariance, as_noise)
 
     def _following(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the mean square of how the fitted parameters follow directions that known ones are fitted without."""
+        """Return how the fitted parameters follow directions that known ones are fitted without, ``(P, c)`` over √c."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
-        moved = solved(whole, along)[: self._n]
-        covariance: Real = moved @ moved.T / count
-        return covariance
+        following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
+        return following
 
 
 def _seen(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -56,7 +56,7 @@ def harmful(space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore]) -> 
 def _grown_by(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
     """Return the factor by which the errors of the group that it harms most grow by leaving out a row."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
-    grown = 1.0 + np.diag(row.left_out) / np.maximum(plain, 1e-300)
+    grown = 1.0 + (row.left_out**2).sum(axis=1) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
     return max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups)
 
@@ -70,7 +70,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         scores: What a pass over the data says about it.
     """
     plain = fit.inverse
-    whole = plain + sum((row.left_out for row in scores.rows), np.zeros_like(plain))
+    whole = plain + sum((row.left_out @ row.left_out.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # What stood for it in the weights of readings is not counted twice.
         noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
