@@ -210,9 +210,10 @@ class FaultDiagnosis:
         before, scores = now, self._harmful(now)
         while scores.chosen and not self.model.work.is_used_up:
             now = self.beyond(now.physics)._with_rows(now, scores.chosen)
-            if now.trajectories is not None:
-                # Physics that was missing may have been taken for a drift: what readings say beside it is asked anew.
-                now = self.beyond(now.physics)._settled(replace(now, followed=0))
+            scores = self._harmful(now)
+        if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
+            # Physics that was missing may have been taken for a drift: what readings say beside it is asked anew, once.
+            now = self.beyond(now.physics)._settled(replace(now, followed=0))
             scores = self._harmful(now)
         me = self.beyond(now.physics)
         if now.physics is not before.physics and (other := me._branched(now)) is not now:
