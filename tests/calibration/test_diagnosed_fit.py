@@ -149,7 +149,7 @@ def test_a_drift_that_missing_physics_feigned_is_given_up_once_a_row_explains_it
     assert now.certified
     assert now.physics.names == ()
     false = DriftTrajectories(
-        TAKEN_S, np.zeros(ALL), {}, {port: TAKEN_S for port in bench.model.space.sources},
+        TAKEN_S, np.zeros(ALL), {}, dict.fromkeys(bench.model.space.sources, TAKEN_S),
         {port: np.linspace(0.13, 0.0, ALL) for port in bench.model.space.sources},
     )  # fmt: skip
     found = bench.diagnosis(taken, ALL).stated(replace(now, trajectories=false))
