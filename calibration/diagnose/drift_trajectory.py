@@ -20,6 +20,7 @@ from calibration.model.likelihood import weight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.work import DRIFTED
 from lumion_hw.mesh.record import Defect
 
 Real = NDArray[np.float64]
@@ -212,6 +213,7 @@ def drift_of(
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
     taken_s, observations = taken_s[lit], observations[lit]
+    model.work.spent += DRIFTED * observations.reading_ma.size
     sure: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
     off = np.zeros((len(observations), 2))
     per_rad_hz = 1.0 / (2.0 * np.pi * parameters.delay_s)

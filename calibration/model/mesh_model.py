@@ -23,7 +23,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
-from calibration.model.work import SLOPES, FitWork, derivatives_work
+from calibration.model.work import SLOPES, WEIGHED, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.scattering import Solver
@@ -186,6 +186,7 @@ class MeshModel:
             ConfigError: As :meth:`predict`.
         """
         number = self._sources_of(observations)
+        self.work.spent += derivatives_work(0) * len(observations) * len(self._monitors)
         lights = self._lights(parameters, observations, number)
         columns: list[Slopes] = []
         for light in lights:
@@ -203,6 +204,8 @@ class MeshModel:
         if (pairs := physics.pairs) is None:
             return None
         variance = np.empty((len(observations), len(self._monitors)))
+        heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
+        self.work.spent += WEIGHED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
         heat_mw = self.heating.phases(parameters, observations.currents_ma).heat_mw
         # What is the same in all settings goes into the passive phases.
         heat_mw -= heat_mw.mean(axis=0)
@@ -349,7 +352,7 @@ class MeshModel:
         number = self._sources_of(observations)
         total, pairs = np.zeros(self.space.size), self.space.physics.pairs
         by_pair = np.zeros((2 * self.mesh.n_pucs + len(self.mesh.joints), 2 * self.mesh.n_pucs))
-        self.work.spent += SLOPES * weight.size
+        self.work.spent += SLOPES * weight.size * (2 if pairs else 1)
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
             lights = self._lights(parameters, observations[part], number[part])

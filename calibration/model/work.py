@@ -12,8 +12,11 @@ SLOPES = 8
 """What the slope of the likelihood by all parameters costs for each reading."""
 SEARCHED, SCANNED = 7, 1
 """What a reading costs in a step of the phase search, and for every frequency at which a source is looked at."""
-DIRECTIONS, SCORED, BESIDE = 0.08, 0.13, 0.017
-"""What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, and pairs beside them."""
+DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
+"""What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, pairs beside them in
+errors, and in the weights of readings."""
+DRIFTED = 8
+"""What a reading costs where power and phase of every setting are asked, beside its predictions."""
 
 USUAL = 2400
 """What a whole undisturbed run costs, measuring and verification too, per reading of its random settings."""

@@ -155,26 +155,32 @@ class AdaptiveMeasurement:
             observations: What it has explained.
             refit: Fits observations, from where a fit stands; with the model, which may have grown.
         """
-        first, why = len(observations), ""
+        first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
         for _ in range(_MOST_BATCHES):
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
-            plan, why = self._next(fit, known)
+            plan, promised_rad, why = self._next(fit, known, aim_rad)
             if not len(plan):
                 break
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
             known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
+            # A design holds what is known of further physics; where the next fit does not, errors come out larger than
+            # promised. Without more asked of the next batch, ever smaller ones would follow, each with a fit of all.
+            reached_rad = known.rms_rad(self.model.space, known.wanted)
+            aim_rad *= min(promised_rad / max(reached_rad, promised_rad), 1.0)
             if not fit.certified:
                 why = "the fit no longer explains all readings"
+            elif self.model.work.is_used_up:
+                why = "all the work that is allowed was spent"
         added = len(observations) - first
         told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
 
-    def _next(self, fit: FitResult, known: Knowledge) -> tuple[Observations, str]:
-        """Return the next batch, and why it is the last one if it is."""
+    def _next(self, fit: FitResult, known: Knowledge, aim_rad: float) -> tuple[Observations, float, str]:
+        """Return the next batch, the standard error it promises, and why it is the last one if it is."""
         # The first setting of a batch writes every channel and moves the light; a batch that cannot pay that is not
         # begun.
         begin_s = float(self.times.setting_s(np.array(len(self.most_ma)))) + self.times.input_change_s
@@ -185,21 +191,22 @@ class AdaptiveMeasurement:
         space = self.model.space
         walk = Walk(self.most_ma, space.sources, space.monitors, stay=STRETCH)
         most = min(BATCH, max(left, 0))
-        design = designer.choose(walk, left_s, _AIM * self.goal.sigma_rad, self.rng, most=most)
+        design = designer.choose(walk, left_s, aim_rad, self.rng, most=most)
+        promised = float(design.sigma_rad[-1]) if len(design.sigma_rad) else before
         if design.reached:
-            return design.plan, ""
+            return design.plan, promised, ""
         if len(design.plan) >= left:
-            return design.plan, f"{self.goal.settings} settings are used up"
+            return design.plan, promised, f"{self.goal.settings} settings are used up"
         if len(design.plan) < BATCH:
-            return design.plan, f"{self.goal.hardware_s:g} s of hardware time are used up"
+            return design.plan, promised, f"{self.goal.hardware_s:g} s of hardware time are used up"
         used = self.logbook.effort.settings + len(design.plan)
         # Errors fall with the root of the settings at best. Where even that would not reach the goal, a batch has to be
         # worth much.
-        hopeless = used * (design.sigma_rad[-1] / self.goal.sigma_rad) ** 2 > self.goal.settings
-        if design.sigma_rad[-1] > (_WORTH if hopeless else _HARDLY) * before:
-            promise = f"{1e3 * before:.2g} to {1e3 * design.sigma_rad[-1]:.2g} mrad"
-            return design.plan[:0], f"{len(design.plan)} more settings would lower it from {promise} only"
-        return design.plan, ""
+        hopeless = used * (promised / self.goal.sigma_rad) ** 2 > self.goal.settings
+        if promised > (_WORTH if hopeless else _HARDLY) * before:
+            promise = f"{1e3 * before:.2g} to {1e3 * promised:.2g} mrad"
+            return design.plan[:0], promised, f"{len(design.plan)} more settings would lower it from {promise} only"
+        return design.plan, promised, ""
 
     def _measured(self, plan: Observations) -> Observations:
         """Return settings as measured, stretch by stretch of the light."""

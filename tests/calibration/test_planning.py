@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
+from calibration.run.planning import BATCH, AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
 from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
@@ -61,7 +62,12 @@ class Bench:
         fit = GlobalFit(self.model, Likelihood(observations, NOISE), prior)
         return self.model, fit.run(start) if last is None else fit.run(last.parameters, near=True)
 
-    def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, PlanningOutcome]:
+    def pursue(
+        self,
+        goal: Goal,
+        dead: tuple[str, ...] = (),
+        refit: Callable[[Observations, FitResult], tuple[MeshModel, FitResult]] | None = None,
+    ) -> tuple[FitResult, Observations, PlanningOutcome]:
         measuring = AdaptiveMeasurement(
             self.logbook,
             self.model,
@@ -73,7 +79,7 @@ class Bench:
             dark_ma=dict.fromkeys(self.model.space.monitors, 0.0),
             dead=dead,
         )
-        return measuring.run(self.fit, self.observations, self.refit)
+        return measuring.run(self.fit, self.observations, refit or self.refit)
 
 
 def _rms(bench: Bench, fit: FitResult) -> float:
@@ -97,6 +103,31 @@ def test_what_is_known_well_enough_costs_nothing() -> None:
     bench = Bench.after(60)
     _, _, outcome = bench.pursue(Goal(2.0 * _rms(bench, bench.fit)))
     assert (outcome.settings, outcome.shortfall, len(bench.logbook)) == (0, "", 60)
+
+
+def test_where_fits_know_less_than_was_promised_batches_aim_for_more() -> None:
+    """What the design holds and the fit does not: the same errors twice as large after every batch."""
+    bench = Bench.after(60)
+    goal = 0.5 * _rms(bench, bench.fit)
+    batches: list[int] = []
+
+    def refit(observations: Observations, last: FitResult) -> tuple[MeshModel, FitResult]:
+        batches.append(len(observations))
+        model, fit = bench.refit(observations, last)
+        return model, replace(fit, information=fit.information / 2.0**2)
+
+    _, outcome = bench.pursue(Goal(goal), refit=refit)[1:]
+    assert outcome.sigma_rad <= goal
+    assert len(batches) == 2  # without, a third one of eight settings follows
+
+
+def test_when_the_work_that_is_allowed_is_spent_nothing_more_is_measured() -> None:
+    bench = Bench.after(60)
+    bench.model.work.allowed = 1.0
+    _, observations, outcome = bench.pursue(Goal(0.02 * _rms(bench, bench.fit)))
+    assert len(observations) > 60
+    assert "all the work that is allowed was spent" in outcome.shortfall
+    assert outcome.settings <= BATCH
 
 
 @pytest.mark.long
