@@ -26,6 +26,7 @@ from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.response import of_one_way
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import inverse_of
+from calibration.model.work import CHOSEN
 
 Real = NDArray[np.float64]
 
@@ -157,12 +158,15 @@ class AdaptiveMeasurement:
         """
         first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
-        for _ in range(_MOST_BATCHES):
+        work = self.model.work
+        for batch in range(_MOST_BATCHES):
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
             plan, promised_rad, why = self._next(fit, known, aim_rad)
             if not len(plan):
                 break
+            work.spent += CHOSEN * plan.reading_ma.size if batch else 0
+            before = work.spent
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
@@ -173,8 +177,8 @@ class AdaptiveMeasurement:
             aim_rad *= min(promised_rad / max(reached_rad, promised_rad), 1.0)
             if not fit.certified:
                 why = "the fit no longer explains all readings"
-            elif self.model.work.is_used_up:
-                why = "all the work that is allowed was spent"
+            elif work.spent + (work.spent - before) > work.allowed:
+                why = "the work that is allowed does not reach for another fit"
         added = len(observations) - first
         told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)

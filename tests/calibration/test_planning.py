@@ -121,12 +121,12 @@ def test_where_fits_know_less_than_was_promised_batches_aim_for_more() -> None:
     assert len(batches) == 2  # without, a third one of eight settings follows
 
 
-def test_when_the_work_that_is_allowed_is_spent_nothing_more_is_measured() -> None:
+def test_when_the_work_that_is_allowed_does_not_reach_nothing_more_is_measured() -> None:
     bench = Bench.after(60)
     bench.model.work.allowed = 1.0
     _, observations, outcome = bench.pursue(Goal(0.02 * _rms(bench, bench.fit)))
     assert len(observations) > 60
-    assert "all the work that is allowed was spent" in outcome.shortfall
+    assert "the work that is allowed does not reach for another fit" in outcome.shortfall
     assert outcome.settings <= BATCH
 
 
