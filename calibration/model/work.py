@@ -16,7 +16,7 @@ DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
 """What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, pairs beside them in
 errors, and in the weights of readings."""
 CHOSEN = 480
-"""What a setting costs to be chosen, for each of its readings, beyond the first batch, which undisturbed runs have too."""
+"""What a setting costs to be chosen, for each of its readings, beyond a first batch, which all runs have."""
 DRIFTED = 8
 """What a reading costs where power and phase of every setting are asked, beside its predictions."""
 
