@@ -539,8 +539,14 @@ class FaultDiagnosis:
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        # A fit that gets no better ends with the work that is allowed; what was found by then is said not to hold.
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done, lambda _: self.model.work.is_used_up)
+        # A fit that does not explain its readings ends with the work that is allowed; what was found by then is said
+        # not to hold. One that does is a few rounds from its end, and would be worth nothing without them.
+        work = self.model.work
+
+        def give_up(discrepancy: float) -> bool:
+            return discrepancy > 0.0 and work.is_used_up
+
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done, give_up)
 
 
 def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:

@@ -192,7 +192,7 @@ class GlobalFit:
         prior: What is known without them.
         free: Groups of parameters, or a mask of shape ``(size,)``; the others keep their start values.
         done: Told of every round.
-        give_up: Told the point after every round; ends the fit by answering yes.
+        give_up: Told the model discrepancy after every round; ends the fit by answering yes.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class GlobalFit:
         prior: Prior,
         free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
         done: Callable[[Round], None] = lambda _: None,
-        give_up: Callable[[Real], bool] = lambda _: False,
+        give_up: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._model, self._likelihood, self._prior = model, likelihood, prior
         self._wanted = free if isinstance(free, np.ndarray) else model.space.mask(free)
@@ -261,7 +261,7 @@ class GlobalFit:
             self._done(history[-1])
             # A small step at a model discrepancy that still falls is no end: the next round weighs the readings anew.
             converged = step.size_sigma < within_sigma and here.discrepancy == before.discrepancy and not early
-            if self._give_up(here.point):
+            if self._give_up(here.discrepancy):
                 break
         result = self._result(here, converged, history)
         return result if kept else self.stated(result)

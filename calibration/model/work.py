@@ -15,8 +15,6 @@ SEARCHED, SCANNED = 7, 1
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
 """What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, pairs beside them in
 errors, and in the weights of readings."""
-CHOSEN = 480
-"""What a setting costs to be chosen, for each of its readings, beyond a first batch, which all runs have."""
 DRIFTED = 8
 """What a reading costs where power and phase of every setting are asked, beside its predictions."""
 
@@ -38,6 +36,11 @@ def derivatives_work(parameters: int) -> float:
 def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) -> float:
     """Return the products that one direction of pairs takes for a reading, with so many parameters fitted beside it."""
     return heaters * waveguides / monitors + waveguides + 2.0 * parameters
+
+
+def chosen_work(parameters: int) -> float:
+    """Return what choosing a setting by what it tells of so many parameters costs for each of its readings."""
+    return 90.0 + 3.9e-4 * parameters**2
 
 
 def solution_work(parameters: int) -> float:

@@ -171,11 +171,13 @@ class Bootstrap:
         nominal = self.nominal(survey.sources, survey.monitors)
         died: dict[int, Death] = {}
         before: SearchResult | None = None
+        work = 0
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, on 3 with
         # 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
             with self._logbook.stage("random settings"):
-                self._look_at_random(survey, heaters, self._count(survey, portion))
+                count = self.usual_settings(survey)
+                self._look_at_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
             taken = _without_reference(self._logbook.observations(swept))
             random, deaths = _seen_alive(taken, survey)
             # A monitor that died early is left out for good: its sweeps are cut to the same columns.
@@ -186,7 +188,8 @@ class Bootstrap:
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
                 guess, found = self._search(survey, random, nominal, self._search_plan(portion), before)
-                before = found
+                work += found.work
+                before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
             # Two starts in one valley: what is left unexplained is not for the search to find, but for the diagnosis.
             if trusted or found.agreed:
@@ -254,11 +257,10 @@ class Bootstrap:
                 self._logbook.measure_many(currents[own])
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
-    def _count(self, survey: Survey, portion: int) -> int:
-        """Return how many random settings make a portion, the first being 0."""
+    def usual_settings(self, survey: Survey) -> int:
+        """Return how many random settings a run takes whose first search ends well."""
         alone = self._plan.search.one_laser_first
-        count = self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
-        return -(-count // _MORE_SHARE) if portion else count
+        return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
         """Return the current up to which each heater found so far is driven at random: so far its law will hold."""

@@ -26,7 +26,7 @@ from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.response import of_one_way
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import inverse_of
-from calibration.model.work import CHOSEN
+from calibration.model.work import chosen_work
 
 Real = NDArray[np.float64]
 
@@ -165,7 +165,8 @@ class AdaptiveMeasurement:
             plan, promised_rad, why = self._next(fit, known, aim_rad)
             if not len(plan):
                 break
-            work.spent += CHOSEN * plan.reading_ma.size if batch else 0
+            # The first batch is part of what a run costs anyway.
+            work.spent += chosen_work(self.model.space.plain) * plan.reading_ma.size if batch else 0
             before = work.spent
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)

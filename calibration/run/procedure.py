@@ -153,8 +153,9 @@ class Calibration:
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
-        readings = len(self._start.random) * len(self._start.survey.monitors)
-        self._work.allowed = FitWork.allowed_for(readings)
+        # An undisturbed run takes no more random settings than these: those of a search that did not end well are work.
+        survey = self._start.survey
+        self._work.allowed = FitWork.allowed_for(self._bootstrap.usual_settings(survey) * len(survey.monitors))
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from simulated_bench import SimulatedBench
 
 from calibration.fit.global_fit import GlobalFit
-from calibration.fit.phase_search import SearchPlan
+from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult
 from calibration.measure.logbook import Logbook, LogbookEntry
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
@@ -76,6 +77,24 @@ def test_a_start_is_found_in_the_light_of_one_laser_and_counts_the_settings_of_a
     assert start.trusted
     assert _passive_errors_rad(bench, start.parameters.passive_phase_rad).max() < 0.4
     assert logbook.stages["random settings"].source_changes == 3
+
+
+def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    search = PhaseSearch.run
+
+    def counted(self: PhaseSearch, *args: Any) -> SearchResult:
+        found = search(self, *args)
+        made.append(found.work)
+        return found
+
+    monkeypatch.setattr(PhaseSearch, "run", counted)
+    # No search explains everything: each is followed by another one with more settings.
+    never = SearchPlan(plausible=0.0, unexplained=0.0, starts=1, steps=5)
+    _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=3, search=never))
+    assert len(made) == 3
+    assert start.search.work == sum(made)
+    assert len(start.random) == 100
 
 
 def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
