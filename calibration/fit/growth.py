@@ -12,7 +12,7 @@ are worth having is asked of light that did not find them: each half of the sett
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import Single, WhiteRows, information_of, white_rows
+from calibration.model.normal_equations import Single, information_of, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
@@ -98,11 +98,33 @@ class RowScore:
 
 @dataclass(frozen=True, eq=False)
 class _Gram:
-    """Information and slope of the fitted parameters (first) and those of a row, for each half of the settings."""
+    """Normal equations of P fitted parameters and p of rows, for each half of the settings.
 
-    information: tuple[Real, Real]
+    Information of parameters of rows is summed up for those that are asked for: on a large mesh there are thousands,
+    and few rows gain anything.
+
+    Attributes:
+        main: Each of shape ``(P, P)``; information of the fitted parameters.
+        across: Each of shape ``(P, p)``; theirs with those of rows.
+        slope: Each of shape ``(P + p,)``.
+        inner: Returns the information of some of those of rows, each ``(k, k)``, by their numbers.
+    """
+
+    main: tuple[Real, Real]
+    across: tuple[Real, Real]
     slope: tuple[Real, Real]
-    main: int
+    inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
+
+    def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
+        """Return information and slope of the fitted parameters and some of those of rows, for each half."""
+        inner = self.inner(chosen)
+        first, second = (
+            np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
+            for half in (0, 1)
+        )
+        n = len(self.main[0])
+        slopes = [np.concatenate([slope[:n], slope[n + chosen]]) for slope in self.slope]
+        return (first, second), (slopes[0], slopes[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,11 +188,11 @@ def score_rows(
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
-    pass_ = _Pass(model, fit, few, small, pairs=CROSSTALK_PAIRS in (*names, *known.names))
-    found = _Selection(pass_.gram(), ahead, away, pass_.places, share)
+    pass_ = _Pass(model, fit, few, small)
+    found = _Selection(pass_.gram, ahead, away, pass_.places, share)
     rows, chosen, tail = found.rows(but), found.chosen(but), None
     if CROSSTALK_PAIRS in names:
-        score = _Pairs(model, fit, pass_).score(ahead, [(pass_.place(row.name), row.width) for row in chosen], share)
+        score = _Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
         chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
     elif known.pairs is not None:
@@ -178,7 +200,7 @@ def score_rows(
     return Scores(
         tuple(rows),
         tuple(chosen),
-        pass_.information[:, : pass_.main, : pass_.main].sum(axis=0),
+        pass_.gram.main[0] + pass_.gram.main[1],
         pass_.by_stretch,
         pass_.by_monitor,
         tail,
@@ -208,7 +230,7 @@ def pair_directions(
     few, size = _thinned(likelihood, _MOST_FOR_PAIRS, other), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(few.observations) / len(likelihood.observations)
-    pairs = _Pairs(model, fit, _Pass(other, beside, few, (), pairs=True))
+    pairs = _Pairs(model, fit, _Pass(other, beside, few, ()))
     ahead = prior.beyond(other.space).information(beside.free) * share
     return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
 
@@ -229,34 +251,47 @@ class _Selection:
         gram: Of fitted parameters and those of all rows.
         ahead: Shape ``(P, P)``; information of the prior of the fitted ones.
         away: Shape ``(P,)``; its slope, with the sign of a cost.
-        places: Where rows are among all of them.
+        places: Where rows are among the parameters of all of them.
         share: Share of the settings that were looked at.
     """
 
     def __init__(self, gram: _Gram, ahead: Real, away: Real, places: Mapping[str, slice], share: float) -> None:
-        self._gram, self._ahead, self._away, self._share = gram, ahead, away, share
-        n = self._n = gram.main
-        self._places = {name: slice(place.start - n, place.stop - n) for name, place in places.items()}
-        whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
-        following = solved(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
+        self._gram, self._ahead, self._away, self._share, self._places = gram, ahead, away, share, places
+        n, slope = len(ahead), gram.slope[0] + gram.slope[1]
+        self._across = gram.across[0] + gram.across[1]
+        following = solved(gram.main[0] + gram.main[1] + ahead, np.column_stack([self._across, slope[:n] - away]))
         self._by_row = np.asarray(following[:, :-1], np.float64)
-        self._inner: Real = whole[n:, n:] - whole[n:, :n] @ following[:, :-1]
-        self._outer: Real = slope[n:] - whole[n:, :n] @ following[:, -1]
+        self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
+        self._alone = {name: self._felt(_numbers(place)) for name, place in places.items()}
+        self._scores = [self._score(name, *felt) for name, felt in self._alone.items()]
+        asked = [score.name for score in self._scores if score.gain >= LEAST_GAIN]
+        # Only of rows that light may ask for it is asked what they gain beside each other.
+        self._asked = np.concatenate([np.zeros(0, np.int64), *(_numbers(places[name]) for name in asked)])
+        ends = np.cumsum([0, *(places[name].stop - places[name].start for name in asked)])
+        self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
+
+    def _felt(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+        """Return information and slope of some parameters of rows, the fitted ones following."""
+        first, second = self._gram.inner(chosen)
+        return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, but: Collection[str]) -> list[RowScore]:
         """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
-        inner, outer = self._inner, self._outer
-        found = [self._with_left_out(self._score(name, inner, outer), inner, outer) for name in self._places]
+        found = [self._with_left_out(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in but else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
         """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
-        inner, outer, taken = self._inner.copy(), self._outer.copy(), list[RowScore]()
+        (inner, outer), taken = self._felt(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
+        places = {name: place for name, place in self._place_among_asked.items() if name not in but}
         while True:
-            left = [name for name in self._places if name not in but and name not in {row.name for row in taken}]
-            scores = sorted((self._score(name, inner, outer) for name in left), key=lambda row: -row.gain)
+            left = [name for name in places if name not in {row.name for row in taken}]
+            scores = sorted(
+                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in left),
+                key=lambda row: -row.gain,
+            )
             able: list[RowScore] = []
             for score in scores:
                 # What gains less than the best that is asked need not be asked.
@@ -267,24 +302,22 @@ class _Selection:
             if not able:
                 return taken
             row = min(able, key=lambda score: order.index(score.name))
-            taken.append(self._with_left_out(row, inner, outer))
+            place = places[row.name]
+            taken.append(self._with_left_out(row, inner[place, place], outer[place]))
             # The rest as it is beside this row: its parameters follow.
-            place = self._places[row.name]
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[place], outer[place]]))
             by_own = inner[:, place].copy()
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
-    def _score(self, name: str, inner: Real, outer: Real) -> RowScore:
+    def _score(self, name: str, information: Real, slope: Real) -> RowScore:
         """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
-        place, row = self._places[name], ROWS[name]
-        widths, evidence = evidence_of(inner[place, place], outer[place], row.largest)
+        widths, evidence = evidence_of(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0)))
 
-    def _with_left_out(self, score: RowScore, inner: Real, outer: Real) -> RowScore:
+    def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
-        information, slope = inner[place, place], outer[place]
         mean_square = _mean_square_width(*evidence_of(information, slope, largest), largest)
         return replace(score, left_out=_left_out(self._by_row[:, place], information, slope, mean_square, self._share))
 
@@ -292,14 +325,19 @@ class _Selection:
         """Return a score with what light that is held out gains, if light gains at all."""
         if score.gain < LEAST_GAIN:
             return score
-        others = [(self._places[one.name], one.width) for one in beside]
-        mine = (self._places[score.name], score.width)
+        others = [(self._place_among_asked[one.name], one.width) for one in beside]
+        mine = (self._place_among_asked[score.name], score.width)
         gain = sum(judged.gain([*others, mine]) - judged.gain(others) for judged in self._judged)
         return replace(score, held_out=gain / self._share)
 
     @cached_property
     def _judged(self) -> tuple[_Judged, ...]:
-        return tuple(_Judged.of(self._gram, half, self._ahead, self._away) for half in (0, 1))
+        informations, slopes = self._gram.among(self._asked)
+        return tuple(_Judged.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
+
+
+def _numbers(place: slice) -> NDArray[np.int64]:
+    return np.arange(place.start, place.stop)
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
@@ -317,35 +355,27 @@ def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, 
 
 
 class _Pass:
-    """One pass over the settings of a fit: sums for small rows, and white rows themselves where pairs are looked at.
+    """One pass over the settings of a fit: white rows, by its parameters and those of small rows, and their sums.
 
     Args:
         model: The model of the fit.
         fit: The fit.
         likelihood: The settings.
         small: Names of rows whose parameters stand behind those of the fit.
-        pairs: Whether rows are kept, in single precision, for pairs to be looked at.
 
     Attributes:
         main: Number of parameters of the fit, P.
-        places: By name of a small row, where its parameters are.
-        information: Shape ``(2, P + p, P + p)``; of either half of the settings.
-        slope: Shape ``(2, P + p)``.
+        places: By name of a small row, where its parameters are among those of all of them.
+        gram: Normal equations.
         by_stretch: Shape ``(c, P)``; slopes by stretches of settings.
         by_monitor: Shape ``(M, P)``; the same by monitors.
         misfit: Shape ``(N, M)``; white residuals.
-        rows: Shape ``(N, M, P + p)``; white rows, if kept.
-        by_phase: Shape ``(N, M, W)``; by the phases of waveguides, likewise.
-        heat_mw: Shape ``(N, 2E)``; likewise.
+        rows: Shape ``(N, M, P + p)``; white rows, in single precision.
+        by_phase: Shape ``(N, M, W)``; by the phases of waveguides.
+        heat_mw: Shape ``(N, 2E)``.
     """
 
-    rows: NDArray[np.float32]
-    by_phase: NDArray[np.float32]
-    heat_mw: NDArray[np.float32]
-
-    def __init__(
-        self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
-    ) -> None:
+    def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
         widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
         wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
         groups = (wider.space.groups[name] for name in model.space.groups)
@@ -353,54 +383,52 @@ class _Pass:
         groups_of = {name: wider.space.group(name) for name in small}
         wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in groups_of.values())])
         self.main, size = len(main), len(wanted)
-        ends = len(main) + np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
+        ends = np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
         self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
-        self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
-        self._waiting: tuple[list[Single], list[Single]] = ([], [])
         self.by_monitor = np.zeros((len(model.space.monitors), self.main))
         self.misfit: Real = np.zeros(likelihood.target_ma.shape)
         self.half = _half(np.arange(len(self.misfit)))
-        if pairs:
-            waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
-            self.rows = np.empty((*self.misfit.shape, size), np.float32)
-            self.by_phase = np.empty((*self.misfit.shape, waveguides), np.float32)
-            self.heat_mw = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
+        waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
+        self.rows: Single = np.empty((*self.misfit.shape, size), np.float32)
+        self.by_phase: Single = np.empty((*self.misfit.shape, waveguides), np.float32)
+        self.heat_mw: Single = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
-        for part in white_rows(wider, fit.parameters, likelihood, wanted, phases=pairs):
-            self._add(part, stretches[part.settings])
-            if pairs:
-                mine = part.settings
-                self.rows[mine], self.by_phase[mine], self.heat_mw[mine] = part.rows, part.by_phase, part.heat_mw
+        for part in white_rows(wider, fit.parameters, likelihood, wanted):
+            mine = part.settings
+            self.misfit[mine], self.rows[mine] = part.misfit, part.rows
+            self.by_phase[mine], self.heat_mw[mine] = part.by_phase, part.heat_mw
+            slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
+            self.by_monitor += slopes.sum(axis=0)
+            np.add.at(self.by_stretch, stretches[mine], slopes.sum(axis=1))
+        first, second = self._equations(0), self._equations(1)
+        self.gram = _Gram((first[0], second[0]), (first[1], second[1]), (first[2], second[2]), self._inner)
+
+    def _equations(self, half: int) -> tuple[Real, Real, Real]:
+        """Return what half of the settings says: of fitted parameters, of these with those of rows, and all slopes."""
+        n, size = self.main, self.rows.shape[-1]
+        main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
+        for settings in self._settings(half):
+            block = self.rows[settings].reshape(-1, size).astype(np.float64)
+            main += information_of(block[:, :n])
+            across += block[:, :n].T @ block[:, n:]
+            slope += self.misfit[settings].ravel() @ block
+        return main, across, slope
+
+    def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+        """Return the information of some parameters of rows, by either half of the settings."""
+        halves = np.zeros((2, len(chosen), len(chosen)))
         for half in (0, 1):
-            self._sum_up(half)
+            for settings in self._settings(half):
+                block = self.rows[settings].reshape(-1, self.rows.shape[-1])[:, self.main + chosen]
+                halves[half] += information_of(block.astype(np.float64))
+        return halves[0], halves[1]
 
-    def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
-        self.misfit[part.settings] = part.misfit
-        for half in (0, 1):
-            mine = self.half[part.settings] == half
-            block = part.rows[mine].reshape(-1, part.rows.shape[-1])
-            self.slope[half] += part.misfit[mine].ravel().astype(np.float32) @ block
-            self._waiting[half].append(block)
-            if sum(map(len, self._waiting[half])) > _AT_ONCE:
-                self._sum_up(half)
-        slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
-        self.by_monitor += slopes.sum(axis=0)
-        np.add.at(self.by_stretch, stretches, slopes.sum(axis=1))
-
-    def _sum_up(self, half: int) -> None:
-        """Add the information of the rows that wait: many at once, for a sum of few costs as much as the matrix."""
-        if rows := self._waiting[half]:
-            self.information[half] += information_of(np.concatenate(rows, dtype=np.float64))
-            rows.clear()
-
-    def gram(self) -> _Gram:
-        """Return the normal equations of fitted parameters and all small rows."""
-        return _Gram((self.information[0], self.information[1]), (self.slope[0], self.slope[1]), self.main)
-
-    def place(self, name: str) -> slice:
-        """Return where a row is among all parameters."""
-        return self.places[name]
+    def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the settings of a half, many at once: a sum of few costs as much as the matrix."""
+        mine = np.flatnonzero(self.half == half)
+        at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
+        return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
 
 
 def _mean_square(values: Real) -> float:
@@ -466,10 +494,12 @@ class _Judged:
     judged_slope: Real
 
     @classmethod
-    def of(cls, gram: _Gram, half: int, ahead: Real, away: Real) -> _Judged:
-        """Return what a half finds."""
-        n, found, judge = gram.main, gram.information[half], gram.information[1 - half]
-        slope, judge_slope = gram.slope[half], gram.slope[1 - half]
+    def of(
+        cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
+    ) -> _Judged:
+        """Return what a half finds, by information and slope of fitted parameters and those of rows for each half."""
+        n, found, judge = len(ahead), informations[half], informations[1 - half]
+        slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
         following = solved(found[:n, :n] + 0.5 * ahead, right)
         by_row, alone = following[:, :-1], following[:, -1]
@@ -546,8 +576,10 @@ class _Pairs:
             beside: Where the rows to be taken in are, and their widths.
             share: Share of all settings that a pass looks at.
         """
-        taken = np.concatenate([np.arange(self._n), *(np.arange(place.start, place.stop) for place, _ in beside)])
-        n, seen, halves = len(taken), self._rows[:, taken], self._pass.information[:, taken[:, None], taken]
+        further = np.concatenate([np.zeros(0, np.int64), *(_numbers(place) for place, _ in beside)])
+        halves, slopes = self._pass.gram.among(further)
+        seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + further])]
+        n = seen.shape[1]
         prior = np.zeros((n, n))
         prior[: self._n, : self._n] = ahead
         first = self._n
@@ -555,52 +587,59 @@ class _Pairs:
             size = place.stop - place.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
-        whole = halves.sum(axis=0) + prior
+        whole = halves[0] + halves[1] + prior
         known = _seen(whole, seen)
         # A fit that does not explain its readings says nothing of what noise alone would do.
         if self._explained and (unasked := self._unasked(seen, whole, known, share)):
             return unasked
         basis, columns = self._directions(known)
         self._spend(SCORED)
-        last = slice(n, n + columns.shape[1])
 
         def scored(gram: _Gram) -> RowScore:
-            selection = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, share)
+            selection = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
-        found = scored(self._beside_columns(seen, halves, self._pass.slope[:, taken], columns))
+        found = scored(self._beside_columns(seen, halves, slopes, columns))
         if found.gain > LEAST_GAIN and not found.is_asked:
             # What lies in no direction hides what those fitted explain: readings count as in a fit with pairs.
             found = scored(self._weighed_columns(seen, columns, found.width))
         directions = self._told(basis, columns, found.width, share)
         return replace(found, left_out=found.left_out[: self._n], pairs=directions)
 
-    def _beside_columns(self, seen: NDArray[np.float32], halves: Real, slopes: Real, columns: Real) -> _Gram:
+    def _beside_columns(
+        self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
+    ) -> _Gram:
         """Return the normal equations of known parameters, whose own ones are there, and of further columns."""
-        monitors = self._misfit.shape[1]
-        informations: list[Real] = []
+        across: list[Real] = []
+        inner: list[Real] = []
         all_slopes: list[Real] = []
-        for half in (0, 1):
-            mine = np.repeat(self._pass.half == half, monitors)
+        for half, mine in enumerate(self._halves()):
             own = columns[mine]
-            across = seen[mine].astype(np.float64).T @ own
-            informations.append(np.block([[halves[half], across], [across.T, own.T @ own]]))
+            across.append(seen[mine].astype(np.float64).T @ own)
+            inner.append(information_of(own))
             all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
-        return _Gram((informations[0], informations[1]), (all_slopes[0], all_slopes[1]), seen.shape[1])
+        return _gram_of(halves, across, inner, all_slopes)
 
-    def _weighed_columns(self, seen: NDArray[np.float32], columns: Real, width: float) -> _Gram:
+    def _weighed_columns(self, seen: Single, columns: Real, width: float) -> _Gram:
         """Return the same, each reading with the noise that pairs in other directions are to it."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
         weight = 1.0 / np.sqrt(1.0 + width**2 * np.maximum(spread, 0.0))
-        rows = np.concatenate([seen, columns], axis=1) * weight[:, None]
-        misfit = self._misfit.ravel() * weight
-        halves = [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
-        informations, slopes = zip(
-            *((rows[mine].T @ rows[mine], misfit[mine] @ rows[mine]) for mine in halves), strict=True
+        rows, misfit, n = (
+            np.concatenate([seen, columns], axis=1) * weight[:, None],
+            self._misfit.ravel() * weight,
+            seen.shape[1],
         )
-        return _Gram((informations[0], informations[1]), (slopes[0], slopes[1]), seen.shape[1])
+        whole = [information_of(rows[mine]) for mine in self._halves()]
+        slopes = [misfit[mine] @ rows[mine] for mine in self._halves()]
+        return _gram_of(
+            [each[:n, :n] for each in whole], [each[:n, n:] for each in whole], [each[n:, n:] for each in whole], slopes
+        )
+
+    def _halves(self) -> list[NDArray[np.bool_]]:
+        """Return which readings belong to either half of the settings."""
+        return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
         """Return the directions that light tells best beside all that is fitted.
@@ -616,7 +655,8 @@ class _Pairs:
 
     def _whole(self, ahead: Real) -> Real:
         """Return information of the fitted parameters by these settings and their prior."""
-        whole: Real = self._pass.information[:, : self._n, : self._n].sum(axis=0) + ahead
+        first, second = self._pass.gram.main
+        whole: Real = first + second + ahead
         return whole
 
     def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
@@ -702,6 +742,16 @@ class _Pairs:
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
         return following
+
+
+def _gram_of(main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]) -> _Gram:
+    """Return normal equations of parameters whose information is there."""
+
+    def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+        first, second = (each[np.ix_(chosen, chosen)] for each in inner)
+        return first, second
+
+    return _Gram((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), among)
 
 
 def _seen(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:

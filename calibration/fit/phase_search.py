@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.work import SCANNED, SEARCHED
+from calibration.model.work import SCANNED, searched_work
 
 Real = NDArray[np.float64]
 
@@ -239,7 +239,7 @@ class SearchResult:
     steps: int
     starts: int
     agreed: bool = False
-    work: int = 0
+    work: float = 0.0
 
 
 class PhaseSearch:
@@ -268,7 +268,7 @@ class PhaseSearch:
         rng: np.random.Generator,
     ) -> None:
         self._model, self._source, self._heated = model, source_number, (arm_rad, joint_rad)
-        self._plan, self._rng, self._work = plan, rng, 0
+        self._plan, self._rng, self._work = plan, rng, 0.0
         self._n_sources = int(source_number.max()) + 1
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
@@ -440,7 +440,7 @@ class PhaseSearch:
             part = chosen[first : first + _CHUNK]
             source = self._source[part]
             monitor = self._drawn(len(part))
-            self._work += SEARCHED * monitor.size
+            self._work += searched_work(self._model.mesh.n_pucs) * monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
             weight = self._weight[part[:, None], monitor]

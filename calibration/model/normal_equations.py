@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -127,8 +128,8 @@ class WhiteRows:
         settings: Which settings.
         rows: Shape ``(n, M, P)``; in single precision, as derivatives are.
         misfit: Shape ``(n, M)``.
-        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints; none if not asked for.
-        heat_mw: Shape ``(n, 2E)``; heat of every heater; likewise.
+        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
+        heat_mw: Shape ``(n, 2E)``; heat of every heater.
     """
 
     settings: slice
@@ -143,30 +144,22 @@ def white_rows(
     parameters: MeshParameters,
     likelihood: Likelihood,
     wanted: NDArray[np.int64],
-    discrepancy: float = 0.0,
-    *,
-    phases: bool = False,
 ) -> Iterator[WhiteRows]:
-    """Yield white residuals and derivatives about a point, some settings at a time.
+    """Yield white residuals and derivatives about a point, against noise alone, some settings at a time.
 
     Args:
         model: The model.
         parameters: The point.
         likelihood: The readings, and what to make of them.
         wanted: Shape ``(P,)``; numbers of the parameters.
-        discrepancy: η of the likelihood.
-        phases: Whether derivatives by phases are wanted as well.
     """
     for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
+        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
         drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
         each = scale[..., None].astype(np.float32)
         rows = without_drift(part.jacobian[..., wanted] * each, drift)
-        by_phase, heat = np.zeros((0, misfit.shape[1], 0), np.float32), np.zeros((0, 0))
-        if phases:
-            by_phase, heat = model.by_waveguides(parameters, likelihood.observations[part.settings])
-            by_phase = without_drift(by_phase * each, drift)
-        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), by_phase, heat)
+        by_phase, heat = model.by_waveguides(parameters, likelihood.observations[part.settings])
+        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), without_drift(by_phase * each, drift), heat)
 
 
 def information_of(block: Real) -> Real:
@@ -174,7 +167,7 @@ def information_of(block: Real) -> Real:
 
     What readings do not tell is nothing among sums that are large: less would leave nothing of what the prior says.
     """
-    rows = block.reshape(-1, block.shape[-1])
+    rows = block.reshape(math.prod(block.shape[:-1]), block.shape[-1])
     information: Real = rows.T @ rows
     return information
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 SLOPES = 8
 """What the slope of the likelihood by all parameters costs for each reading."""
-SEARCHED, SCANNED = 7, 1
-"""What a reading costs in a step of the phase search, and for every frequency at which a source is looked at."""
+SCANNED = 1
+"""What a reading costs for every frequency at which a source is looked at in the phase search."""
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
 """What pairs cost by :func:`pairs_work`: choosing directions, a score of those chosen, pairs beside them in
 errors, and in the weights of readings."""
@@ -26,6 +26,11 @@ MOST = 3
 """As many times of an undisturbed run a run may cost, whatever the chip."""
 EXPLANATIONS = 2 / 3
 """Share of what fits may cost after which no cause is looked for but the last; with the rest a run measures on."""
+
+
+def searched_work(n_pucs: int) -> float:
+    """Return what a reading costs in a step of the phase search."""
+    return 2.5 + 0.05 * n_pucs
 
 
 def derivatives_work(parameters: int) -> float:

@@ -171,7 +171,7 @@ class Bootstrap:
         nominal = self.nominal(survey.sources, survey.monitors)
         died: dict[int, Death] = {}
         before: SearchResult | None = None
-        work = 0
+        work = 0.0
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, on 3 with
         # 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
@@ -317,7 +317,7 @@ class Bootstrap:
         def done(step: int, _: float) -> None:
             self._progress("search", step, most)
 
-        search, spent = among(sources, plan), 0
+        search, spent = among(sources, plan), 0.0
         if plan.one_laser_first and before is None:
             alone = among(sources[:1], replace(plan, source_phase_rad=0.0)).run(guess, levels.of_first(), done)
             before, spent = search.with_other_lasers(alone, levels), alone.work
