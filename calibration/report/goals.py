@@ -128,6 +128,8 @@ def judge(bench: Bench, probe: Probe, record: CalibrationRecord, fitted: Observa
     for name in ("settings", "hardware_s", "bench_s", "cpu_s", "fit_chi2_per_dof", "fit_certified"):
         figures[name] = record.quality[name]
     figures["chosen_settings"] = record.quality.get("chosen_settings", 0.0)
+    # What the run itself has read on settings that no fit has seen, beside what is read here.
+    figures["read_excess_db"] = record.quality.get("held_out_excess_db", np.nan)
     figures["faults"] = float(len(record.faults))
     return GoalJudgement(figures, normalised)
 

@@ -97,7 +97,7 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("held_out_readings", "held-out readings judged", "", None, False, ""),
     ("held_out_chi2", "χ² per held-out reading", "", 1.5, False, "with the record's own uncertainty"),
     ("fit_chi2_per_dof", "χ² per degree of freedom", "", 1.5, False, "robust, all readings of the global fit"),
-    ("fit_certified", "fit certified", "", 1.0, True, "1: it explains the readings"),
+    ("fit_certified", "fit certified", "", 1.0, True, "1: it explains the readings, also those it has not seen"),
     ("settings", "settings used", "", 5000.0, False, ""),
     ("source_changes", "input changes", "", None, False, ""),
     ("hardware_s", "hardware time", "s", 90.0, False, "writes, settling, reads and moves of the light"),

@@ -315,8 +315,9 @@ class Calibration:
                 self.residual(name, value)
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
-        if found.is_wrong and self._is_unexplained(first):
-            self.faults.append(found.words())
+        if found.is_off and self._is_unexplained(first):
+            certified, self.quality["fit_certified"] = self.quality["fit_certified"], 0.0
+            self.faults.append(f"not certified: {found.words()}" if certified else found.words())
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             there = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)

@@ -106,12 +106,9 @@ class Verification:
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
     @property
-    def is_wrong(self) -> bool:
-        """Whether light is off beyond tolerance, and by more than the record says of itself: a fault of the record.
-
-        Off by no more than that, the record is right, and more was not measured.
-        """
-        return bool(self.results) and self.excess_db > TOLERANCE_DB and self.chi2 > _EXPLAINED_CHI2
+    def is_off(self) -> bool:
+        """Whether light is off beyond tolerance: what would be programmed is not what was meant."""
+        return bool(self.results) and self.excess_db > TOLERANCE_DB
 
     @property
     def settings(self) -> int:
@@ -120,9 +117,11 @@ class Verification:
 
     def words(self) -> str:
         """Return how far off light is, in a sentence."""
+        # Where the record says so itself, it is right, and more settings would help; else it is wrong.
+        told = "as the record's errors let expect" if self.chi2 < _EXPLAINED_CHI2 else "more than its errors let expect"
         return (
             f"light on settings that no fit has seen is off by {self.rms_db:.2f} dB rms, {self.excess_db:.2f} dB "
-            f"beyond noise; suspect PUCs: {', '.join(map(str, self.suspects)) or 'none'}"
+            f"beyond noise, {told}; suspect PUCs: {', '.join(map(str, self.suspects)) or 'none'}"
         )
 
     def figures(self) -> dict[str, float]:
