@@ -114,6 +114,17 @@ def test_a_run_at_rest_takes_one_fit_a_portion_and_nothing_is_named() -> None:
     assert not second.dead
 
 
+def test_a_fit_that_explains_its_readings_is_let_end_where_the_work_allowed_is_spent() -> None:
+    bench = Bench.draw()
+    taken = bench.measured()
+    first = bench.diagnosed(taken, FIRST)
+    diagnosis = bench.diagnosis(taken, ALL)
+    diagnosis.model.work.allowed = 0.0
+    second = diagnosis.go_on(first)
+    assert len(second.fit.rounds) > 1  # one step does not end it
+    assert diagnosis.stated(second).certified
+
+
 def test_a_drift_that_goes_on_is_followed_before_the_next_fit_and_not_after_it() -> None:
     bench = Bench.draw()
     taken = bench.measured(common_rad=_rising_rad())

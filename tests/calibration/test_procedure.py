@@ -21,7 +21,8 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.record.raw_data import load_raw
 from calibration.report.hidden_truth import compare
 from calibration.run.journal import read_journal
-from calibration.run.verification import TOLERANCE_DB, verify
+from calibration.run.procedure import Calibration
+from calibration.run.verification import TOLERANCE_DB, HeldOut, Verification, verify
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
@@ -318,3 +319,18 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
         with pytest.raises(CalibrationError, match=r"0 of 0 sources and 0 of 16 monitors show light"):
             calibrated_bench(bench, 1)
         assert not bench.mesh.driven_ma().any()
+
+
+def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    light: list[HeldOut] = []
+    monkeypatch.setattr("calibration.run.procedure.verify", lambda *_: Verification(tuple(light)))
+    with Bench.emulate(SMALL, seed=SEED) as bench:
+        probe = BenchProbe(bench)
+        run = Calibration(probe, probe.device_under_test(), SEED)
+        run.quality["fit_certified"] = 1.0
+        for error_db, certified in ((0.05, 1.0), (0.5, 0.0)):
+            light[:] = [HeldOut(0, "states", 1, 2, -20.0, error_db, 0.01, 1.2)]
+            run._verify()
+            assert run.quality["fit_certified"] == certified
+    (reason,) = run.faults
+    assert reason.startswith("not certified: light on settings that no fit has seen is off by 0.50 dB rms")
