@@ -67,7 +67,7 @@ class Heating:
         arms = len(found.arm_rad_per_mw)
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
-    def phases(self, parameters: MeshParameters, currents_ma: Real, late: Real | None = None) -> Heated:
+    def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
         """Return phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T, 3)``."""
         square = currents_ma**2
         powers = np.stack([square, square**2, square**3])
@@ -116,7 +116,7 @@ class Heating:
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 
-    def by_share(self, parameters: MeshParameters, late: Real, arm: Slopes, joint: Slopes) -> Slopes:
+    def by_share(self, parameters: MeshParameters, late: NDArray[np.float32], arm: Slopes, joint: Slopes) -> Slopes:
         """Return derivatives by the shares of heat that comes late, shape ``(N, M, T)``.
 
         Args:

@@ -90,7 +90,7 @@ class _SettingLight:
     elements: Complex
     joints: Complex
     heated: Heated
-    late: Real | None
+    late: NDArray[np.float32] | None
     entering: Complex
     linear: Real
     waves: Complex

@@ -12,7 +12,7 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 """Time constants of heat that comes late: above those of heaters, up to some settings of a run."""
 
 
-def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
+def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
     """Return ``late`` of settings in the order they were set, shape ``(N, 2E, T, 3)``.
 
     Args:
@@ -22,7 +22,8 @@ def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], 
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
-    late = np.zeros((len(powers), *followed.shape))
+    # A correction of a per cent; on a large mesh half a gigabyte in single precision.
+    late = np.zeros((len(powers), *followed.shape), np.float32)
     since_s = np.diff(taken_s, prepend=taken_s[:1])
     waited_s = np.minimum(since_s, wait_s)
     still, moved = (
@@ -50,7 +51,7 @@ class Observations:
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
         late: Shape ``(N, 2E, T, 3)``; by how much squared currents and their second and third powers, which heater laws
             are sums of, averaged over what came before with each of :data:`SLOW_TAUS_S`, are above those set; in mA²,
-            mA⁴, mA⁶; ``None`` where settings are at rest.
+            mA⁴, mA⁶; single precision; ``None`` where settings are at rest.
     """
 
     currents_ma: NDArray[np.float64]
@@ -59,7 +60,7 @@ class Observations:
     reading_ma: NDArray[np.float64]
     saturated: NDArray[np.bool_]
     detuning_hz: NDArray[np.float64] | float = 0.0
-    late: NDArray[np.float64] | None = None
+    late: NDArray[np.float32] | None = None
 
     @property
     def detunings_hz(self) -> NDArray[np.float64]:

@@ -17,6 +17,8 @@ from typing import Any
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _USUAL = {_TRIM_THRESHOLD: 64 * 1024 * 1024, _MMAP_THRESHOLD: 32 * 1024 * 1024}
 KEPT_BYTES = 1 << 30
+# Larger arrays, those of large meshes, go back at once: kept, they leave gaps that the next ones do not fit into.
+LARGE_BYTES = 64 * 1024 * 1024
 _guard = threading.Lock()
 _running: list[object] = []
 
@@ -30,7 +32,7 @@ def freed_memory_kept() -> Iterator[None]:
     library, me = _c_library(), object()
     with _guard:
         _running.append(me)
-        _set(library, dict.fromkeys(_USUAL, KEPT_BYTES))
+        _set(library, {_TRIM_THRESHOLD: KEPT_BYTES, _MMAP_THRESHOLD: LARGE_BYTES})
     try:
         yield
     finally:

@@ -233,7 +233,7 @@ class _VerificationStep:
     kind: Kind
     source: int
     currents_ma: Real
-    late: Real | None = None
+    late: NDArray[np.float32] | None = None
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
