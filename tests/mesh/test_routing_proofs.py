@@ -209,7 +209,7 @@ def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> c
 
 
 @pytest.mark.long
-@examples(400)
+@examples(250)
 @given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(2, 6))
 def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()
