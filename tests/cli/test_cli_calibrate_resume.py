@@ -136,7 +136,7 @@ def test_without_a_journal_there_is_nothing_to_resume(tmp_path: Path, capsys: py
     assert "there is no journal to go on from" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_wanted_standard_error_is_measured_for_and_said_to_be_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
