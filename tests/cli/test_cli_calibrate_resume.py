@@ -124,6 +124,7 @@ def test_a_journal_in_use_by_another_run_is_refused(tmp_path: Path, capsys: pyte
             assert "is in use by another process" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_run_of_another_seed_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = killed_in(tmp_path, in_the_sweeps())
     assert main([*arguments(path, "--resume"), "--seed", "2"]) == 3

@@ -134,7 +134,10 @@ def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexM
     assert route(smartlight, RouteRequest(pairs[:3], unusable=dead)).total_hops > 0
 
 
-@pytest.mark.parametrize("circuits", [[(103, 116), (105, 120), (108, 26)], [(52, 41), (33, 44), (39, 69)]])
+@pytest.mark.parametrize(
+    "circuits",
+    [pytest.param([(103, 116), (105, 120), (108, 26)], marks=pytest.mark.long), [(52, 41), (33, 44), (39, 69)]],
+)
 def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_sat(circuits: list[Pair]) -> None:
     """Any two of them find their ways. CP-SAT 9.15 takes seconds to deny the three, and no cut keeps them apart."""
     mesh = HexMesh.columns([10, 11] * 10 + [10])
