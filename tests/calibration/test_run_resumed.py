@@ -17,6 +17,7 @@ from calibration.model.device_under_test import DeviceUnderTest
 from calibration.run.bootstrap import BootstrapPlan
 from calibration.run.journal import RunJournal, read_journal
 from calibration.run.journaled_run import check_light, check_same, header_of
+from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
 from lumion_hw.errors import CalibrationError, LinkLost, LumionError
 from lumion_hw.mesh.hexagonal import HexMesh
@@ -26,6 +27,7 @@ MESH = HexMesh.columns([1])
 SOURCES = (0, 3)
 DEVICE = DeviceUnderTest("S-1", "simulated", "1.0", tuple(range(2 * MESH.n_pucs)), 1550.0, 1000.0, (1.2, 2.0), 0.8)
 PLAN = BootstrapPlan(random_settings=120)
+GOAL = Goal(sigma_rad=2e-3)  # fewer chosen settings than a record takes that is to be used
 ENDINGS = (KeyboardInterrupt(), SystemExit(143), LinkLost("unplugged"), LumionError("no room"))
 
 
@@ -90,7 +92,7 @@ def opened() -> KeyedBench:
 
 
 def run_of(bench: KeyedBench, before: Sequence[LogbookEntry] = (), seed: int = 1) -> Calibration:
-    run = Calibration(bench, DEVICE, seed, plan=PLAN, before=before)
+    run = Calibration(bench, DEVICE, seed, plan=PLAN, goal=GOAL, before=before)
     bench.logbook = run.logbook
     return run
 
