@@ -60,21 +60,19 @@ _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
 @dataclass(frozen=True)
 class ByteAccess:
-    """What the bits of the 128 bytes of a page allow; each member but the last holds one mask per byte.
+    """What the bits of the 128 bytes of a page allow; each member holds one mask per byte.
 
     Attributes:
         defined: Bits that belong to a field. The others are reserved: they read as 0 and are masked by a host.
         writable: Bits a host may write.
         reads_zero: Bits that read as 0 whatever was written.
         clear_on_read: Bits that a read of their byte clears.
-        cleared: The bytes that have such bits.
     """
 
     defined: tuple[int, ...]
     writable: tuple[int, ...]
     reads_zero: tuple[int, ...]
     clear_on_read: tuple[int, ...]
-    cleared: tuple[int, ...]
 
 
 @cache
@@ -95,13 +93,11 @@ def byte_access(page: Page) -> ByteAccess:
                     result[location.byte % HALF_BYTES] |= location.mask
         return tuple(result)
 
-    cleared = masks(frozenset({Access.COR}))
     return ByteAccess(
         defined=masks(frozenset(Access)),
         writable=masks(_WRITABLE),
         reads_zero=masks(_WRITE_ONLY),
-        clear_on_read=cleared,
-        cleared=tuple(offset for offset, mask in enumerate(cleared) if mask),
+        clear_on_read=masks(frozenset({Access.COR})),
     )
 
 

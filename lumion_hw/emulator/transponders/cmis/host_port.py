@@ -7,6 +7,7 @@ page is not there; a read clears the flags of each byte it has given away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.standards.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
@@ -26,6 +27,12 @@ Effect = Callable[[Written], None]
 
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _RESERVED_PATTERN = 0xAA
+
+
+@cache
+def _cleared(page: Page) -> tuple[int, ...]:
+    """Return the bytes of a page, 0 to 127, that a read clears."""
+    return tuple(offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
 
 
 class HostPort:
@@ -76,7 +83,7 @@ class HostPort:
         half = memory.half(page)
         data = bytes(half[first : first + length])
         start = self.pointer - first
-        for offset in byte_access(page).cleared:
+        for offset in _cleared(page):
             if first <= offset < first + length:
                 half[offset] = self._core.flags.cleared(page, start + offset)
         self.pointer = start + (first + length) % HALF_BYTES
