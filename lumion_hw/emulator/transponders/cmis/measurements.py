@@ -446,6 +446,7 @@ class VdmPages:
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
+        self._shown: dict[tuple[int, int], tuple[float, bytes]] = {}
         names = [tuple(f"vdm_{group}_{limit}_flag" for limit in LIMITS) for group in range(len(core.profile.vdm))]
         self._limited = [
             (
@@ -490,7 +491,10 @@ class VdmPages:
         for place, instance in enumerate(self._core.profile.vdm[group]):
             observable = OBSERVABLES[instance.code]
             value = self.value(observable, instance.lane)
-            half[2 * place : 2 * place + 2] = encode_vdm_value(observable, _within(observable, value))
+            shown = self._shown.get((group, place))
+            if shown is None or shown[0] != value:  # a host that polls reads many times between two samples
+                shown = self._shown[group, place] = (value, encode_vdm_value(observable, _within(observable, value)))
+            half[2 * place : 2 * place + 2] = shown[1]
 
     def judge(self, powered: bool) -> None:
         """Compare the current values of initialised lanes with their thresholds and hold the flags of page 2Ch."""
