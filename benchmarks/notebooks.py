@@ -1,4 +1,4 @@
-"""Run the notebooks of examples/ again and keep their outputs: python benchmarks/notebooks.py [--out DIR].
+"""Run the notebooks of examples/ again and keep their outputs: python benchmarks/notebooks.py [--out DIR] [NAME ...].
 
 What differs from one machine to the next is left out: times of execution, and which Python ran them. Needs nbclient and
 ipykernel, of the extra ``test``.
@@ -36,9 +36,12 @@ def main():
     parser.add_argument(
         "--out", type=Path, default=EXAMPLES, help="where they go; over those of examples/ if not given"
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks to run; all if none is given")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     for path in sorted(EXAMPLES.glob("*.ipynb")):
+        if given.names and path.stem not in given.names:
+            continue
         notebook = executed(nbformat.read(path, as_version=4), given.out)
         nbformat.write(notebook, given.out / path.name)
         print(f"{path.name}: {(given.out / path.name).stat().st_size / 1e3:.0f} kB")

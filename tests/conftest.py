@@ -6,7 +6,7 @@ import gc
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from effort import TIMES
@@ -16,6 +16,8 @@ from remembered_fits import remember_fits
 from waiting import PATIENCE_S, Bound
 
 from lumion_hw.clock import VirtualClock
+
+gc.disable()  # until the tests are collected, below
 
 # How long an example takes is no judgement: machines are slow and busy. `make test` draws the same examples each time,
 # the others draw new ones.
@@ -31,6 +33,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("campaign"):
             item.add_marker("long")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search for garbage again once all tests are collected: next to nothing of the million objects made is any."""
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

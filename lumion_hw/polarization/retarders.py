@@ -73,7 +73,7 @@ class RetarderChain:
 
     def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return states behind the chain, shape ``(..., 3)``, of retardances ``(..., N)`` and states ``(..., 3)``."""
-        return np.stack(np.broadcast_arrays(*self._passed(np.moveaxis(retardances, -1, 0), state)[0]), axis=-1)
+        return np.stack(np.broadcast_arrays(*self._passed(np.moveaxis(retardances, -1, 0), state)), axis=-1)
 
     def turn_and_slopes(
         self, retardances: NDArray[np.float64], state: NDArray[np.float64]
@@ -103,42 +103,81 @@ class RetarderChain:
     def overlap(
         self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], taken: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return q = t·R s; arguments are those of :meth:`overlap_and_slopes`."""
-        light, _ = self._passed(retardances, state)
-        q: NDArray[np.float64] = taken[..., 0] * light[0] + taken[..., 1] * light[1] + taken[..., 2] * light[2]
-        return q
-
-    def overlap_and_slopes(
-        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], taken: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-        """Return q = t·R s and its derivatives, component by component.
+        """Return q = t·R s, shape ``(...)``.
 
         Args:
             retardances: One array for each squeezer, rad; all are broadcast against each other.
             state: s in front of the chain, shape ``(..., 3)``, its leading axes broadcast against them.
             taken: t behind the chain, likewise.
-
-        Returns:
-            q ``(...)``, N arrays dq/dretardance, the three components of R s (dq/dt) and of Rᵀ t (dq/ds).
         """
-        light, passed = self._passed(retardances, state)
-        back = [taken[..., 0], taken[..., 1], taken[..., 2]]
-        q = back[0] * light[0] + back[1] * light[1] + back[2] * light[2]
-        slopes = []
-        for (i, j), (c, s, first, second) in zip(reversed(self.mixed), reversed(passed), strict=True):
-            a, b = back[i], back[j]
-            slopes.append(b * first - a * second)  # t·(axis × light)
-            back[i], back[j] = c * a + s * b, c * b - s * a
-        return q, slopes[::-1], light, back
+        light = self._passed(retardances, state)
+        q: NDArray[np.float64] = taken[..., 0] * light[0] + taken[..., 1] * light[1] + taken[..., 2] * light[2]
+        return q
 
     def _passed(
         self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64]
-    ) -> tuple[list[NDArray[np.float64]], list[tuple[NDArray[np.float64], ...]]]:
-        """Return the components behind the chain, and of each squeezer cosine, sine, and what it made of those two."""
+    ) -> list[NDArray[np.float64]]:
+        """Return the components behind the chain."""
         light: list[NDArray[np.float64]] = [state[..., 0], state[..., 1], state[..., 2]]
-        passed: list[tuple[NDArray[np.float64], ...]] = []
         for (i, j), angle in zip(self.mixed, retardances, strict=True):
-            a, b, c, s = light[i], light[j], np.cos(angle), np.sin(angle)
-            light[i], light[j] = c * a - s * b, s * a + c * b
-            passed.append((c, s, light[i], light[j]))
-        return light, passed
+            light[i], light[j] = _turned(light[i], light[j], np.cos(angle), np.sin(angle))
+        return light
+
+
+class DrivenChain:
+    """A chain at several settings, in many lights and with many constants at once.
+
+    The squeezers turn by x_k + o_k. What the drive phases x do is the same for all lights and constants, and computed
+    once: the turns by the constants are beside the drives' own, about the same axis.
+
+    Args:
+        chain: Two squeezers or more.
+        phases: x, shape ``(n, N)``, rad.
+    """
+
+    def __init__(self, chain: RetarderChain, phases: NDArray[np.float64]) -> None:
+        self._mixed = chain.mixed
+        self._drives = list(zip(np.cos(phases.T)[:, :, None], np.sin(phases.T)[:, :, None], strict=True))
+        # In front of the first constant one matrix per setting, rows first: it takes all lights in one product.
+        self._front = np.moveaxis(RetarderChain(2).turn(phases[:, None, :2], np.eye(3)), -1, 0).copy()
+
+    def overlap_and_slopes(
+        self, states: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], NDArray[np.float64]]:
+        """Return q = t·R s and its derivatives.
+
+        Args:
+            states: s in front of the chain and t behind it, shape ``(6, K)``.
+            offsets: o, shape ``(N, K)``; the first and the last, which only turn s and t, are taken to be 0.
+
+        Returns:
+            q ``(n, K)``, N − 2 arrays dq/do ``(n, K)``, and dq/ds and dq/dt ``(6, n, K)``.
+        """
+        mixed, drives, last = self._mixed, self._drives, len(self._mixed) - 1
+        constants = list(zip(np.cos(offsets), np.sin(offsets), strict=True))
+        light = list(self._front @ states[:3])
+        passed = []
+        for k in range(1, last):
+            i, j = mixed[k]
+            light[i], light[j] = _turned(light[i], light[j], *constants[k])
+            passed.append((light[i], light[j]))
+            i, j = mixed[k + 1]
+            light[i], light[j] = _turned(light[i], light[j], *drives[k + 1])
+        t = states[3:]
+        q: NDArray[np.float64] = t[0] * light[0] + t[1] * light[1] + t[2] * light[2]
+        back, slopes = list(t), []
+        for k in range(last, -1, -1):
+            i, j = mixed[k]
+            if 0 < k < last:
+                first, second = passed[k - 1]
+                slopes.append(back[j] * first - back[i] * second)  # t·(axis × light)
+                back[j], back[i] = _turned(back[j], back[i], *constants[k])
+            back[j], back[i] = _turned(back[j], back[i], *drives[k])
+        return q, slopes[::-1], np.array([*back, *light])
+
+
+def _turned(
+    a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], s: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return two components turned by an angle of cosine c and sine s; back by it, if given the other way round."""
+    return c * a - s * b, s * a + c * b

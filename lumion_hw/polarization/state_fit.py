@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.polarization.retarders import RetarderChain
+from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
 """Noise over the brightest reading that is assumed as long as a member is far from fitting."""
@@ -140,6 +140,7 @@ class LightEnsemble:
         self._expected_noise = self._relative_noise = relative_noise
         self._dark_noise = dark_noise
         self._phases = np.zeros((0, len(chain)))
+        self._driven = DrivenChain(chain, self._phases)
         self._powers = np.zeros(0)
         self._draws = np.zeros((members or _MEMBERS_PER_SQUEEZER * len(chain), 0))
         self._ln_p0 = 0.0
@@ -169,6 +170,7 @@ class LightEnsemble:
         """
         first = not self.n_readings
         self._phases = np.vstack([self._phases, phases])
+        self._driven = DrivenChain(self.chain, self._phases)
         self._powers = np.concatenate([self._powers, powers])
         draws = self._rng.standard_normal((len(self._draws), len(powers)))
         draws[0] = 0.0  # the first member fits the readings themselves
@@ -194,7 +196,8 @@ class LightEnsemble:
         """Return the explanation that leaves least."""
         first = self._members.chosen(np.array([0]))
         # The unit matrix is a weak prior: directions that no reading shows get a variance of 1 rad².
-        normal = self._products(first, self._draws[:1], fine=True)[0, :-1, :-1]
+        weights = self._weights(fine=True)
+        normal = self._products(first, self._powers[:, None] * weights, weights)[0, :-1, :-1]
         covariance = np.asarray(np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1])
         return LightEstimate(
             state=first.state[0],
@@ -336,14 +339,15 @@ class LightEnsemble:
 
     def _improve(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
         """Take some of Levenberg and Marquardt's steps with some members."""
-        members, draws = self._members.chosen(index), self._draws[index]
+        members, weights = self._members.chosen(index), self._weights(fine=fine)
+        wanted = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a member that starts anew has not earned the small damping of one that fitted
             members.damping[:] = 1e-2
-        products = self._products(members, draws, fine=fine)
+        products = self._products(members, wanted, weights)
         members.chi2 = products[:, -1, -1]
         for _ in range(steps):
             trial, moved = _stepped(members, products)
-            trial_products = self._products(trial, draws, fine=fine)
+            trial_products = self._products(trial, wanted, weights)
             trial.chi2 = trial_products[:, -1, -1]
             better = trial.chi2 < members.chi2
             moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
@@ -352,69 +356,87 @@ class LightEnsemble:
             if better.all():
                 members, products = trial, trial_products
             else:
-                chosen = np.flatnonzero(better)
+                chosen = better.nonzero()[0]
                 members.replace(chosen, trial.chosen(chosen))
                 products[chosen] = trial_products[chosen]
             if not moving.all():
                 self._members.replace(index, members)
                 if not moving.any():
                     return
-                index, members, draws, products = index[moving], members.chosen(moving), draws[moving], products[moving]
+                index, members, wanted, products = (
+                    index[moving],
+                    members.chosen(moving),
+                    wanted[:, moving],
+                    products[moving],
+                )
         self._members.replace(index, members)
 
-    def _products(self, members: Members, draws: NDArray[np.float64], *, fine: bool) -> NDArray[np.float64]:
+    def _weights(self, *, fine: bool) -> NDArray[np.float64]:
+        """Return one over the standard deviations of the readings, shape ``(n, 1)``."""
+        # With the true noise the surface is full of narrow valleys far from the solution; coarse noise widens them.
+        sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
+        return 1.0 / sigma[:, None]
+
+    def _products(
+        self, members: Members, wanted: NDArray[np.float64], weights: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Return the inner products of the residuals' derivatives and, last, the residuals themselves.
 
         Residuals are those of readings and prior in standard deviations; derivatives by s, t, o without first and last,
         ln P0, ε. So the last number is their sum of squares, what is beside it the gradient, and the rest the normal
         matrix.
 
+        Args:
+            members: K members.
+            wanted: Readings in standard deviations, with each member's draw of their noise, shape ``(n, K)``.
+            weights: One over the standard deviations, shape ``(n, 1)``.
+
         Returns:
             Shape ``(K, M + 1, M + 1)``.
         """
-        state, taken = members.state, members.taken
-        angles = members.angles(self._phases)
-        q, slopes, by_taken, by_state = self.chain.overlap_and_slopes(angles, state[:, None], taken[:, None])
-        # With the true noise the surface is full of narrow valleys far from the solution; coarse noise widens them.
-        sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
-        p0, crosstalk = np.exp(members.ln_p0)[:, None], members.crosstalk[:, None]
-        pure = p0 * (1.0 - 2.0 * crosstalk)
-        power = (0.5 * pure * (1.0 + q) + p0 * crosstalk) / sigma
-        (count, n), n_unknowns = q.shape, 8 + max(len(self.chain) - 2, 0)
-        rows = np.zeros((n_unknowns + 1, count, n + 2))  # the last two of each row are the prior's
-        told = rows[:, :, :n]
+        # Members last: what is the same for all of them is then a plain number in the innermost loops.
+        numbers = members.numbers.T.copy()
+        states, (ln_p0, crosstalk) = numbers[:6], numbers[-2:]
+        q, slopes, by_states = self._driven.overlap_and_slopes(states, numbers[6:-2])
+        (n, count), n_unknowns = q.shape, 8 + len(slopes)
+        rows = np.zeros((n_unknowns + 1, n + 2, count))  # the last two of each row are the prior's
+        told = rows[:, :n]
+        bright = np.exp(ln_p0) * weights
+        scale, power = (0.5 - crosstalk) * bright, crosstalk * bright
+        power += scale * (1.0 + q)
         # Derivatives across the states only, since a step along one would only change its length.
-        told[0:3] = np.array(by_state) - q * state.T[:, :, None]
-        told[3:6] = np.array(by_taken) - q * taken.T[:, :, None]
-        for index, slope in enumerate(slopes[1:-1]):
-            told[6 + index] = slope
-        told[:-3] *= 0.5 * pure / sigma
+        by_states -= q * states[:, None]
+        np.multiply(by_states, scale, out=told[:6])
+        for index, slope in enumerate(slopes):
+            np.multiply(slope, scale, out=told[6 + index])
         told[-3] = power
-        told[-2] = -p0 * q / sigma
-        told[-1] = power - self._powers / sigma - draws
-        rows[-3, :, n] = 1.0 / _LN_P0_SPREAD
-        rows[-2, :, n + 1] = 1.0 / _CROSSTALK_SPREAD
-        rows[-1, :, n] = (members.ln_p0 - self._ln_p0) / _LN_P0_SPREAD
-        rows[-1, :, n + 1] = members.crosstalk / _CROSSTALK_SPREAD
-        # A copy: of one and the same array numpy takes a slower product.
-        products: NDArray[np.float64] = rows.transpose(1, 0, 2) @ rows.transpose(1, 2, 0).copy()
+        np.multiply(bright, -q, out=told[-2])
+        np.subtract(power, wanted, out=told[-1])
+        rows[-3, n] = 1.0 / _LN_P0_SPREAD
+        rows[-2, n + 1] = 1.0 / _CROSSTALK_SPREAD
+        rows[-1, n] = (ln_p0 - self._ln_p0) / _LN_P0_SPREAD
+        rows[-1, n + 1] = crosstalk / _CROSSTALK_SPREAD
+        # Two copies: of one and the same array numpy takes a slower product.
+        products: NDArray[np.float64] = rows.transpose(2, 0, 1).copy() @ rows.transpose(2, 1, 0).copy()
         return products
 
 
 def _stepped(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
     """Return members after one damped Gauss-Newton step, and how far it went; states stay on the sphere."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
-    diagonal = np.einsum("kmm->km", normal)  # a view: the ridge is added in place
-    diagonal += members.damping[:, None] * (diagonal + 1e-3 * diagonal.max(axis=1, keepdims=True)) + 1e-6
+    # A view, for the ridge is added in place.
+    diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]
+    ridge = np.maximum.reduce(diagonal, axis=1, keepdims=True)
+    diagonal += members.damping[:, None] * (diagonal + 1e-3 * ridge) + 1e-6
     step = np.linalg.solve(normal, gradient)[..., 0]
     numbers = members.numbers.copy()
     numbers[:, :6] -= step[:, :6]
     numbers[:, 7:-3] -= step[:, 6:-2]  # the first and the last constant are part of the two states
-    numbers[:, -2] -= np.clip(step[:, -2], -1.0, 1.0)  # an exponent: a large step would overflow
-    numbers[:, -1] = np.clip(numbers[:, -1] - step[:, -1], 0.0, _MOST_CROSSTALK)
+    numbers[:, -2] -= np.minimum(np.maximum(step[:, -2], -1.0), 1.0)  # an exponent: a large step would overflow
+    numbers[:, -1] = np.minimum(np.maximum(numbers[:, -1] - step[:, -1], 0.0), _MOST_CROSSTALK)
     states = numbers[:, :6].reshape(-1, 2, 3)
-    numbers[:, :6] = (states / np.sqrt((states**2).sum(axis=2, keepdims=True))).reshape(-1, 6)
-    return Members(numbers, members.damping, members.chi2), np.abs(numbers - members.numbers).max(axis=1)
+    states /= np.sqrt(np.einsum("ksx,ksx->ks", states, states))[:, :, None]
+    return Members(numbers, members.damping, members.chi2), np.maximum.reduce(np.abs(numbers - members.numbers), axis=1)
 
 
 def _inside(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:

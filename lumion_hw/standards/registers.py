@@ -312,12 +312,25 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} does not fit {field.name}")
     scale = field.scale if scale is None else scale
-    count = round(value) if scale == 1 else round(Fraction(value) / scale)
+    count = round(value) if scale == 1 else _nearest_count(value, scale)
     low, high = raw_limits(field)
     if not low <= count <= high:
         limit = float((low if count < low else high) * scale)
         raise LimitError(f"{field.name} ({field})", asked=float(value), limit=limit, unit=field.unit)
     return count
+
+
+_CLEAR = 1e-3
+"""A quotient so far from the middle between two counts, and no larger than its inverse squared, rounds the same way."""
+
+
+def _nearest_count(value: float, scale: Fraction) -> int:
+    """Return the whole number nearest to value / scale, of the two at an exact half the even one."""
+    # Fractions are exact and slow, and needed only where a float cannot tell on which side of a half it is.
+    quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
+    if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:
+        return round(quotient)
+    return round(Fraction(value) / scale)
 
 
 def _encode_bytes(field: Register, value: Value) -> bytes:
@@ -362,8 +375,9 @@ def f16_encode(value: float) -> int:
         return 0
     if not math.isinf(value):
         exact = Fraction(value)
-        # From the smallest exponent: of the several codes of a number this has the most digits.
-        for exponent in range(32):
+        # From the smallest exponent: of the several codes of a number this has the most digits. A mantissa has at most
+        # four, so that those far below are none.
+        for exponent in range(min(max(math.floor(math.log10(value)) + 19, 0), 31), 32):
             mantissa = round(exact * Fraction(10) ** (24 - exponent))
             if mantissa <= 0x7FF:
                 return exponent << 11 | mantissa

@@ -469,10 +469,11 @@ with Bench.emulate(sys.argv[1], seed=3) as bench:
 
 
 @pytest.mark.long
-def test_a_scan_killed_at_twenty_random_points_loses_no_acknowledged_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [8, pytest.param(20, marks=pytest.mark.campaign)])
+def test_a_scan_killed_at_many_random_points_loses_no_acknowledged_row(points: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     out = tmp_path / "s.h5"
-    stops = np.sort(rng.choice(np.arange(2, 390), 20, replace=False))
+    stops = np.sort(rng.choice(np.arange(2, 390), points, replace=False))
     for stop in stops.tolist():
         arguments = [sys.executable, "-c", KILLED, str(SMALL), str(out)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE) as process:

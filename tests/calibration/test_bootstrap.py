@@ -68,6 +68,7 @@ def test_few_sources_are_enough(sources: tuple[int, ...]) -> None:
     assert _passive_errors_rad(bench, start.parameters.passive_phase_rad).max() < 0.4
 
 
+@pytest.mark.long
 def test_a_start_is_found_in_the_light_of_one_laser_and_counts_the_settings_of_all() -> None:
     bench = SimulatedBench.draw(SMALL, 3, (0, 4, 9))
     search = SearchPlan(source_phase_rad=0.2, one_laser_first=True)

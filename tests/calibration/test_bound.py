@@ -53,7 +53,7 @@ def plan(several: list[tuple[MeshModel, SimulatedMesh, Observations]]) -> Observ
 @pytest.mark.parametrize(
     ("settings", "passive_mrad", "loops_mrad", "tolerance"),
     [
-        (30, 0.97, 0.94, 0.25),
+        pytest.param(30, 0.97, 0.94, 0.25, marks=pytest.mark.long),
         (50, 0.65, 0.65, 0.10),
         pytest.param(200, 0.25, 0.25, 0.10, marks=pytest.mark.long),
         pytest.param(500, 0.15, 0.15, 0.10, marks=pytest.mark.long),

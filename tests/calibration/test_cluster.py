@@ -183,7 +183,7 @@ def away(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], subproc
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lost", ["worker", "scheduler"])
+@pytest.mark.parametrize("lost", ["worker", pytest.param("scheduler", marks=pytest.mark.campaign)])
 def test_what_is_lost_is_told_and_nobody_waits_for_it(
     tmp_path: Path,
     away: tuple[str, subprocess.Popen[bytes], subprocess.Popen[bytes]],

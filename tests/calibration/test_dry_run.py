@@ -93,10 +93,14 @@ def test_what_two_ports_cannot_show_is_told_as_not_seen(tmp_path: Path, capsys: 
     assert found["predicted_sigma"]["passive_phase_rad"] == pytest.approx(np.pi / np.sqrt(15), rel=0.05)
 
 
-def test_a_goal_out_of_reach_is_told_beforehand() -> None:
+@pytest.mark.long  # that it is told: by the command, below
+def test_a_goal_that_time_is_too_short_for_is_told_beforehand_and_the_time_is_kept_to() -> None:
     short = dry_run(load(SMALL), 1, Goal(1e-6, hardware_s=12.0))
     assert "12 s of hardware time will be used up" in short.shortfall
     assert short.hardware_s <= 12.5
+
+
+def test_a_goal_out_of_reach_is_told_beforehand() -> None:
     few = dry_run(load(SMALL), 1, Goal(1e-6, settings=700))
     assert "700 settings will be used up" in few.shortfall
 
@@ -134,6 +138,7 @@ def test_nothing_is_opened(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_a_goal_that_will_be_missed_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(SMALL), "--sigma-mrad", "0.001", "--seconds", "12"]) == 3
     out, err = capsys.readouterr()
+    assert "12 s of hardware time will be used up" in err
     assert "chosen settings" in out
     assert "rank " in out
     assert "wanted 0.001 mrad, reached" in err

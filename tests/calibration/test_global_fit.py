@@ -201,7 +201,7 @@ def test_readings_that_are_nonsense_are_passed_over(small: SimulatedMesh) -> Non
         assert error < 3 * bound
 
 
-@pytest.mark.parametrize("full_scale_known", [True, False])
+@pytest.mark.parametrize("full_scale_known", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_saturated_readings_are_bounds_or_nothing(small: SimulatedMesh, full_scale_known: bool) -> None:
     observations = small.measure(*small.random_settings(SETTINGS))
     full_scale = 0.2 * RESPONSIVITY_MA_PER_MW

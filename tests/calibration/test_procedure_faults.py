@@ -46,7 +46,7 @@ def faults_naming(found: Calibrated, start: str) -> list[str]:
 STUCK_MA = 1.2
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[pytest.param("all at once", marks=pytest.mark.long)])
 def faulty() -> Iterator[Calibrated]:
     """A bench after a bad day.
 
@@ -174,12 +174,10 @@ ALONE = {
     "monitor": ("monitor at port 9", [dead_monitor(9)]),
     "monitor with a meter": ("monitor at port 3", [dead_monitor(3)]),
 }
-LONG = ("stuck and open",)
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(name, marks=pytest.mark.long if name in LONG else pytest.mark.campaign) for name in ALONE]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("fault", ALONE)
 def test_a_single_fault_is_named_and_does_no_harm(fault: str) -> None:
     named, faults = ALONE[fault]
     with faulty_bench(11, *faults) as found:

@@ -102,7 +102,7 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
         bench.mesh.check_record(record)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_run_goes_on_with_the_readings_of_the_one_that_was_cut_short(bench: Bench) -> None:
     probe = CutProbe(bench)
     probe.align_all()

@@ -170,7 +170,8 @@ def check_and_renew(run: DriftRun) -> None:
 
 
 @pytest.mark.parametrize(
-    "after", [pytest.param(1, marks=pytest.mark.long), 5, pytest.param(20, marks=pytest.mark.long)]
+    "after",
+    [pytest.param(1, marks=pytest.mark.campaign), *(pytest.param(after, marks=pytest.mark.long) for after in (5, 20))],
 )
 def test_an_interrupted_look_leaves_the_heaters_off(home: Path, record: CalibrationRecord, after: int) -> None:
     with aged(home, 1.0) as bench:

@@ -111,17 +111,27 @@ def page(recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> Html
     return Html(path.with_suffix(".html").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def truth(recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the command prints of a report in Markdown that compares with the hidden truth."""
+@pytest.fixture(scope="module", params=["tables", pytest.param("pictures", marks=pytest.mark.long)])
+def truth(
+    request: pytest.FixtureRequest, recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What the command prints of a report in Markdown that compares with the hidden truth; its plots take longest."""
     path = save(recorded, tmp_path_factory.mktemp("truth") / "record.json")
     out = path.with_name("truth.md")
     bench = ["--bench", str(SMALL), "--seed", str(recorded.seed)]
-    with contextlib.redirect_stdout(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()) as told, pytest.MonkeyPatch.context() as patch:
+        if request.param == "tables":
+            without_matplotlib(patch)
         assert main(["report", str(path), "--out", str(out), *bench, "--json"]) == 0
     document: dict[str, Any] = json.loads(told.getvalue())
     assert document["report"] == str(out)
-    return document
+    return document | {"plots": 0 if request.param == "tables" else 6}
+
+
+def without_matplotlib(patch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    patch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else find(name, *rest))
+    patch.setitem(__import__("sys").modules, "matplotlib", None)  # an import would raise
 
 
 def save(found: Calibrated, path: Path, **changes: object) -> Path:
@@ -270,7 +280,7 @@ def test_markdown_has_its_pictures_beside_it(truth: dict[str, Any]) -> None:
     path = Path(truth["report"])
     text = path.read_text(encoding="utf-8")
     named = re.findall(r"!\[.*\]\((.+?)\)", text)
-    assert len(named) == 8
+    assert len(named) == truth["plots"] + 2  # two maps of the mesh, which need no matplotlib
     assert all(name.startswith("truth-pictures/") and name.isascii() for name in named)
     assert {path.parent / name for name in named} == {Path(each) for each in truth["pictures"]}
     for picture in truth["pictures"]:
@@ -315,9 +325,7 @@ def test_a_record_that_names_no_readings_says_so(found: Calibrated, tmp_path: Pa
 
 
 def test_without_matplotlib_there_are_tables_and_maps(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else find(name))
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)  # an import would raise
+    without_matplotlib(monkeypatch)
     written = write_report(saved, saved.with_suffix(".html"))
     page = Html(written.path.read_text(encoding="utf-8"))
     assert len(page.pictures) == 2  # phase uncertainty and losses

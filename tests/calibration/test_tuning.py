@@ -70,7 +70,7 @@ def test_wavelengths_asked_for_on_the_command_line_are_those_measured(
     assert asked == [(1545.0, 1555.0)]
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_wavelengths_are_asked_for_and_verified_on_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

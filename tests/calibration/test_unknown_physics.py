@@ -130,11 +130,9 @@ def test_the_side_of_a_frequency_is_asked_again_once_reflections_are_known(tmp_p
         assert max(_honesty(bench, record).values()) < 2.0
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize(
-    "effects",
-    [pytest.param({"crosstalk_scatter": 1.0}, marks=pytest.mark.campaign), {"arm_loss_difference_db": 3.0}],
-    ids=["crosstalk", "arms"],
+    "effects", [{"crosstalk_scatter": 1.0}, {"arm_loss_difference_db": 3.0}], ids=["crosstalk", "arms"]
 )
 def test_chips_that_cannot_be_are_never_certified_with_wrong_errors(tmp_path: Path, effects: dict[str, float]) -> None:
     with _calibrated(tmp_path, effects) as (bench, record):

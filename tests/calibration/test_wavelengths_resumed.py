@@ -98,7 +98,7 @@ def test_undisturbed_it_finds_the_delay(undisturbed: tuple[CalibrationRecord, in
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cut_at", [4, 12, *(pytest.param(cut_at, marks=pytest.mark.campaign) for cut_at in (7, 8))])
+@pytest.mark.parametrize("cut_at", [4, *(pytest.param(cut_at, marks=pytest.mark.campaign) for cut_at in (7, 8, 12))])
 def test_a_run_cut_short_at_a_tuning_goes_on(
     undisturbed: tuple[CalibrationRecord, int], tmp_path: Path, cut_at: int
 ) -> None:

@@ -67,7 +67,7 @@ def test_an_arm_whose_fibre_behind_the_mesh_is_broken_is_named(setup: PathSetup)
 @pytest.mark.parametrize(
     "error",
     [
-        pytest.param(KeyboardInterrupt(), id="Ctrl-C"),
+        pytest.param(KeyboardInterrupt(), id="Ctrl-C", marks=pytest.mark.long),
         pytest.param(LinkError("the cable is out"), id="cable", marks=pytest.mark.long),
     ],
 )

@@ -59,7 +59,10 @@ class Scene:
 
 
 @pytest.mark.parametrize("seed", SEARCHED)
-@pytest.mark.parametrize("kind", ["oz-epc04", "thorlabs-mpc"])
+@pytest.mark.parametrize(
+    "kind",
+    ["oz-epc04", pytest.param("thorlabs-mpc", marks=pytest.mark.long)],  # of a circuit with it: test_every_polarizer.py
+)
 def test_search_of_the_minimum_ends_within_3_db_of_the_crosstalk_floor(kind: str, seed: int) -> None:
     scene = Scene(kind, seed, noise_db=0.01)
     driver = {"oz-epc04": OzEpc04, "thorlabs-mpc": ThorlabsMpc}[kind]

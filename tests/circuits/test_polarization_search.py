@@ -212,10 +212,13 @@ def test_hysteresis_sends_the_search_round_the_squeezers_and_costs_little(draws:
     [
         ({}, 3, 0.5),
         pytest.param({}, 15, 0.7, marks=pytest.mark.campaign),
-        pytest.param({"retardances_rad": (1.2, 2.7, 1.9)}, 15, 0.7, marks=pytest.mark.long),  # of another wavelength
-        pytest.param({"twist": 0.92}, 15, 0.7, marks=pytest.mark.long),  # twisted fibre turns the light by itself
-        # Nor do they count from the same direction.
-        pytest.param({"offset": True}, 15, 0.7, marks=pytest.mark.long),
+        # Of another wavelength, of twisted fibre, which turns the light by itself, not counted from the same direction.
+        pytest.param({"retardances_rad": (1.2, 2.7, 1.9)}, 15, 0.7, marks=pytest.mark.campaign),
+        pytest.param({"twist": 0.92}, 15, 0.7, marks=pytest.mark.campaign),
+        pytest.param({"offset": True}, 15, 0.7, marks=pytest.mark.campaign),
+        pytest.param(
+            {"retardances_rad": (1.2, 2.7, 1.9), "twist": 0.92, "offset": True}, 15, 0.7, marks=pytest.mark.long
+        ),
     ],
 )
 def test_paddles_are_searched_by_inference_in_some_sixteen_readings(fibre: dict, seeds: int, share: float) -> None:

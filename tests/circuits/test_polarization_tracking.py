@@ -70,7 +70,7 @@ def test_a_random_walk_of_a_hundredth_of_a_radian_per_reading_is_followed() -> N
 @pytest.mark.parametrize(
     "reads", [pytest.param(1000, marks=pytest.mark.long), pytest.param(3000, marks=pytest.mark.campaign)]
 )
-@pytest.mark.parametrize("drift_rad", [0.01, 0.03])
+@pytest.mark.parametrize("drift_rad", [pytest.param(0.01, marks=pytest.mark.campaign), 0.03])
 def test_a_random_walk_is_followed_for_long(drift_rad: float, reads: int) -> None:
     # 0.43 dB: the dithered gradient (docs/polarization.md, "Tracking").
     runs, limit_db = followed(range(10), drift_rad, reads), {0.01: 0.1, 0.03: 0.43}[drift_rad]

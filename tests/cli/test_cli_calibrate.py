@@ -170,6 +170,7 @@ def test_faults_found_are_exit_code_3_and_the_rest_is_written(
     assert str(path) in err
 
 
+@pytest.mark.long
 def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_journal_in_use_by_another_run_is_refused(tmp_path: Path, capsys: pyte
             assert "is in use by another process" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_run_of_another_seed_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = killed_in(tmp_path, in_the_sweeps())
     assert main([*arguments(path, "--resume"), "--seed", "2"]) == 3
@@ -136,7 +137,7 @@ def test_without_a_journal_there_is_nothing_to_resume(tmp_path: Path, capsys: py
     assert "there is no journal to go on from" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_wanted_standard_error_is_measured_for_and_said_to_be_missed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,12 +289,10 @@ def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], 
     assert [json.loads(line)["event"] for line in lines[:-1]].count("heater measured") >= 1  # what fitted stays
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("interruption", "code"),
-    [
-        pytest.param(KeyboardInterrupt(), 130, id="Ctrl-C"),
-        pytest.param(SystemExit(143), 143, id="SIGTERM", marks=pytest.mark.long),
-    ],
+    [pytest.param(KeyboardInterrupt(), 130, id="Ctrl-C"), pytest.param(SystemExit(143), 143, id="SIGTERM")],
 )
 def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
     demo: Callable[..., Run],

@@ -190,11 +190,15 @@ def test_configurations_are_prepared_once_and_run_from_the_file(
     capsys.readouterr()
 
 
-def test_phases_by_the_model_and_as_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_phases_by_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "three-servers: one iteration, by the model" in printed(capsys, "phases", JOB, "--delta", 0.003)
     slow = main(["schedule", "phases", str(JOB), "--delta", "0.05"])
     assert slow == 0
     assert "of an iteration is spent waiting for circuits" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_phases_as_measured(capsys: pytest.CaptureFixture[str]) -> None:
     bench = ("--bench", SMALL, "--record", RECORD, "--emulate", "--seed", 1, "--run", "--iterations", 2)
     found = document(capsys, "phases", JOB, *bench)
     assert found["iterations"] == 2

@@ -146,7 +146,9 @@ def test_no_command_is_executed_twice_or_lost_and_the_counters_add_up(seed: int,
         check_everything_is_accounted_for(bench)
 
 
-@pytest.mark.parametrize("commands", [300, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "commands", [300, pytest.param(4_000, marks=pytest.mark.long), pytest.param(10_000, marks=pytest.mark.campaign)]
+)
 def test_of_tables_of_144_channels_at_one_byte_error_in_a_thousand_none_is_lost(commands: int) -> None:
     bench = Bench(VirtualClock(), LARGE, seed=0)
     third = FaultRates(flip=1e-3 / 3, drop=1e-3 / 3, duplicate=1e-3 / 3)

@@ -91,8 +91,8 @@ def test_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[Path],
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(1000, 5_000), marks=pytest.mark.long),
-        pytest.param(range(5_000, 31_000), marks=pytest.mark.campaign),
+        pytest.param(range(1000, 2_600), marks=pytest.mark.long),
+        pytest.param(range(2_600, 31_000), marks=pytest.mark.campaign),
     ],
     ids=["long", "campaign"],
 )
@@ -124,8 +124,8 @@ def test_edited_records_are_taken_whole_or_refused(record: Path, capsys: pytest.
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(1000, 2000), marks=pytest.mark.long),
-        pytest.param(range(2000, 6000), marks=pytest.mark.campaign),
+        pytest.param(range(1000, 1400), marks=pytest.mark.long),
+        pytest.param(range(1400, 6000), marks=pytest.mark.campaign),
     ],
     ids=["long", "campaign"],
 )

@@ -113,7 +113,9 @@ WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[Far]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["tcp", "pty", "memory", *(pytest.param(way, marks=pytest.mark.long) for way in ("fault", "visa"))]
+)
 def test_a_child_can_neither_use_the_link_nor_end_it(way: str) -> None:
     with WAYS[way]() as (link, say, heard):
         for use in (

@@ -8,6 +8,7 @@ from lumion_hw.polarization.retarders import (
     S1,
     S2,
     S3,
+    DrivenChain,
     RetarderChain,
     taken_share,
     turn_matrix,
@@ -84,16 +85,29 @@ def test_a_half_wave_plate_has_the_fourth_harmonic_only_and_any_other_the_second
     assert harmonics(np.pi / 2) == {2, 4}
 
 
-def test_the_slopes_of_a_chain_are_the_differences_of_its_overlap() -> None:
-    chain, (light, taken) = RetarderChain(4), random_states(2, seed=5)
-    phases = np.array([0.3, 1.1, -2.0, 0.7])
-    overlap, slopes, turned, returned = chain.overlap_and_slopes(phases, light, taken)
-    assert overlap == pytest.approx(taken @ chain.turn(phases, light))
-    assert turned == pytest.approx(chain.turn(phases, light))
-    assert returned @ light == pytest.approx(overlap)
-    for index in range(4):
-        ahead = phases + 1e-6 * np.eye(4)[index]
-        assert (chain.overlap(ahead, light, taken) - overlap) / 1e-6 == pytest.approx(slopes[index], abs=1e-5)
+@pytest.mark.parametrize("squeezers", [2, 3, 4, 5])
+def test_the_slopes_of_a_driven_chain_are_the_differences_of_its_overlap(squeezers: int) -> None:
+    chain, rng = RetarderChain(squeezers), np.random.default_rng(5)
+    light, taken = random_states(7, seed=5), random_states(7, seed=6)
+    phases, offsets = rng.uniform(-3, 3, (4, squeezers)), rng.uniform(-3, 3, (7, squeezers))
+    offsets[:, [0, -1]] = 0.0
+
+    def retardances(offsets: np.ndarray) -> np.ndarray:
+        return phases[:, None] + offsets
+
+    states = np.hstack([light, taken]).T
+    overlap, slopes, by_states = DrivenChain(chain, phases).overlap_and_slopes(states, offsets.T)
+    turned = chain.turn(retardances(offsets), light)
+    assert overlap == pytest.approx((taken * turned).sum(axis=-1))
+    assert overlap == pytest.approx(chain.overlap(np.moveaxis(retardances(offsets), -1, 0), light, taken))
+    assert by_states[3:] == pytest.approx(np.moveaxis(turned, -1, 0))
+    for axis in range(3):
+        ahead = np.moveaxis(chain.turn(retardances(offsets), np.eye(3)[axis]), -1, 0)
+        assert by_states[axis] == pytest.approx((taken.T[:, None] * ahead).sum(axis=0))
+    assert len(slopes) == squeezers - 2
+    for index, slope in enumerate(slopes, start=1):
+        ahead = retardances(offsets + 1e-6 * np.eye(squeezers)[index])
+        assert ((taken * chain.turn(ahead, light)).sum(axis=-1) - overlap) / 1e-6 == pytest.approx(slope, abs=1e-5)
 
 
 def test_one_setting_of_a_chain_alone_is_what_it_is_among_many() -> None:
@@ -102,7 +116,9 @@ def test_one_setting_of_a_chain_alone_is_what_it_is_among_many() -> None:
     turn, turned, slopes = chain.turn_and_slopes(phases, light)
     assert turned == pytest.approx(chain.turn(phases, light))
     assert turn @ taken == pytest.approx(chain.turn(phases, taken))
-    assert taken @ slopes == pytest.approx(chain.overlap_and_slopes(phases, light, taken)[1])
+    for index in range(4):
+        ahead = chain.turn(phases + 1e-6 * np.eye(4)[index], light)
+        assert (ahead - turned) / 1e-6 == pytest.approx(slopes[:, index], abs=1e-5)
 
 
 def test_a_chain_takes_many_settings_and_states_at_once() -> None:

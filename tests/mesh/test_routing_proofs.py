@@ -134,7 +134,10 @@ def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexM
     assert route(smartlight, RouteRequest(pairs[:3], unusable=dead)).total_hops > 0
 
 
-@pytest.mark.parametrize("circuits", [[(103, 116), (105, 120), (108, 26)], [(52, 41), (33, 44), (39, 69)]])
+@pytest.mark.parametrize(
+    "circuits",
+    [pytest.param([(103, 116), (105, 120), (108, 26)], marks=pytest.mark.long), [(52, 41), (33, 44), (39, 69)]],
+)
 def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_sat(circuits: list[Pair]) -> None:
     """Any two of them find their ways. CP-SAT 9.15 takes seconds to deny the three, and no cut keeps them apart."""
     mesh = HexMesh.columns([10, 11] * 10 + [10])
@@ -209,7 +212,7 @@ def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> c
 
 
 @pytest.mark.long
-@examples(400)
+@examples(250)
 @given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(2, 6))
 def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()

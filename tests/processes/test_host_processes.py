@@ -79,7 +79,9 @@ ENDS = {
 
 
 @BOTH
-@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.long if how in ("SIGTERM, idle", "exception") else ()) for how in ENDS]
+)
 def test_a_host_that_leaves_switches_its_heaters_off_itself_and_at_once(
     tmp_path: Path, transport: str, how: str
 ) -> None:

@@ -429,3 +429,20 @@ def test_scales_are_exact() -> None:
     assert FIELDS["tx_bias"].scale == Fraction(1, 500)
     field = Field("x", None, 0, length=2, scale=Fraction(1, 10))
     assert decode(field, b"\x00\x03") == 0.3
+
+
+@given(
+    count=st.integers(-70_000, 70_000),
+    off=st.sampled_from([0.0, 0.5, -0.5, 0.4999999, 0.5000001, 0.25]),
+    scale=st.sampled_from([Fraction(1, 256), Fraction(1, 10), Fraction(1, 10_000), Fraction(5, 2), Fraction(1, 3)]),
+)
+def test_counts_are_rounded_as_exact_fractions_are(count: int, off: float, scale: Fraction) -> None:
+    value = (count + off) * float(scale)
+    assert registers._nearest_count(value, scale) == round(Fraction(value) / scale)
+
+
+@given(st.one_of(st.floats(5e-324, 2.0465e10), st.integers(1, 4095).map(lambda half: 0.5 * half * 1e-9)))
+def test_f16_takes_the_smallest_exponent_that_holds_the_number(value: float) -> None:
+    mantissas = [round(Fraction(value) * Fraction(10) ** (24 - exponent)) for exponent in range(32)]
+    exponent = next(exponent for exponent, mantissa in enumerate(mantissas) if mantissa <= 0x7FF)
+    assert registers.f16_encode(value) == exponent << 11 | mantissas[exponent]

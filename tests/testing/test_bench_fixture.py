@@ -7,21 +7,12 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S
 
+from lumion_hw import Bench
+
 pytest_plugins = ["pytester"]
 
 OPTIONS = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-
-
-@pytest.fixture
-def run(pytester):
-    """Runs the text of a test file, in a process of its own because numpy loads once per process."""
-
-    def run(text: str):
-        pytester.makepyfile(text)
-        return pytester.runpytest_subprocess(*OPTIONS)
-
-    return run
 
 
 # -- the fixture itself, in this very run
@@ -29,7 +20,9 @@ def run(pytester):
 
 def test_the_bench_is_emulated_and_on_virtual_time(bench) -> None:
     assert bench.is_emulated
-    assert bench.model.name == "lumion-prototype"
+    assert bench.model.name == "lumion-prototype"  # without a marker and an ini option, with seed 0
+    with Bench.emulate("lumion-prototype", seed=0) as other:
+        assert bench.mesh.monitors_ma().tolist() == other.mesh.monitors_ma().tolist()
     before_s = bench.clock.now()
     bench.clock.sleep(100.0)
     assert bench.clock.now() == before_s + 100.0
@@ -49,12 +42,18 @@ def test_faults_are_scripted_on_the_bench(bench) -> None:
 
 WRONG_MARKERS = ["3", "sed=3", "seed='x'", "seed=-1", "seed=True", "'a', 'b'"]
 AS_USERS_WRITE_IT = {
-    "test_builtin": """
+    "test_ini": """
+        import pytest
         from lumion_hw import Bench
 
-        def test_without_a_marker_it_is_the_builtin_bench_with_seed_0(bench):
-            with Bench.emulate("lumion-prototype", seed=0) as other:
+        def test_without_a_marker_it_is_that_of_the_ini_option_with_seed_0(bench, request):
+            assert bench.model.name == "small"
+            with Bench.emulate(request.config.rootpath / "lab.yaml", seed=0) as other:
                 assert bench.mesh.monitors_ma().tolist() == other.mesh.monitors_ma().tolist()
+
+        @pytest.mark.lumion_bench("laser-bench")
+        def test_the_marker_is_nearer(bench):
+            assert bench.model.name == "laser-bench"
         """,
     "test_marked": """
         import numpy as np
@@ -108,33 +107,17 @@ AS_USERS_WRITE_IT = {
 def test_fixture_and_marker_as_users_write_them(pytester) -> None:
     """In one process of its own: to load numpy and open a bench in each of many took longer than all the rest."""
     (pytester.path / "mine.yaml").write_text(SMALL.read_text())
+    (pytester.path / "lab.yaml").write_text(SMALL.read_text())
+    pytester.makeini("[pytest]\nlumion_bench = lab.yaml\n")  # a path relative to the file that says so
     pytester.makepyfile(**AS_USERS_WRITE_IT)
     result = pytester.runpytest_subprocess("-v", "--strict-markers", *OPTIONS)
-    result.assert_outcomes(passed=6, failed=1, errors=len(WRONG_MARKERS) + 1)
+    result.assert_outcomes(passed=7, failed=1, errors=len(WRONG_MARKERS) + 1)
     result.stdout.fnmatch_lines(["FAILED test_marked.py::test_failing - AssertionError: this fails*"])
     for marker in WRONG_MARKERS:  # each is told in one sentence
         result.stdout.fnmatch_lines_random(
             f"E*ConfigError: marker lumion_bench({marker}): expected lumion_bench(path, [*], seed=0). *"
         )
     result.stdout.fnmatch_lines_random(f"E*ConfigError:*{pytester.path}/no-such.yaml*")
-
-
-def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pytester) -> None:
-    (pytester.path / "lab.yaml").write_text(SMALL.read_text())
-    pytester.makeini("[pytest]\nlumion_bench = lab.yaml\n")
-    result = run(
-        """
-        import pytest
-
-        def test_it(bench):
-            assert bench.model.name == "small"
-
-        @pytest.mark.lumion_bench("laser-bench")
-        def test_the_marker_is_nearer(bench):
-            assert bench.model.name == "laser-bench"
-        """
-    )
-    result.assert_outcomes(passed=2)
 
 
 def test_the_marker_is_told_of(pytester) -> None:

@@ -72,7 +72,7 @@ def test_every_picture_of_the_cookbook_is_made_by_the_page_that_shows_it() -> No
     assert all((ROOT / "docs" / "img" / name).exists() for name in made), "run: python benchmarks/cookbook.py"
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_book_can_be_made(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs, of the extra docs, is not there")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]

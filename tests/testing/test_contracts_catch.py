@@ -801,23 +801,7 @@ def test_a_set_that_is_not_carried_out_is_caught() -> None:
 # -- authors
 
 
-def test_a_contract_without_its_fixtures_says_what_to_give(pytester) -> None:
-    pytester.makepyfile(
-        """
-        from lumion_hw.testing.contracts import PolarizationControllerContract
-
-        class TestMine(PolarizationControllerContract):
-            pass
-        """
-    )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "describes or unplugged")
-    result.assert_outcomes(errors=4)
-    result.stdout.fnmatch_lines_random(
-        ["give this contract a fixture 'driver': an open PolarizationController, closed again after the test"]
-    )
-
-
-def test_a_promise_that_cannot_be_proven_is_skipped_and_says_what_is_missing(pytester) -> None:
+def test_a_contract_without_its_fixtures_says_what_to_give_and_skips_what_cannot_be_proven(pytester) -> None:
     pytester.makeini(f"[pytest]\npythonpath = {Path(__file__).parent}\n")
     pytester.makepyfile(
         """
@@ -825,12 +809,21 @@ def test_a_promise_that_cannot_be_proven_is_skipped_and_says_what_is_missing(pyt
         from contract_fakes import FakeSqueezer
         from lumion_hw.testing.contracts import PolarizationControllerContract
 
+        class TestBare(PolarizationControllerContract):
+            pass
+
         class TestMine(PolarizationControllerContract):
             @pytest.fixture
             def driver(self):
                 return FakeSqueezer()
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs", "-k", "in_force or leaves or read_back")
-    result.assert_outcomes(passed=1, skipped=2)
-    result.stdout.fnmatch_lines_random(["*without a fixture 'in_force' this promise stays unproven*"])
+    chosen = "TestBare and (describes or unplugged) or TestMine and (in_force or leaves or read_back)"
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs", "-k", chosen)
+    result.assert_outcomes(errors=4, passed=1, skipped=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "give this contract a fixture 'driver': an open PolarizationController, closed again after the test",
+            "*without a fixture 'in_force' this promise stays unproven*",
+        ]
+    )

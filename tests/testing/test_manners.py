@@ -150,33 +150,15 @@ def test_both_programs_tell_their_version(capsys: pytest.CaptureFixture[str]) ->
 
 # -- what type checkers and editors see
 
-SCRIPT = """\
-from typing import assert_type
-
-from lumion_hw import Bench, CalibrationRecord, load_record
-from lumion_hw.bench import MeshAccess
-from lumion_hw.interfaces import (
-    Polarimeter, PolarizationController, PolarizationOptimizer, PowerMeter, PowerReading, Transponder, TunableLaser
-)
-
-
-def script(bench: Bench) -> float:
-    assert_type(bench.meters["m"], PowerMeter)
-    assert_type(bench.lasers["l"], TunableLaser)
-    assert_type(bench.transponders["t"], Transponder)
-    assert_type(bench.polarization["p"], PolarizationController)
-    assert_type(bench.polarization_optimizers["p"], PolarizationOptimizer)
-    assert_type(bench.polarimeters["p"], Polarimeter)
-    assert_type(bench.mesh, MeshAccess)
-    assert_type(bench.meters["m"].read(1), PowerReading)
-    assert_type(load_record("record.json"), CalibrationRecord)
-    return bench.meters["m"].read(1).power_w
-
+SCRIPT = (
+    (Path(__file__).parent / "typed_script.py").read_text(encoding="utf-8")
+    + """
 
 with Bench.emulate("small-bench", seed=1) as bench:
     script(bench)
     bench.meters["m"].no_such_method()
 """
+)
 
 
 def test_an_editable_install_is_a_path_that_type_checkers_follow() -> None:
@@ -191,7 +173,7 @@ def test_an_editable_install_is_a_path_that_type_checkers_follow() -> None:
 @pytest.mark.parametrize(
     "editable",
     [
-        pytest.param(True, id="editable", marks=pytest.mark.long),
+        pytest.param(True, id="editable", marks=pytest.mark.campaign),
         pytest.param(False, id="copied", marks=pytest.mark.campaign),
     ],
 )

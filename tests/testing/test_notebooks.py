@@ -46,12 +46,18 @@ def test_it_is_small_and_names_no_machine(path: Path) -> None:
     assert "<script" not in text
 
 
-@pytest.mark.long
-def test_they_run_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("calibrate_and_program", marks=pytest.mark.campaign),
+        pytest.param("connect_and_recover", marks=pytest.mark.long),  # it begins with the same calibration
+    ],
+)
+def test_it_runs_again(name: str, tmp_path: Path) -> None:
     pytest.importorskip("nbclient", reason="nbclient, of the extra test, is not there")
-    subprocess.run([sys.executable, ROOT / "benchmarks" / "notebooks.py", "--out", tmp_path], check=True)
-    for path in NOTEBOOKS:
-        before, after = code_cells(path), code_cells(tmp_path / path.name)
-        assert [cell["source"] for cell in after] == [cell["source"] for cell in before]
-        # How much text comes in one piece is a matter of time.
-        assert [kinds(cell) for cell in after] == [kinds(cell) for cell in before]
+    subprocess.run([sys.executable, ROOT / "benchmarks" / "notebooks.py", "--out", tmp_path, name], check=True)
+    (path,) = (path for path in NOTEBOOKS if path.stem == name)
+    before, after = code_cells(path), code_cells(tmp_path / path.name)
+    assert [cell["source"] for cell in after] == [cell["source"] for cell in before]
+    # How much text comes in one piece is a matter of time.
+    assert [kinds(cell) for cell in after] == [kinds(cell) for cell in before]

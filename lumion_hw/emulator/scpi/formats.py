@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 
 
+@cache
 def short_form(spelling: str) -> str:
     """Return the upper-case part of a documented spelling: ``WAVelength`` -> ``WAV``."""
     return "".join(character for character in spelling if not character.islower())
 
 
+@cache
 def forms(spelling: str) -> frozenset[str]:
     """Return the accepted forms, upper case. Vendors break the four-letter rule, so nothing is computed."""
     return frozenset((short_form(spelling), spelling.upper()))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.commands import Form, ScpiCommand
@@ -49,6 +50,7 @@ class _Branch:
         self.ends: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
 
 
+@cache  # of the few types of instruments that are emulated, hundreds are made
 def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
     """Return every sequence of nodes a pattern stands for, optional parts present or not."""
     stack: list[list[tuple[_Node, ...]]] = [[()]]

@@ -209,6 +209,8 @@ class FlagStore:
                 del self._seen[key]
 
     def _asserted(self, page: Page, data: dict[int, int]) -> Iterable[FlagKey]:
+        if not any(data.values()):  # mostly, and a module that is waited for is asked again and again
+            return
         for field in fields_of(page):
             if field.access is not Access.COR or field.name in self.unsupported:
                 continue

@@ -348,7 +348,7 @@ class Receivers:
 
     def works(self, lane: int) -> bool:
         """Tell whether the receive side of a lane is initialised."""
-        return any(path.state in LIT for path in self._paths.on_media_lane(lane))
+        return self._paths.is_lit(lane)
 
     def sample(self, optics: Optics, powered: bool) -> None:
         """Look at the light of every lane; ``powered`` is ModuleReady."""

@@ -7,6 +7,7 @@ page is not there; a read clears the flags of each byte it has given away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.standards.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
@@ -26,6 +27,12 @@ Effect = Callable[[Written], None]
 
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _RESERVED_PATTERN = 0xAA
+
+
+@cache
+def _cleared(page: Page) -> tuple[int, ...]:
+    """Return the bytes of a page, 0 to 127, that a read clears."""
+    return tuple(offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
 
 
 class HostPort:
@@ -66,6 +73,21 @@ class HostPort:
         # For the fault torn_read: the values of before this instant.
         self._stale = bytes(memory.half(page)) if memory.has(page) else bytes(HALF_BYTES)
         self._render(page)
+
+    def next_bytes(self, length: int) -> bytes:
+        """Give so many bytes away: what :meth:`next_byte` would give one by one."""
+        first, page = self.pointer % HALF_BYTES, self._half(self.pointer)
+        has, memory = self._core.has, self._core.memory
+        if first + length > HALF_BYTES or not memory.has(page) or has("torn_read") or has("reserved_bits_set"):
+            return bytes(self.next_byte() for _ in range(length))
+        half = memory.half(page)
+        data = bytes(half[first : first + length])
+        start = self.pointer - first
+        for offset in _cleared(page):
+            if first <= offset < first + length:
+                half[offset] = self._core.flags.cleared(page, start + offset)
+        self.pointer = start + (first + length) % HALF_BYTES
+        return data
 
     def next_byte(self) -> int:
         """Give the byte at the pointer away and move on, rolling over inside the half."""

@@ -25,6 +25,7 @@ from lumion_hw.standards.cmis.fields import LIMITS
 from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, OBSERVABLES, SAMPLE_PAGE, Observable
 from lumion_hw.standards.registers import NumberFormat
 
+_WITHIN = (False,) * len(LIMITS)
 _RAMP_S = 20.0
 """Time constant with which the case warms up and cools down."""
 
@@ -48,6 +49,7 @@ class ModuleMonitors:
             monitor: tuple(threshold_value(core.memory, monitor, limit) for limit in limits)
             for monitor, limits in core.profile.thresholds.items()
         }
+        self._flags = {monitor: tuple(f"{monitor}_{limit}_flag" for limit in LIMITS) for monitor in self._limits}
 
     @property
     def laser_temperature_c(self) -> float:
@@ -105,8 +107,7 @@ class ModuleMonitors:
         measured = threshold_value(self._core.memory, monitor, value)
         high_alarm, low_alarm, high_warning, low_warning = limits
         beyond = (measured > high_alarm, measured < low_alarm, measured > high_warning, measured < low_warning)
-        for limit, active in zip(LIMITS, beyond, strict=True):
-            self._core.flags.hold(f"{monitor}_{limit}_flag", works and active, lane)
+        self._core.flags.hold_each(self._flags[monitor], beyond if works else _WITHIN, lane)
 
     def put(self) -> None:
         """Write the monitors to the lower memory and to page 11h."""
@@ -445,8 +446,16 @@ class VdmPages:
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
+        self._shown: dict[tuple[int, int], tuple[float, bytes]] = {}
+        names = [tuple(f"vdm_{group}_{limit}_flag" for limit in LIMITS) for group in range(len(core.profile.vdm))]
         self._limited = [
-            (group, place, instance.lane, OBSERVABLES[instance.code].name, core.profile.vdm_thresholds[instance.code])
+            (
+                names[group],
+                place,
+                instance.lane,
+                OBSERVABLES[instance.code].name,
+                core.profile.vdm_thresholds[instance.code],
+            )
             for group, instances in enumerate(core.profile.vdm)
             for place, instance in enumerate(instances)
             if instance.code in core.profile.vdm_thresholds
@@ -482,19 +491,21 @@ class VdmPages:
         for place, instance in enumerate(self._core.profile.vdm[group]):
             observable = OBSERVABLES[instance.code]
             value = self.value(observable, instance.lane)
-            half[2 * place : 2 * place + 2] = encode_vdm_value(observable, _within(observable, value))
+            shown = self._shown.get((group, place))
+            if shown is None or shown[0] != value:  # a host that polls reads many times between two samples
+                shown = self._shown[group, place] = (value, encode_vdm_value(observable, _within(observable, value)))
+            half[2 * place : 2 * place + 2] = shown[1]
 
     def judge(self, powered: bool) -> None:
         """Compare the current values of initialised lanes with their thresholds and hold the flags of page 2Ch."""
         flags = self._core.flags
-        for group, place, lane, name, (high_alarm, low_alarm, high_warning, low_warning) in self._limited:
-            works = powered and self._performance.works(lane)
-            value = self._performance.current.get(lane, {}).get(name) if works else None
-            beyond = (False,) * len(LIMITS)
+        working = {lane: powered and self._performance.works(lane) for lane in self._performance.current}
+        for names, place, lane, name, (high_alarm, low_alarm, high_warning, low_warning) in self._limited:
+            value = self._performance.current[lane].get(name) if working.get(lane) else None
+            beyond = _WITHIN
             if value is not None:
                 beyond = (value > high_alarm, value < low_alarm, value > high_warning, value < low_warning)
-            for limit, active in zip(LIMITS, beyond, strict=True):
-                flags.hold(f"vdm_{group}_{limit}_flag", active, place)
+            flags.hold_each(names, beyond, place)
 
     # -- freeze -----------------------------------------------------------------------------------------------------
 

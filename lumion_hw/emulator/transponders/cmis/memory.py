@@ -163,6 +163,7 @@ class Flags:
         self._held: dict[tuple[Page, int], int] = {}
         self._pairs = [pair for pair in _BYTE_PAIRS if memory.has(pair[0]) and memory.has(pair[2])]
         self._active: set[tuple[str, int | None]] = set()
+        self._conditions: dict[tuple[str, int | None], tuple[bool, ...]] = {}
         self._places: dict[tuple[str, int | None], tuple[Page, int, int] | None] = {}
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
@@ -203,6 +204,14 @@ class Flags:
         self._held[page, byte] = held | mask if active else held & ~mask
         if active:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
+
+    def hold_each(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
+        """Latch flags that are always judged together, each for as long as its condition lasts."""
+        # Asked for every limit of every monitor at every sample, and nearly always it is as it was.
+        if self._conditions.get((names[0], index)) != active:
+            self._conditions[names[0], index] = active
+            for name, each in zip(names, active, strict=True):
+                self.hold(name, each, index)
 
     def cleared(self, page: Page, byte: int) -> int:
         """Return what a flag byte is after it was read: the conditions that last."""

@@ -160,7 +160,7 @@ class CmisModule:
         self.seek(offset)
         page = self._firmware.port.page
         self.begin_read()
-        data = bytes(self.next_byte() for _ in range(length))
+        data = self._firmware.port.next_bytes(length)
         self.log.append(BusAccess(self._core.now, "read", page, offset, data))
         return data
 

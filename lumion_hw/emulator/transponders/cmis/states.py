@@ -177,6 +177,15 @@ class DataPaths:
         """Return the data paths that use a media lane (several share one carrier)."""
         return [path for path in self.paths if path.media_mask >> (lane - 1) & 1]
 
+    def is_lit(self, lane: int) -> bool:
+        """Tell whether a data path that uses a media lane is initialised."""
+        # Plain loops: asked for every monitor of every lane at every sample.
+        bit = 1 << (lane - 1)
+        for path in self.paths:  # noqa: SIM110
+            if path.media_mask & bit and path.state in LIT:
+                return True
+        return False
+
     def overlapping(self, host_mask: int) -> list[EmulatedDataPath]:
         """Return the data paths that have a host lane in ``host_mask``."""
         return [path for path in self.paths if path.host_mask & host_mask]
