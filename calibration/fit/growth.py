@@ -74,8 +74,8 @@ class RowScore:
         gain: Gain of the evidence, in units of the logarithm.
         held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
         width: Width of its parameters that explains most.
-        left_out: Shape ``(P, k)``; F, with F·Fᵀ the covariance of the parameters of the fit by leaving these out,
-            which have not been found to be zero: of all rows together it would fill gigabytes.
+        left_out: Shape ``(P, k)``, in single precision; F, with F·Fᵀ the covariance of the parameters of the fit by
+            leaving these out, which have not been found to be zero: of all rows together it would fill gigabytes.
         pairs: Directions of pairs, if it is the row of these.
     """
 
@@ -83,7 +83,7 @@ class RowScore:
     gain: float
     held_out: float
     width: float
-    left_out: Real
+    left_out: Single
     pairs: PairDirections | None = None
 
     @property
@@ -191,6 +191,7 @@ def score_rows(
     pass_ = _Pass(model, fit, few, small)
     found = _Selection(pass_.gram, ahead, away, pass_.places, share)
     rows, chosen, tail = found.rows(but), found.chosen(but), None
+    del found  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = _Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
@@ -314,7 +315,9 @@ class _Selection:
         """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
         widths, evidence = evidence_of(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
-        return RowScore(name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0)))
+        return RowScore(
+            name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0), np.float32)
+        )
 
     def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
@@ -347,11 +350,11 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
     return float((weight * widths**2).sum() / weight.sum())
 
 
-def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Real:
+def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
     """Return ``left_out`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
-    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved])
+    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
 
 
 class _Pass:
@@ -366,7 +369,6 @@ class _Pass:
     Attributes:
         main: Number of parameters of the fit, P.
         places: By name of a small row, where its parameters are among those of all of them.
-        gram: Normal equations.
         by_stretch: Shape ``(c, P)``; slopes by stretches of settings.
         by_monitor: Shape ``(M, P)``; the same by monitors.
         misfit: Shape ``(N, M)``; white residuals.
@@ -401,8 +403,14 @@ class _Pass:
             slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
             self.by_monitor += slopes.sum(axis=0)
             np.add.at(self.by_stretch, stretches[mine], slopes.sum(axis=1))
-        first, second = self._equations(0), self._equations(1)
-        self.gram = _Gram((first[0], second[0]), (first[1], second[1]), (first[2], second[2]), self._inner)
+        self._halves = self._equations(0), self._equations(1)
+
+    @property
+    def gram(self) -> _Gram:
+        """Normal equations of the fitted parameters and those of all small rows."""
+        # Made when asked for: kept, it and the pass would hold each other, and gigabytes, until garbage is looked for.
+        (main, across, slope), (second_main, second_across, second_slope) = self._halves
+        return _Gram((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
         """Return what half of the settings says: of fitted parameters, of these with those of rows, and all slopes."""
@@ -688,7 +696,7 @@ class _Pairs:
             return None
         # What width noise may hide, and what that does to the fit. More settings would show it as much better.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        left_out = width * self._following(seen, whole, self._at_random(_PROBES))
+        left_out = (width * self._following(seen, whole, self._at_random(_PROBES))).astype(np.float32)
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
 
     def _directions(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
 from calibration.diagnose.drift_trajectory import DriftTrajectories
+from calibration.fit import growth
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import Round
 from calibration.measure.design import Walk
@@ -123,6 +126,26 @@ def test_a_fit_that_explains_its_readings_is_let_end_where_the_work_allowed_is_s
     second = diagnosis.go_on(first)
     assert len(second.fit.rounds) > 1  # one step does not end it
     assert diagnosis.stated(second).certified
+
+
+def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gigabytes on a large mesh: with garbage not looked for, two passes would need them twice."""
+    made: list[weakref.ref[object]] = []
+    begin = growth._Pass.__init__
+
+    def begun(self: growth._Pass, *args: Any) -> None:
+        begin(self, *args)
+        made.append(weakref.ref(self))
+
+    monkeypatch.setattr(growth._Pass, "__init__", begun)
+    bench = Bench.draw()
+    diagnosis = bench.diagnosis(bench.measured(), FIRST)
+    gc.disable()
+    try:
+        diagnosis.stated(diagnosis.begin(bench.start()))
+        assert [one() for one in made] == [None]
+    finally:
+        gc.enable()
 
 
 def test_a_drift_that_goes_on_is_followed_before_the_next_fit_and_not_after_it() -> None:
