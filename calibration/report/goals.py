@@ -130,6 +130,7 @@ def judge(bench: Bench, probe: Probe, record: CalibrationRecord, fitted: Observa
     figures["chosen_settings"] = record.quality.get("chosen_settings", 0.0)
     # What the run itself has read on settings that no fit has seen, beside what is read here.
     figures["read_excess_db"] = record.quality.get("held_out_excess_db", np.nan)
+    figures["read_chi2"] = record.quality.get("held_out_chi2", np.nan)
     figures["faults"] = float(len(record.faults))
     return GoalJudgement(figures, normalised)
 

@@ -315,7 +315,7 @@ class Calibration:
                 self.residual(name, value)
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
-        if found.is_off and self._is_unexplained(first):
+        if found.is_wrong and self._is_unexplained(first):
             certified, self.quality["fit_certified"] = self.quality["fit_certified"], 0.0
             self.faults.append(f"not certified: {found.words()}" if certified else found.words())
         unseen_nm = self._extended.unseen_nm if self._extended else None

@@ -328,8 +328,8 @@ def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: p
         probe = BenchProbe(bench)
         run = Calibration(probe, probe.device_under_test(), SEED)
         run.quality["fit_certified"] = 1.0
-        for error_db, certified in ((0.05, 1.0), (0.5, 0.0)):
-            light[:] = [HeldOut(0, "states", 1, 2, -20.0, error_db, 0.01, 1.2)]
+        for sigma, certified in ((1.2, 1.0), (1.3, 0.0)):
+            light[:] = [HeldOut(0, "states", 1, 2, -20.0, 0.5, 0.01, sigma)]
             run._verify()
             assert run.quality["fit_certified"] == certified
     (reason,) = run.faults
