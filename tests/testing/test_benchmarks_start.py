@@ -13,8 +13,9 @@ ABOUT_CALIBRATION = sorted(
 )
 START = """
 import runpy, sys
-sys.path[0] = sys.argv[1]
+before = [sys.argv[1], *sys.path[1:]]
 for path in sys.argv[2:]:
+    sys.path[:] = before  # as if each were started alone: it takes its folder out
     print(path, file=sys.stderr)
     runpy.run_path(path, run_name="benchmark")
     import calibration
