@@ -25,7 +25,9 @@ _running: list[object] = []
 
 @contextlib.contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Keep up to 1 GiB of what is freed, for the time of a block; it goes back to the system after the last such one.
+    """Keep up to 1 GiB of what is freed, in arrays of 64 MiB at most, for the time of a block.
+
+    It goes back to the system after the last such block.
 
     Where the C library has no ``mallopt``, nothing is done.
     """

@@ -316,8 +316,8 @@ class Calibration:
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
         if found.is_wrong and self._is_unexplained(first):
-            certified, self.quality["fit_certified"] = self.quality["fit_certified"], 0.0
-            self.faults.append(f"not certified: {found.words()}" if certified else found.words())
+            self.faults.append(f"not certified: {found.words()}")
+            self.quality["fit_certified"] = 0.0
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             there = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
