@@ -164,24 +164,47 @@ def test_sources_of_slightly_different_wavelength_are_told_apart() -> None:
     assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
 
 
+def _with_lasers(
+    simulated: SimulatedMesh, sources: tuple[int, ...], off_rad: np.ndarray, count: int, draw: int, plan: SearchPlan
+) -> SearchResult:
+    """Search in the light of lasers whose common phases are given, by as many settings of each."""
+    mesh, currents = simulated.mesh, simulated.random_settings(count)[0]
+    number = np.arange(count) * len(sources) // count
+    seen = simulated.measure(currents, np.array(sources)[number], common_rad=off_rad[number])
+    light, heated = MeanLight.of(mesh), Heating(mesh).phases(simulated.parameters(), currents)
+    levels = mean_levels(seen, sources, light)
+    guess, model = lock_in(seen, heated.arm_rad, sources, light, levels), AmplitudeModel(mesh, sources, seen.monitors)
+    rng = np.random.default_rng(draw)
+    search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
+    return search.run(guess, levels, lambda step, share: None)
+
+
+def _assert_lasers_and_loops(simulated: SimulatedMesh, found: SearchResult, off_rad: np.ndarray) -> None:
+    apart = found.source_phase_rad - found.source_phase_rad[0] - (off_rad - off_rad[0])
+    # Half a turn per PUC is none on loops of an even number.
+    np.testing.assert_allclose((apart + 0.5 * np.pi) % np.pi, 0.5 * np.pi, atol=0.1)
+    # A phase common to all sources is one of the loops'.
+    loops = found.joint_rad + found.source_phase_rad[0] - off_rad[0] - simulated.truth.joint_phase
+    assert loop_rms_rad(simulated.mesh, loops) < 0.1
+
+
 @pytest.mark.long
 def test_a_laser_far_from_the_others_is_found_by_every_draw() -> None:
     """Two cells, three lasers, one at two standard deviations: valleys a sixth of a turn off catch most first loops."""
-    simulated, sources, off_rad = SimulatedMesh.draw(PAIR, 1), (1, 6, 11), np.array([-0.1, 0.9, -0.1])
-    currents, number = simulated.random_settings(864)[0], np.arange(864) // 288
-    seen = simulated.measure(currents, np.array(sources)[number], common_rad=off_rad[number])
-    light, heated = MeanLight.of(PAIR), Heating(PAIR).phases(simulated.parameters(), currents)
-    levels = mean_levels(seen, sources, light)
-    guess, model = lock_in(seen, heated.arm_rad, sources, light, levels), AmplitudeModel(PAIR, sources, seen.monitors)
+    simulated, off_rad = SimulatedMesh.draw(PAIR, 1), np.array([-0.1, 0.9, -0.1])
     for draw in range(2):
-        rng, plan = np.random.default_rng(draw), SearchPlan(source_phase_rad=0.44)
-        search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
-        found = search.run(guess, levels, lambda step, share: None)
-        apart = found.source_phase_rad - found.source_phase_rad[0]
-        # A phase common to all sources is one of the loops'.
-        np.testing.assert_allclose(apart, off_rad - off_rad[0], atol=0.1)
-        loops = found.joint_rad + found.source_phase_rad[0] - off_rad[0] - simulated.truth.joint_phase
-        assert loop_rms_rad(PAIR, loops) < 0.1
+        found = _with_lasers(simulated, (1, 6, 11), off_rad, 864, draw, SearchPlan(source_phase_rad=0.44))
+        _assert_lasers_and_loops(simulated, found, off_rad)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, pytest.param(7, marks=pytest.mark.campaign)])
+def test_lasers_in_two_groups_a_valley_apart_are_told_apart_by_one_start(seed: int) -> None:
+    """Eight lasers round 72 PUCs: a third of all starts end with those of one side a sixth of a turn off."""
+    simulated, sources = SimulatedMesh.draw(WHOLE, seed), (1, 2, 5, 7, 12, 20, 35, 37)
+    off_rad = np.random.default_rng(100 + seed).normal(0.0, 0.44, len(sources))
+    found = _with_lasers(simulated, sources, off_rad, 490, 0, SearchPlan(source_phase_rad=0.44, starts=1))
+    _assert_lasers_and_loops(simulated, found, off_rad)
 
 
 def test_with_phases_found_by_one_laser_the_others_are_told_apart_at_once() -> None:
