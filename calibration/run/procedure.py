@@ -20,6 +20,7 @@ from calibration.fit.bound import bound_of
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, is_found_again
+from calibration.fit.stated_errors import MOST_WIDENED
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
@@ -315,7 +316,8 @@ class Calibration:
                 self.residual(name, value)
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
-        if found.is_wrong and self._is_unexplained(first):
+        widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
+        if found.is_wrong(guessed=widened > MOST_WIDENED) and self._is_unexplained(first):
             self.faults.append(f"not certified: {found.words()}")
             self.quality["fit_certified"] = 0.0
         unseen_nm = self._extended.unseen_nm if self._extended else None

@@ -105,13 +105,17 @@ class Verification:
         """Mean square of the errors in standard errors: 1 where the record knows how good it is."""
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
-    @property
-    def is_wrong(self) -> bool:
-        """Whether light is off beyond tolerance, and by more than the record says of itself.
+    def is_wrong(self, *, guessed: bool) -> bool:
+        """Return whether light is off beyond tolerance, and by more than the record can say of itself.
 
         Off by no more than that, the record is right, and more was not measured.
+
+        Args:
+            guessed: Whether errors of the record were widened by so much that they are a guess: what they let expect
+                excuses nothing.
         """
-        return bool(self.results) and self.excess_db > TOLERANCE_DB and self.chi2 > _EXPLAINED_CHI2
+        beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
+        return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
 
     @property
     def settings(self) -> int:

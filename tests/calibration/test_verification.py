@@ -295,16 +295,16 @@ def test_the_figures_are_root_mean_squares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error_db", "sigma", "wrong"),
-    [(0.5, 1.2, False), (0.5, 1.3, True), (0.05, 3.0, False)],
-    ids=["as the record says of itself", "more than it says", "within tolerance"],
+    ("error_db", "sigma", "guessed", "wrong"),
+    [(0.5, 1.2, False, False), (0.5, 1.3, False, True), (0.05, 3.0, True, False), (0.5, 1.2, True, True)],
+    ids=["as the record says of itself", "more than it says", "within tolerance", "as a guess lets expect"],
 )
 def test_light_is_wrong_where_it_is_off_by_more_than_the_record_says_of_itself(
-    error_db: float, sigma: float, wrong: bool
+    error_db: float, sigma: float, guessed: bool, wrong: bool
 ) -> None:
     results = (HeldOut(0, "states", 1, 2, -20.0, error_db, 0.01, sigma),)
-    assert Verification(results).is_wrong == wrong
-    assert not Verification(()).is_wrong
+    assert Verification(results).is_wrong(guessed=guessed) == wrong
+    assert not Verification(()).is_wrong(guessed=guessed)
 
 
 # Tolerance asked for -------------------------------------------------------------------------------------------------
