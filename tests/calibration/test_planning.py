@@ -194,7 +194,7 @@ def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> No
     bench.fit = blind
     bench.refit = lambda observations, last: (bench.model, replace(blind, information=4.0 * information))  # type: ignore[method-assign]
     goal = 0.5 * known.rms_rad(bench.model.space, known.wanted) * 1.001
-    _, _, outcome = bench.pursue(Goal(goal), dead=("monitor at port 9: dark",))
+    _, _, outcome = bench.pursue(Goal(goal, settings=400), dead=("monitor at port 9: dark",))
     assert outcome.settings > 0
     assert "1 PUCs and 0 loops do not show in any setting, with monitor at port 9: dark: PUC 7" in outcome.shortfall
 
