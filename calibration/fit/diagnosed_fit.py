@@ -41,6 +41,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
+from calibration.model.work import TAKEN_IN, derivatives_work
 from lumion_hw.mesh.record import CROSSTALK_PAIRS, Defect
 
 Real = NDArray[np.float64]
@@ -194,7 +195,7 @@ class FaultDiagnosis:
         me = self.beyond(before.physics)
         now = me._expected(before)
         many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
-        if before.physics.pairs is not None and many and not self.model.work.is_used_up:
+        if before.physics.pairs is not None and many and me._may_take_in():
             # On readings as they are taken now: what has drifted is out.
             likelihood = replace(me._alive, observations=me._taken_out(now))
             pairs = pair_directions(me.model, now.fit, likelihood, me.prior, before.physics.pairs)
@@ -208,7 +209,7 @@ class FaultDiagnosis:
             return self._unexplained(now)
         now = self.beyond(now.physics)._ended(now)
         before, scores = now, self._harmful(now)
-        while scores.chosen and not self.model.work.is_used_up:
+        while scores.chosen and self.beyond(now.physics)._may_take_in():
             now = self.beyond(now.physics)._with_rows(now, scores.chosen)
             scores = self._harmful(now)
         if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
@@ -223,6 +224,11 @@ class FaultDiagnosis:
         fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
         found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+
+    def _may_take_in(self) -> bool:
+        """Return whether work is left to take something into a fit that explains its readings, and to state errors."""
+        derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
+        return self.model.work.reaches(TAKEN_IN * derivatives)
 
     def _ended(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit with what is left of the way: so far it ended as near as the next step needed it."""

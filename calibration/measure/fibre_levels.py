@@ -24,7 +24,6 @@ def fibre_losses_db(
     model: MeshModel,
     parameters: MeshParameters,
     settings: Observations,
-    heater_ohm: float,
     done: Callable[[int, int], None] = lambda step, total: None,
 ) -> dict[int, tuple[float, float]]:
     """Return the loss into the fibre at every port with a meter, and its standard error.
@@ -34,7 +33,6 @@ def fibre_losses_db(
         model: The model of the mesh.
         parameters: The mesh as it was found.
         settings: Settings to look at; of each source's a few are taken.
-        heater_ohm: Nominal resistance of a heater.
         done: Told of every setting.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
@@ -50,11 +48,10 @@ def fibre_losses_db(
         return {}
     ports = tuple(sorted(seen))
     # The same mesh read at other ports, with a responsivity of one: power that leaves into each fibre.
-    bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm, seconds=model.space.seconds)
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
     alone = replace(parameters, monitor_ma_per_mw=np.ones(len(ports)), further=of_the_mesh(parameters.further))
-    leaving_mw = bare.predict(alone, there)
+    leaving_mw = model.read_at(ports).predict(alone, there)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
+from lumion_hw.mesh.shared_return import SharedReturns
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
@@ -29,6 +31,8 @@ class Heated:
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
+        driven_ma: Shape ``(N, 2E)``; currents as set.
+        late: Shape ``(N, 2E, T, 3)``; what settings before have left; ``None`` if nothing.
     """
 
     powers: Real
@@ -36,6 +40,8 @@ class Heated:
     heat_mw: Real
     arm_rad: Real
     joint_rad: Real
+    driven_ma: Real
+    late: NDArray[np.float32] | None
 
 
 class Heating:
@@ -44,10 +50,12 @@ class Heating:
     Args:
         mesh: The mesh.
         heater_ohm: Nominal resistance of a heater.
+        channels: Drive channel of every heater; channel k drives heater k if not given.
     """
 
-    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
+    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0, channels: Sequence[int] | None = None) -> None:
         self._distances = HeaterDistances.of(mesh)
+        self._returns = SharedReturns.of(range(2 * mesh.n_pucs) if channels is None else channels)
         self._mw_per_ma2 = heater_ohm * 1e-3
         # By decay length: a fit asks for the same ones a hundred times at every point.
         self._shapes = functools.lru_cache(maxsize=4)(self._shapes_of)
@@ -69,7 +77,7 @@ class Heating:
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
         """Return phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T, 3)``."""
-        square = currents_ma**2
+        square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
         if late is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
             # It is heat that comes late, and heat follows the whole law: its bend counts where currents were large.
@@ -84,7 +92,13 @@ class Heating:
         # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        return Heated(powers, bend_ma2, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
+        arm, joint = own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
+        return Heated(powers, bend_ma2, heat, arm, joint, currents_ma, late)
+
+    def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
+        """Return the currents that flow through heaters."""
+        per_ma = parameters.further.get("shared_return_per_ma")
+        return driven_ma if per_ma is None else self._returns.flowing_ma(driven_ma, per_ma)
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
@@ -116,22 +130,43 @@ class Heating:
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 
-    def by_share(self, parameters: MeshParameters, late: NDArray[np.float32], arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the shares of heat that comes late, shape ``(N, M, T)``.
+    def by_rows(
+        self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
+    ) -> dict[str, Slopes]:
+        """Return derivatives by the rows of the table of physics that act on heat, by group, each ``(N, M, size)``.
 
         Args:
+            names: Rows there are.
             parameters: The point.
-            late: Shape ``(N, 2E, T, 3)``; what settings before have left.
+            heated: What :meth:`phases` gave there, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
             joint: Shape ``(N, M, J)``; by those of the joints.
         """
-        rho2, by_heat = parameters.heater_law[:, 0], self._by_heat(parameters, arm, joint)
-        # Heat is proportional to the law.
-        scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
-        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-        own = np.einsum("nhtk,hk->nht", late, parameters.heater_law)
-        by_share: Slopes = (arm + by_heat * per_rho.astype(arm.dtype)) @ own.astype(arm.dtype)
-        return by_share
+        own: dict[str, Real] = {}
+        if "slow_heat_share" in names and heated.late is not None:
+            own["slow_heat_share"] = np.einsum("nhtk,hk->nht", heated.late, parameters.heater_law)
+        if "shared_return_per_ma" in names:
+            own["shared_return_per_ma"] = self._own_by_return(parameters, heated.driven_ma)
+        found: dict[str, Slopes] = {}
+        if own:
+            # Heat is proportional to the law.
+            rho2, scale = parameters.heater_law[:, 0], self._mw_per_ma2 * np.asarray(parameters.heat_factor)
+            per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
+            by_own = arm + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
+            found = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
+        if "crosstalk_directions" in names:
+            found["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
+        return found
+
+    def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
+        """Return how phases of heaters on their own arms follow what they lose to others, shape ``(N, 2E, 2T)``."""
+        flowing = self._flowing_ma(parameters, driven_ma)
+        rho2, rho4, rho6 = parameters.heater_law.T
+        square = flowing**2
+        by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
+        lost = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
+        slopes: Real = -by_ma[..., None] * np.concatenate([lost * driven_ma[..., None], lost], axis=-1)
+        return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
         """Return derivatives by the heat of every heater, ``(N, M, 2E)``, from those by phases of arms and joints."""
@@ -150,8 +185,8 @@ class Heating:
             columns.append(factor * _by_warmth(shape, heat_mw, arm, joint))
         return np.stack(columns, axis=-1)
 
-    def by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``; see :meth:`by_share`."""
+    def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
+        """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``."""
         alike = self.crosstalk(replace(parameters, further={}))
         columns = [
             _by_warmth(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,7 +76,6 @@ class _SettingLight:
         elements: Shape ``(4E, n)``; those of T.
         joints: Shape ``(n, 1, J)``; what joints do to a field.
         heated: What heat did.
-        late: Shape ``(n, 2E, T, 3)``; what settings before have left; ``None`` if nothing.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
@@ -90,7 +89,6 @@ class _SettingLight:
     elements: Complex
     joints: Complex
     heated: Heated
-    late: NDArray[np.float32] | None
     entering: Complex
     linear: Real
     waves: Complex
@@ -121,6 +119,7 @@ class MeshModel:
         seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`: what monitors
             read is the sum of both powers.
         heater_ohm: Nominal resistance of a heater.
+        channels: Drive channel of every heater; channel k drives heater k if not given.
         reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
             phase proportional to frequency.
         compiled: Whether the solver's compiled loops are used; by default if they are there.
@@ -144,6 +143,7 @@ class MeshModel:
         heater_ohm: float = 1000.0,
         *,
         seconds: Mapping[int, int] | None = None,
+        channels: Sequence[int] | None = None,
         reference_hz: float = REFERENCE_HZ,
         compiled: bool | None = None,
         physics: Physics | None = None,
@@ -151,9 +151,9 @@ class MeshModel:
         precise: bool = False,
     ) -> None:
         self.mesh, self.work, self._precise = mesh, work or FitWork(), precise
-        self._heater_ohm, self._compiled = heater_ohm, compiled
+        self._heater_ohm, self._compiled, self._channels = heater_ohm, compiled, channels
         self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
-        self.heating = Heating(mesh, heater_ohm)
+        self.heating = Heating(mesh, heater_ohm, channels)
         self._reference_hz = reference_hz
         self._solver = Solver(mesh, compiled=compiled)
         self._monitors = np.array(monitors, dtype=np.int64)
@@ -166,17 +166,22 @@ class MeshModel:
 
     def beyond(self, physics: Physics) -> MeshModel:
         """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
-        return self._with(physics, precise=self._precise)
+        return self._with(physics, self.space.monitors, precise=self._precise)
 
     def precisely(self) -> MeshModel:
         """Return the same model with derivatives in double precision: for what asks whether something shows at all."""
-        return self._with(self.space.physics, precise=True)
+        return self._with(self.space.physics, self.space.monitors, precise=True)
 
-    def _with(self, physics: Physics, *, precise: bool) -> MeshModel:
+    def read_at(self, monitors: tuple[int, ...]) -> MeshModel:
+        """Return the model of the same mesh in the same light, read at other ports, without further physics."""
+        return self._with(Physics(), monitors, precise=self._precise)
+
+    def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
         space = self.space
         return MeshModel(
-            self.mesh, space.sources, space.monitors, self._heater_ohm, seconds=space.seconds, precise=precise,
-            reference_hz=self._reference_hz, compiled=self._compiled, physics=physics, work=self.work,
+            self.mesh, space.sources, monitors, self._heater_ohm, seconds=space.seconds, precise=precise,
+            channels=self._channels, reference_hz=self._reference_hz, compiled=self._compiled, physics=physics,
+            work=self.work,
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
@@ -407,7 +412,6 @@ class MeshModel:
                     elements=elements,
                     joints=joints,
                     heated=heated,
-                    late=part.late,
                     entering=light[:, None],
                     linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
@@ -575,11 +579,7 @@ class MeshModel:
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions.astype(arm.dtype)
         columns |= self._by_physics(by_phase, heated)
-        if "slow_heat_share" in space.physics.names and light.late is not None:
-            columns["slow_heat_share"] = self.heating.by_share(parameters, light.late, arm * turns, joint * turns)
-        if "crosstalk_directions" in space.physics.names:
-            along = self.heating.by_direction(parameters, heated.heat_mw, arm * turns, joint * turns)
-            columns["crosstalk_directions"] = along
+        columns |= self.heating.by_rows(space.physics.names, parameters, heated, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.

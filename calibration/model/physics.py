@@ -16,12 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.observations import SLOW_TAUS_S
+from lumion_hw.mesh.shared_return import SHARED_BY
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
 Per = Literal[
-    "time constant", "chip", "direction", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"
+    "time constant",
+    "size of a group",
+    "chip",
+    "direction",
+    "puc",
+    "monitor",
+    "neighbours",
+    "source and monitor",
+    "port",
+    "joint",
+    "pair",
 ]
 
 
@@ -50,6 +61,10 @@ class PhysicsRow:
 
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "heat that comes late", "time constant", 1e-3, 0.1, "assumed"),
+    PhysicsRow(
+        "shared_return_per_ma", "drives that share a return", "size of a group", 1e-4, 0.02,
+        "some tenths of an ohm of a common return against drives of some hundred ohm to kilo-ohm (assumed)",
+    ),
     PhysicsRow("heat_loss_db_per_mw", "loss that rises with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow(
         "crosstalk_directions", "crosstalk that follows a direction of the die", "direction", 0.05, 0.5,
@@ -187,6 +202,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
         "time constant": len(SLOW_TAUS_S),
+        "size of a group": 2 * len(SHARED_BY),
         "chip": 1,
         "direction": 2,
         "puc": mesh.n_pucs,

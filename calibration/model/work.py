@@ -1,6 +1,6 @@
 """How much work fits have done: counted in readings predicted, so that a run is bounded alike on every machine.
 
-One unit is some 1.2 µs here. The costs below were measured on 72 PUCs (docs/performance.md).
+One unit is some 1 µs here. The costs below were measured on 72 PUCs (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ errors, and in the weights of readings."""
 DRIFTED = 8
 """What a reading costs where power and phase of every setting are asked, beside its predictions."""
 
-USUAL = 2400
+USUAL = 1800
 """What a whole undisturbed run costs, measuring and verification too, per reading of its random settings."""
-OTHERWISE = 1300
+OTHERWISE = 300
 """What a run costs beside its fits."""
 MOST = 3
 """As many times of an undisturbed run a run may cost, whatever the chip."""
-EXPLANATIONS = 2 / 3
+EXPLANATIONS = 0.6
 """Share of what fits may cost after which no cause is looked for but the last; with the rest a run measures on."""
+ENDING = 0.15
+"""Share of it that a run needs whose work is used up: a fit that explains its readings ends, and errors are stated."""
+TAKEN_IN, MEASURED_ON = 7.0, 7.5
+"""As many times the derivatives of all readings, those of the batch among them, it takes to take something into a fit
+that explains them, or to measure a batch and fit again; and to look at the rest once more and state errors."""
 
 
 def searched_work(n_pucs: int) -> float:
@@ -59,7 +64,7 @@ class FitWork:
 
     Attributes:
         spent: Readings predicted so far; whatever costs more counts for more.
-        allowed: Beyond this nothing new is tried.
+        allowed: What may be spent, the end of the run with it.
         share: Share of it that may be spent now.
     """
 
@@ -72,7 +77,11 @@ class FitWork:
         """Return what fits may cost in a run with so many readings of random settings."""
         return (MOST * USUAL - OTHERWISE) * float(readings)
 
+    def reaches(self, work: float) -> bool:
+        """Return whether so much more may be spent now, the end of the run with it."""
+        return self.spent + work <= self.share * self.allowed
+
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing more may be tried."""
-        return self.spent >= self.share * self.allowed
+        """Whether nothing more may be tried, so that what is left reaches for the end of the run."""
+        return self.spent >= self.share * (1.0 - ENDING) * self.allowed

@@ -266,8 +266,10 @@ def _compared(
     per_w = 1e3 * bench.mesh.responsivity_a_per_w
     exact *= per_w
     plan = Observations(np.array(rows), source, space.monitors, read, np.isnan(read))
-    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
-    model = model.beyond(space.physics)
+    model = MeshModel(
+        space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds,
+        channels=record.heater_channels, physics=space.physics,
+    )  # fmt: skip
     parts = list(model.linearise(found, plan))
     read_ma = np.concatenate([part.reading_ma for part in parts])
     # What photodiodes make of it is no light.

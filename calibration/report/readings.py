@@ -109,6 +109,7 @@ class Readings:
             space.monitors,
             record.heater_ohm,
             seconds=space.seconds,
+            channels=record.heater_channels,
             reference_hz=record.reference_hz,
         )
         self.sweeps = sweeps_in(self.taken)

@@ -26,11 +26,11 @@ from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.response import of_one_way
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import inverse_of
-from calibration.model.work import chosen_work
+from calibration.model.work import MEASURED_ON, chosen_work, derivatives_work
 
 Real = NDArray[np.float64]
 
-BATCH = 600
+BATCH = 700
 """Most settings from one fit to the next."""
 STRETCH = 20
 """Settings after which the light may move."""
@@ -162,12 +162,14 @@ class AdaptiveMeasurement:
         for batch in range(_MOST_BATCHES):
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
+            # The first batch is part of what a run costs anyway, and worth more than all later ones.
+            if batch and not self._may_go_on(observations):
+                why = "the work that is allowed does not reach for another fit"
+                break
             plan, promised_rad, why = self._next(fit, known, aim_rad)
             if not len(plan):
                 break
-            # The first batch is part of what a run costs anyway.
             work.spent += chosen_work(self.model.space.plain) * plan.reading_ma.size if batch else 0
-            before = work.spent
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
@@ -178,11 +180,14 @@ class AdaptiveMeasurement:
             aim_rad *= min(promised_rad / max(reached_rad, promised_rad), 1.0)
             if not fit.certified:
                 why = "the fit no longer explains all readings"
-            elif work.spent + (work.spent - before) > work.allowed:
-                why = "the work that is allowed does not reach for another fit"
         added = len(observations) - first
         told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
+
+    def _may_go_on(self, observations: Observations) -> bool:
+        """Return whether work is left for a batch, a fit with it, and stating errors."""
+        readings = observations.reading_ma.size + BATCH * len(observations.monitors)
+        return self.model.work.reaches(MEASURED_ON * derivatives_work(self.model.space.size) * readings)
 
     def _next(self, fit: FitResult, known: Knowledge, aim_rad: float) -> tuple[Observations, float, str]:
         """Return the next batch, the standard error it promises, and why it is the last one if it is."""

@@ -183,7 +183,6 @@ class Calibration:
             self._model(start),
             diagnosed.parameters,
             start.random,
-            self.device.heater_ohm,
             lambda step, total: self.progress("fibres", step, total),
         )
         if self.wavelengths_nm:
@@ -225,6 +224,7 @@ class Calibration:
             start.survey.monitors,
             self.device.heater_ohm,
             seconds=self.device.seconds,
+            channels=self.device.heater_channels,
             reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
             physics=self._diagnosed.physics if self._diagnosed else None,
             work=self._work,

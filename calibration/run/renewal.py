@@ -176,8 +176,9 @@ class DriftRun:
                 "none of the sources of this calibration record is alive", hint="Check modules and fibres."
             )
         self._model = MeshModel(
-            space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds
-        )
+            space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds,
+            channels=self.record.heater_channels,
+        )  # fmt: skip
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
 

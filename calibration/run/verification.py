@@ -343,6 +343,7 @@ def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel
         monitors,
         record.heater_ohm,
         seconds=space.seconds,
+        channels=record.heater_channels,
         reference_hz=record.reference_hz,
         physics=space.physics,
     )

@@ -41,7 +41,8 @@ class ChipParameters:
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
         further: Physics beyond all of this, by the names of :mod:`calibration.model.physics`; only what was needed to
             explain the light. Here count ``arm_difference_db``, shape ``(E,)``: loss of the upper arm less that of the
-            lower; ``heat_loss_db_per_mw``, shape ``(1,)``: loss of an arm per heat on it; ``crosstalk_directions``,
+            lower; ``shared_return_per_ma``, shape ``(2T,)``: see :class:`lumion_hw.mesh.shared_return.SharedReturns`;
+            ``heat_loss_db_per_mw``, shape ``(1,)``: loss of an arm per heat on it; ``crosstalk_directions``,
             shape ``(2,)``: see :meth:`lumion_hw.mesh.crosstalk.HeaterDistances.directed`; ``crosstalk_pairs``, shape
             ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater beyond the kernel, rad/mW.
     """

@@ -13,6 +13,7 @@ from lumion_hw.mesh.chip import ChipParameters
 from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
 from lumion_hw.mesh.record_validity import Use, check_validity
+from lumion_hw.mesh.shared_return import SHARED_BY, SharedReturns
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
@@ -36,6 +37,7 @@ class KnownMesh:
         heat_mw_per_rad: Shape ``(2E,)``; heat for a radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
         joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record has no kernel.
+        returns: What drives lose to each other.
     """
 
     record: CalibrationRecord
@@ -45,6 +47,7 @@ class KnownMesh:
     heat_mw_per_rad: Real
     arm_rad_per_mw: Real
     joint_rad_per_mw: Real
+    returns: SharedReturns
 
     def __repr__(self) -> str:
         """Return one line; the arrays are attributes."""
@@ -59,12 +62,18 @@ class KnownMesh:
             max_ma: Largest current of the controller, where that is less than what the laws hold for.
 
         Raises:
-            CalibrationError: The record's crosstalk was reckoned with another scale than this software's.
+            CalibrationError: The record's crosstalk was reckoned with another scale than this software's, or what
+                drives lose to each other with other sizes of groups.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
         chip = ChipParameters.of(record)
-        rho2 = chip.heater_law[:, 0]
+        rho2, expected = chip.heater_law[:, 0], 2 * len(SHARED_BY)
+        if (found := len(chip.further.get("shared_return_per_ma", np.zeros(expected)))) != expected:
+            raise CalibrationError(
+                f"this record says in {found} numbers what drives that share a return lose, here it takes {expected}",
+                hint="Calibrate again with this software.",
+            )
         # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): so much heat for a radian, at any current.
         nominal = record.heater_ohm * 1e-3 * chip.heat_factor
         arms, joints = _crosstalk(record)
@@ -77,6 +86,7 @@ class KnownMesh:
             np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
             arms,
             joints,
+            SharedReturns.of(record.heater_channels),
         )
 
     @property
@@ -92,7 +102,7 @@ class KnownMesh:
     @property
     def reach_rad(self) -> Real:
         """Largest phase of every heater on its own arm, shape ``(2E,)``; 0 for one without effect."""
-        return self.own_rad(self.max_ma)
+        return self._law_rad(self.max_ma)
 
     @property
     def joint_rad(self) -> Real:
@@ -100,7 +110,12 @@ class KnownMesh:
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
-        """Return the phase of every heater on its own arm, shape ``(…, 2E)``."""
+        """Return the phases of heaters on their own arms that are driven at once, shape ``(…, 2E)``."""
+        per_ma = self.chip.further.get("shared_return_per_ma")
+        return self._law_rad(currents_ma if per_ma is None else self.returns.flowing_ma(currents_ma, per_ma))
+
+    def _law_rad(self, currents_ma: Real) -> Real:
+        """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2E)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         own: Real = square * (rho2 + square * (rho4 + square * rho6))
@@ -114,7 +129,7 @@ class KnownMesh:
         return slope
 
     def currents_ma(self, own_rad: Real) -> Real:
-        """Return the currents for phases of heaters on their own arms, shape ``(2E,)``.
+        """Return the currents for phases of heaters on their own arms, all at once, shape ``(2E,)``.
 
         Raises:
             LimitError: A phase is negative or out of the heater's reach; the message names the heater.
@@ -132,12 +147,13 @@ class KnownMesh:
         for _ in range(_NEWTON_STEPS):
             current = np.sqrt(np.maximum(square, 0.0))
             slope = np.where(live, self.own_slope_rad_per_ma2(current), 1.0)
-            step = np.where(live, (self.own_rad(current) - own_rad) / slope, 0.0)
+            step = np.where(live, (self._law_rad(current) - own_rad) / slope, 0.0)
             square = square - step
             if np.max(np.abs(step), initial=0.0) < 1e-13:
                 break
-        currents: Real = np.minimum(np.sqrt(np.maximum(square, 0.0)), self.max_ma)
-        return currents
+        flowing, per_ma = np.sqrt(np.maximum(square, 0.0)), self.chip.further.get("shared_return_per_ma")
+        currents: Real = flowing if per_ma is None else self.returns.driven_ma(flowing, per_ma)
+        return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
         """Return the heat of heaters with these phases on their own arms, shape ``(…, 2E)``."""

@@ -17,6 +17,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
+from calibration.model.work import MEASURED_ON, derivatives_work
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
 from lumion_hw.mesh.hexagonal import HexMesh
 
@@ -121,16 +122,19 @@ def test_where_fits_know_less_than_was_promised_batches_aim_for_more() -> None:
     assert len(batches) == 2  # without, a third one of eight settings follows
 
 
-def test_when_the_work_that_is_allowed_does_not_reach_nothing_more_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "calibration.run.planning.BATCH", 40
-    )  # choosing hundreds of settings takes longer than all else
+@pytest.mark.parametrize("second", [False, True], ids=["it does not", "it does"])
+def test_another_batch_is_begun_only_if_the_work_that_is_allowed_reaches_for_it(
+    monkeypatch: pytest.MonkeyPatch, second: bool
+) -> None:
+    # Choosing hundreds of settings takes longer than all else.
+    monkeypatch.setattr("calibration.run.planning.BATCH", 40)
     bench = Bench.after(60)
-    bench.model.work.allowed = 1.0
+    batch = MEASURED_ON * derivatives_work(bench.model.space.size) * len(bench.model.space.monitors) * (60 + 80)
+    bench.model.work.allowed = bench.model.work.spent + second * 4.0 * batch
     _, observations, outcome = bench.pursue(Goal(0.02 * _rms(bench, bench.fit)))
-    assert len(observations) > 60
+    assert outcome.settings == len(observations) - 60
+    assert outcome.settings >= 80 if second else outcome.settings == 40
     assert "the work that is allowed does not reach for another fit" in outcome.shortfall
-    assert outcome.settings <= 40
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict, predict_path
 from lumion_hw.mesh.record import CrosstalkEntry, Defect
 from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.shared_return import SHARED_BY
 from lumion_hw.storage import load_record, save_record
 
 ORIGIN = replace(one_cell.ORIGIN, provenance={"seed": "7"})
@@ -88,12 +89,17 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
         load_record(tmp_path / "record.json")
 
 
-def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace) -> None:
+@pytest.mark.parametrize("shared", [False, True], ids=["drives alone", "drives that share a return"])
+def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace, shared: bool) -> None:
     found = hidden.parameters()
-    record = record_from(space, found, ORIGIN)
+    if shared:
+        per_ma = np.random.default_rng(2).normal(0.0, 1e-3, 2 * len(SHARED_BY))
+        found = replace(found, further={"shared_return_per_ma": per_ma})
+    channels = tuple(reversed(range(2 * CELL.n_pucs)))
+    record = record_from(space, found, replace(ORIGIN, heater_channels=channels))
     currents, source = hidden.random_settings(8)
     plan = hidden.measure(currents, source)
-    expected = MeshModel(CELL, space.sources, space.monitors).predict(found, plan)
+    expected = MeshModel(CELL, space.sources, space.monitors, channels=channels).predict(found, plan)
     known, solver = KnownMesh.of(record), Solver(CELL)
     for setting in range(8):
         cells = known.cells(currents[setting])
