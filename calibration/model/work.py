@@ -79,7 +79,12 @@ class FitWork:
 
     def reaches(self, work: float) -> bool:
         """Return whether so much more may be spent now, the end of the run with it."""
-        return self.spent + work <= self.share * self.allowed
+        return work <= self.left
+
+    @property
+    def left(self) -> float:
+        """What may still be spent now, the end of the run with it."""
+        return self.share * self.allowed - self.spent
 
     @property
     def is_used_up(self) -> bool:

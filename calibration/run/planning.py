@@ -34,6 +34,8 @@ BATCH = 700
 """Most settings from one fit to the next."""
 STRETCH = 20
 """Settings after which the light may move."""
+# Settings below which a batch is not worth a fit of all.
+_LEAST_BATCH = 200
 _MOST_BATCHES = 12
 # Settings are chosen for a little more than is wanted: the next fit is about another point.
 _AIM = 0.92
@@ -162,11 +164,12 @@ class AdaptiveMeasurement:
         for batch in range(_MOST_BATCHES):
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
-            # The first batch is part of what a run costs anyway, and worth more than all later ones.
-            if batch and not self._may_go_on(observations):
+            most = self._affordable(observations)
+            # The first batch is worth more than all later ones.
+            if batch and most < _LEAST_BATCH:
                 why = "the work that is allowed does not reach for another fit"
                 break
-            plan, promised_rad, why = self._next(fit, known, aim_rad)
+            plan, promised_rad, why = self._next(fit, known, aim_rad, max(most, _LEAST_BATCH))
             if not len(plan):
                 break
             work.spent += chosen_work(self.model.space.plain) * plan.reading_ma.size if batch else 0
@@ -184,12 +187,12 @@ class AdaptiveMeasurement:
         told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
 
-    def _may_go_on(self, observations: Observations) -> bool:
-        """Return whether work is left for a batch, a fit with it, and stating errors."""
-        readings = observations.reading_ma.size + BATCH * len(observations.monitors)
-        return self.model.work.reaches(MEASURED_ON * derivatives_work(self.model.space.size) * readings)
+    def _affordable(self, observations: Observations) -> int:
+        """Return how many settings the work that is left reaches for: a fit with them, and stating errors."""
+        readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))
+        return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
-    def _next(self, fit: FitResult, known: Knowledge, aim_rad: float) -> tuple[Observations, float, str]:
+    def _next(self, fit: FitResult, known: Knowledge, aim_rad: float, most: int) -> tuple[Observations, float, str]:
         """Return the next batch, the standard error it promises, and why it is the last one if it is."""
         # The first setting of a batch writes every channel and moves the light; a batch that cannot pay that is not
         # begun.
@@ -200,14 +203,14 @@ class AdaptiveMeasurement:
         before = designer.sigma_rad()
         space = self.model.space
         walk = Walk(self.most_ma, space.sources, space.monitors, stay=STRETCH)
-        most = min(BATCH, max(left, 0))
+        most = min(most, max(left, 0))
         design = designer.choose(walk, left_s, aim_rad, self.rng, most=most)
         promised = float(design.sigma_rad[-1]) if len(design.sigma_rad) else before
         if design.reached:
             return design.plan, promised, ""
         if len(design.plan) >= left:
             return design.plan, promised, f"{self.goal.settings} settings are used up"
-        if len(design.plan) < BATCH:
+        if len(design.plan) < most:
             return design.plan, promised, f"{self.goal.hardware_s:g} s of hardware time are used up"
         used = self.logbook.effort.settings + len(design.plan)
         # Errors fall with the root of the settings at best. Where even that would not reach the goal, a batch has to be
