@@ -156,7 +156,8 @@ class Calibration:
         self.residual("search_unexplained_share", self._start.search.unexplained)
         # An undisturbed run takes no more random settings than these: those of a search that did not end well are work.
         survey = self._start.survey
-        self._work.allowed = FitWork.allowed_for(self._bootstrap.usual_settings(survey) * len(survey.monitors))
+        readings, space = self._bootstrap.usual_settings(survey) * len(survey.monitors), self._model(self._start).space
+        self._work.allowed = FitWork.allowed_for(readings, space.plain)
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
