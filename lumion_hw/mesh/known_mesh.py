@@ -101,8 +101,8 @@ class KnownMesh:
 
     @property
     def reach_rad(self) -> Real:
-        """Largest phase of every heater on its own arm, shape ``(2E,)``; 0 for one without effect."""
-        return self._law_rad(self.max_ma)
+        """Largest phase of every heater on its own arm, whatever others carry, shape ``(2E,)``; 0 without effect."""
+        return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 
     @property
     def joint_rad(self) -> Real:

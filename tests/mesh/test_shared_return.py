@@ -55,6 +55,8 @@ def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
     np.testing.assert_allclose(known.own_rad(currents), wanted, rtol=1e-8)
     # Without it phases would be off by some milliradians for every heater that others stand beside.
     assert np.abs(known.own_rad(plain.currents_ma(wanted)) - wanted).max() > 5e-3
+    # As far as a heater reaches it does so beside all others at their largest currents.
+    np.testing.assert_allclose(known.own_rad(known.currents_ma(known.reach_rad)), known.reach_rad, rtol=1e-8)
     alone = np.zeros(2 * CELL.n_pucs)
     alone[7] = 2.0
     np.testing.assert_array_equal(known.own_rad(alone), plain.own_rad(alone))
