@@ -97,8 +97,7 @@ class Heating:
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         """Return the currents that flow through heaters."""
-        per_ma = parameters.further.get("shared_return_per_ma")
-        return driven_ma if per_ma is None else self._returns.flowing_ma(driven_ma, per_ma)
+        return self._returns.flowing_ma(driven_ma, parameters.further.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
@@ -164,8 +163,8 @@ class Heating:
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
         by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
-        lost = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
-        slopes: Real = -by_ma[..., None] * np.concatenate([lost * driven_ma[..., None], lost], axis=-1)
+        others = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
+        slopes: Real = -by_ma[..., None] * np.concatenate([others * driven_ma[..., None], others], axis=-1)
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:

@@ -173,8 +173,8 @@ class MeshModel:
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
     def read_at(self, monitors: tuple[int, ...]) -> MeshModel:
-        """Return the model of the same mesh in the same light, read at other ports, without further physics."""
-        return self._with(Physics(), monitors, precise=self._precise)
+        """Return the model of the same mesh in the same light, read at other ports."""
+        return self._with(self.space.physics, monitors, precise=self._precise)
 
     def _with(self, physics: Physics, monitors: tuple[int, ...], *, precise: bool) -> MeshModel:
         space = self.space

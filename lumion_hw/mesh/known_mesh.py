@@ -111,8 +111,7 @@ class KnownMesh:
 
     def own_rad(self, currents_ma: Real) -> Real:
         """Return the phases of heaters on their own arms that are driven at once, shape ``(…, 2E)``."""
-        per_ma = self.chip.further.get("shared_return_per_ma")
-        return self._law_rad(currents_ma if per_ma is None else self.returns.flowing_ma(currents_ma, per_ma))
+        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.further.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
         """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2E)``."""
@@ -151,8 +150,8 @@ class KnownMesh:
             square = square - step
             if np.max(np.abs(step), initial=0.0) < 1e-13:
                 break
-        flowing, per_ma = np.sqrt(np.maximum(square, 0.0)), self.chip.further.get("shared_return_per_ma")
-        currents: Real = flowing if per_ma is None else self.returns.driven_ma(flowing, per_ma)
+        flowing = np.sqrt(np.maximum(square, 0.0))
+        currents: Real = self.returns.driven_ma(flowing, self.chip.further.get("shared_return_per_ma"))
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:

@@ -42,18 +42,20 @@ class SharedReturns:
         sums = [driven_ma @ members @ members.T for members in self.members]
         return np.stack([(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, SHARED_BY, strict=True)])
 
-    def flowing_ma(self, driven_ma: Real, per_ma: Real) -> Real:
+    def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
         """Return the currents that flow, shape ``(…, 2E)``.
 
         Args:
             driven_ma: Shape ``(…, 2E)``.
-            per_ma: Shape ``(2T,)``; a of all sizes, then b.
+            per_ma: Shape ``(2T,)``; a of all sizes, then b; ``None`` where nothing is lost.
         """
+        if per_ma is None:
+            return driven_ma
         share, lost_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
         flowing: Real = driven_ma - share * driven_ma - lost_ma
         return flowing
 
-    def driven_ma(self, flowing_ma: Real, per_ma: Real) -> Real:
+    def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:
         """Return the currents to drive, so that these flow, shape ``(2E,)``; none below zero."""
         driven = flowing_ma
         for _ in range(_MOST_STEPS):

@@ -16,9 +16,10 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.model.physics import PHYSICS
 from calibration.model.work import MOST
 from calibration.report.goals import phase_errors
-from calibration.report.hidden_truth import true_parameters
+from calibration.report.hidden_truth import own_phase_rad, true_parameters
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 
@@ -70,6 +71,25 @@ def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) ->
         assert max(_honesty(bench, record).values()) < 2.0
         save_record(record, tmp_path / "record.json")
         assert load_record(tmp_path / "record.json").physics == record.physics
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param(12, marks=pytest.mark.long), pytest.param(10, marks=pytest.mark.campaign)]
+)
+def test_what_drives_lose_to_each_other_is_found_whatever_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    """Ten drives on a return are of no size that the model has."""
+    monkeypatch.setattr("lumion_hw.emulator.chip.heaters._GROUP", group)
+    with _calibrated(tmp_path, {"ground_return_share": 5e-3}) as (bench, record):
+        assert _certified(record)
+        assert "shared_return_per_ma" in {entry.name for entry in record.physics}
+        assert max(_honesty(bench, record).values()) < 2.0
+        known = KnownMesh.of(record)
+        currents = np.full(len(known.max_ma), 1.5)
+        # Half of 0.5 % of the current, and so 0.5 % of the phase, is lost beside others at 1.5 mA; alone it was not.
+        off = known.own_rad(currents) - own_phase_rad(bench, currents)
+        assert np.abs(off).max() < 0.3 * 0.005 * known.own_rad(currents).mean()
 
 
 @pytest.mark.long
