@@ -173,6 +173,7 @@ class SearchPlan:
         steps: Most steps from one start.
         patience: Steps over which less than a fifth has to be gained to end, as long as much is unexplained.
         starts: Most starts.
+        most_work: Readings predicted from which on no further start is begun.
         unexplained: Share of the light that the ideal model may leave unexplained.
         plausible: Share up to which another start is no better use of time than the global fit: one heater whose law is
             wrong by 7 % leaves 0.5 %, from every start.
@@ -187,6 +188,7 @@ class SearchPlan:
     steps: int = 150
     patience: int = 25
     starts: int = 12
+    most_work: float = math.inf
     unexplained: float = 0.0025
     plausible: float = 0.008
     source_phase_rad: float = 0.0
@@ -307,6 +309,8 @@ class PhaseSearch:
         best = self._with_lasers_told(self._from(point, levels, 1, done), done)
         starts, alike = 1, 0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and alike < _ALIKE_STARTS:
+            if self._work > self._plan.most_work:
+                break
             if known is not None and is_found_again(known, best):
                 break
             share = _REDRAWN[(starts - 1) % len(_REDRAWN)]

@@ -24,12 +24,12 @@ USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
 """The same on larger meshes: anyway, and as many times the derivatives by its parameters (on 265 PUCs 4,200 in all)."""
 OTHERWISE = 300
 """What a run costs beside its fits."""
+MOST_SEARCHED = 1.5
+"""As many times of it searches for the phases may cost before the first fit: with more, no work is left for that."""
 MOST = 3
 """As many times of an undisturbed run a run may cost, whatever the chip."""
 EXPLANATIONS = 0.6
 """Share of what fits may cost after which no cause is looked for but the last; with the rest a run measures on."""
-LAST_CAUSE = 4 / 3
-"""The same where exchanged channels are looked for, the last cause: a fit that is lost is worth nothing without it."""
 ENDING = 0.15
 """Share of it that a run needs whose work is used up: a fit that explains its readings ends, and errors are stated."""
 TAKEN_IN, MEASURED_ON = 7.0, 7.5

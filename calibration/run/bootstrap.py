@@ -27,6 +27,7 @@ from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLi
 from calibration.model.observations import Observations, seen_by
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
+from calibration.model.work import MOST_SEARCHED, USUAL
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import Defect
@@ -187,7 +188,8 @@ class Bootstrap:
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before)
+                most = MOST_SEARCHED * USUAL * self.usual_settings(survey) * len(survey.monitors)
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion, most - work), before)
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
@@ -232,9 +234,9 @@ class Bootstrap:
         sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
 
-    def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the search after a portion of settings, the first being 0."""
-        plan = self._plan.search
+    def _search_plan(self, portion: int, most_work: float) -> SearchPlan:
+        """Return the plan of the search after a portion of settings, the first being 0, with what it may take."""
+        plan = replace(self._plan.search, most_work=most_work)
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:

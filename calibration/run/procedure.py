@@ -33,7 +33,7 @@ from calibration.model.observations import Observations, seen_by
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
-from calibration.model.work import EXPLANATIONS, LAST_CAUSE, FitWork
+from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -483,11 +483,10 @@ def first_fit(
             found(*now)
     start, diagnosed = now
     # The last cause has an allowance of its own: searches for a better start may have used up all else.
-    if _is_astray(diagnosed.fit):
-        work.share = LAST_CAUSE
-        diagnosed = diagnosis(start).exchanged_from(start.parameters, diagnosed)
     work.share = 1.0
-    return start, diagnosed
+    if not _is_astray(diagnosed.fit):
+        return start, diagnosed
+    return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
 
 def _is_astray(fit: FitResult) -> bool:

@@ -69,6 +69,14 @@ def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
     assert [_searched(simulated, 200, plan=plan, known=each)[1].starts for each in (found, elsewhere)] == [1, 2]
 
 
+def test_a_search_begins_no_start_beyond_the_work_it_may_take() -> None:
+    simulated = SimulatedMesh.draw(SMALL, 2)
+    plan = SearchPlan(plausible=0.0, starts=3, portion=100, steps=60)
+    one = _searched(simulated, 200, plan=replace(plan, starts=1))[1].work
+    worked = [replace(plan, most_work=share * one) for share in (0.5, 1.5)]
+    assert [_searched(simulated, 200, plan=each)[1].starts for each in worked] == [1, 2]
+
+
 def _passive_errors_rad(simulated: SimulatedMesh, found_rad: np.ndarray) -> np.ndarray:
     return np.abs(wrapped(found_rad - simulated.truth.passive_phase))
 
