@@ -173,7 +173,6 @@ class SearchPlan:
         steps: Most steps from one start.
         patience: Steps over which less than a fifth has to be gained to end, as long as much is unexplained.
         starts: Most starts.
-        most_work: Readings predicted from which on no further start is begun.
         unexplained: Share of the light that the ideal model may leave unexplained.
         plausible: Share up to which another start is no better use of time than the global fit: one heater whose law is
             wrong by 7 % leaves 0.5 %, from every start.
@@ -188,7 +187,6 @@ class SearchPlan:
     steps: int = 150
     patience: int = 25
     starts: int = 12
-    most_work: float = math.inf
     unexplained: float = 0.0025
     plausible: float = 0.008
     source_phase_rad: float = 0.0
@@ -289,6 +287,7 @@ class PhaseSearch:
         done: Callable[[int, float], None],
         before: SearchResult | None = None,
         known: SearchResult | None = None,
+        most_work: float = math.inf,
     ) -> SearchResult:
         """Search from a guess, or from where a search of fewer settings ended.
 
@@ -301,6 +300,7 @@ class PhaseSearch:
             done: Told each step and the share unexplained.
             before: Where an earlier search ended.
             known: Where a search that began elsewhere ended: in the same valley nothing else is looked for.
+            most_work: Readings predicted from which on no further start is begun.
         """
         if before is None:
             point = self._drawn_point(guess.passive_rad)
@@ -309,7 +309,7 @@ class PhaseSearch:
         best = self._with_lasers_told(self._from(point, levels, 1, done), done)
         starts, alike = 1, 0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and alike < _ALIKE_STARTS:
-            if self._work > self._plan.most_work:
+            if self._work > most_work:
                 break
             if known is not None and is_found_again(known, best):
                 break

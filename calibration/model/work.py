@@ -24,7 +24,7 @@ USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
 """The same on larger meshes: anyway, and as many times the derivatives by its parameters (on 265 PUCs 4,200 in all)."""
 OTHERWISE = 300
 """What a run costs beside its fits."""
-MOST_SEARCHED = 1.5
+MOST_SEARCHED = 1.25
 """As many times of it searches for the phases may cost before the first fit: with more, no work is left for that."""
 MOST = 3
 """As many times of an undisturbed run a run may cost, whatever the chip."""

@@ -7,6 +7,7 @@ random settings are those of the global fit: finding the start costs only the sw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -189,7 +190,9 @@ class Bootstrap:
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
                 most = MOST_SEARCHED * USUAL * self.usual_settings(survey) * len(survey.monitors)
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion, most - work), before)
+                guess, found = self._search(
+                    survey, random, nominal, self._search_plan(portion), before, most_work=most - work
+                )
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
@@ -234,9 +237,9 @@ class Bootstrap:
         sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
         return tuple(self.heaters[heater] for heater in sorted(self.heaters))
 
-    def _search_plan(self, portion: int, most_work: float) -> SearchPlan:
-        """Return the plan of the search after a portion of settings, the first being 0, with what it may take."""
-        plan = replace(self._plan.search, most_work=most_work)
+    def _search_plan(self, portion: int) -> SearchPlan:
+        """Return the plan of the search after a portion of settings, the first being 0."""
+        plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
@@ -296,6 +299,7 @@ class Bootstrap:
         plan: SearchPlan,
         before: SearchResult | None = None,
         known: SearchResult | None = None,
+        most_work: float = math.inf,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
@@ -321,9 +325,10 @@ class Bootstrap:
 
         search, spent = among(sources, plan), 0.0
         if plan.one_laser_first and before is None:
-            alone = among(sources[:1], replace(plan, source_phase_rad=0.0)).run(guess, levels.of_first(), done)
+            only = among(sources[:1], replace(plan, source_phase_rad=0.0))
+            alone = only.run(guess, levels.of_first(), done, most_work=most_work)
             before, spent = search.with_other_lasers(alone, levels), alone.work
-        found = search.run(guess, levels, done, before, known)
+        found = search.run(guess, levels, done, before, known, most_work - spent)
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
