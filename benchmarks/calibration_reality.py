@@ -39,6 +39,7 @@ GROUPS = {
     "coupler_common_rad": "coupler common",
     "coupler_difference_rad": "coupler difference",
     "loss_db": "loss",
+    "law_turn": "laws at one turn",
 }
 """Groups of parameters, and the heads of the columns that hold error over stated error."""
 

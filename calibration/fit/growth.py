@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import Prior
-from calibration.model.space import ParameterSpace
+from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.symmetric import solved
 from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
@@ -60,6 +61,9 @@ _PROBES = 64
 _PROBES_BESIDE = 256
 # Slopes by pairs beyond what noise makes them, from which on pairs are looked at one direction at a time.
 _ASKED_SIGMA = 3.0
+# Share of what laws depart by at their points that the best three terms leave, rms over heat from a sixth of a turn up
+# to all that heaters are driven to (the points independent, linear between them).
+_LEFT_BY_TERMS = 0.6
 _WIDTHS = 121
 # Decades of widths that are looked at, below the largest.
 _DECADES = 4.0
@@ -184,12 +188,13 @@ def score_rows(
         but: Those that are not to be taken in, whatever they gain.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
+    but = {*but, *(row.name for row in PHYSICS if not row.fitted)}
     few = _thinned(likelihood, _MOST_READINGS, model, small)
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
     pass_ = _Pass(model, fit, few, small)
-    found = _Selection(pass_.gram, ahead, away, pass_.places, share)
+    found = _Selection(pass_.gram, ahead, away, pass_.places, share, {"law_deviation": _by_law(model.space, fit)})
     rows, chosen, tail = found.rows(but), found.chosen(but), None
     del found  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
@@ -254,10 +259,21 @@ class _Selection:
         away: Shape ``(P,)``; its slope, with the sign of a cost.
         places: Where rows are among the parameters of all of them.
         share: Share of the settings that were looked at.
+        errors: By name of a row that is not fitted, what errors of the fitted parameters it makes: ``left_out`` for a
+            width of one, which its parameters need not be known for.
     """
 
-    def __init__(self, gram: _Gram, ahead: Real, away: Real, places: Mapping[str, slice], share: float) -> None:
+    def __init__(
+        self,
+        gram: _Gram,
+        ahead: Real,
+        away: Real,
+        places: Mapping[str, slice],
+        share: float,
+        errors: Mapping[str, Real] = MappingProxyType({}),
+    ) -> None:
         self._gram, self._ahead, self._away, self._share, self._places = gram, ahead, away, share, places
+        self._errors = errors
         n, slope = len(ahead), gram.slope[0] + gram.slope[1]
         self._across = gram.across[0] + gram.across[1]
         following = solved(gram.main[0] + gram.main[1] + ahead, np.column_stack([self._across, slope[:n] - away]))
@@ -322,6 +338,8 @@ class _Selection:
     def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_of(information, slope, largest), largest)
+        if (by_one := self._errors.get(score.name)) is not None:
+            return replace(score, left_out=(np.sqrt(mean_square) * by_one).astype(np.float32))
         return replace(score, left_out=_left_out(self._by_row[:, place], information, slope, mean_square, self._share))
 
     def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
@@ -337,6 +355,18 @@ class _Selection:
     def _judged(self) -> tuple[_Judged, ...]:
         informations, slopes = self._gram.among(self._asked)
         return tuple(_Judged.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
+
+
+def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
+    """Return the errors that laws have for each share that they depart by at their points, shape ``(P, 2E)``.
+
+    What the best three terms leave of it shows in no error of theirs: at any current a law is off by about that.
+    """
+    errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
+    for name in LAW_TERMS:
+        place = space.groups[name]
+        errors[place] = np.diag(_LEFT_BY_TERMS * fit.vector[place])
+    return errors[fit.free]
 
 
 def _numbers(place: slice) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import LAW_POINTS, heaters_asked
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.shared_return import SharedReturns
@@ -19,6 +20,7 @@ from lumion_hw.mesh.topology import MeshTopology
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
 """Derivatives, in the precision of what they were made of."""
+_LAW_STEP_RAD = np.pi / 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,8 @@ class Heated:
         powers: Shape ``(3, N, 2E)``; squared currents and their powers, as heat has followed them: mA², mA⁴, mA⁶.
         bend_ma2: Shape ``(N, 2E)``; own phase beyond that of ρ2, over ρ2, mA²; 0 where there is no law.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
+        own_rad: Shape ``(N, 2E)``; own phase by the three terms of the law.
+        by_own: Shape ``(N, 2E)`` or one number; how the phase of an arm follows that.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
         joint_rad: Shape ``(N, J)``; phase of every joint by heat.
         driven_ma: Shape ``(N, 2E)``; currents as set.
@@ -38,6 +42,8 @@ class Heated:
     powers: Real
     bend_ma2: Real
     heat_mw: Real
+    own_rad: Real
+    by_own: Real | float
     arm_rad: Real
     joint_rad: Real
     driven_ma: Real
@@ -92,8 +98,9 @@ class Heating:
         # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        arm, joint = own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
-        return Heated(powers, bend_ma2, heat, arm, joint, currents_ma, late)
+        turned, by_own = _departed(own, parameters.further.get("law_deviation"))
+        arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
+        return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         """Return the currents that flow through heaters."""
@@ -113,7 +120,7 @@ class Heating:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
         """
         # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
-        by_heat = self._by_heat(parameters, arm, joint)
+        by_heat, by_own = self._by_heat(parameters, arm, joint), _by_own(arm, heated)
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), len(parameters.heater_law))
         rho2 = parameters.heater_law[:, 0]
         live = rho2 != 0.0
@@ -123,7 +130,7 @@ class Heating:
             # The bend is the law over ρ2, so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
             own, others = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
-            result[name] = arm * own + by_heat * others
+            result[name] = by_own * own + by_heat * others
         warmed = np.where(live, heated.powers[0], 0.0) + heated.bend_ma2
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None].astype(arm.dtype)
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
@@ -151,10 +158,15 @@ class Heating:
             # Heat is proportional to the law.
             rho2, scale = parameters.heater_law[:, 0], self._mw_per_ma2 * np.asarray(parameters.heat_factor)
             per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-            by_own = arm + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
+            by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
             found = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
         if "crosstalk_directions" in names:
             found["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
+        if "law_deviation" in names:
+            asked = heaters_asked(arm.shape[-1])
+            own_rad = heated.own_rad[:, asked]
+            by_point = arm[..., asked, None] * (own_rad[..., None] * _near_points(own_rad))[:, None].astype(arm.dtype)
+            found["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
@@ -204,6 +216,38 @@ class Heating:
         )
         near, slope, everywhere = (self._distances.crosstalk(shape) for shape in shapes)
         return near, slope, everywhere
+
+
+def _by_own(arm: Slopes, heated: Heated) -> Slopes:
+    """Return derivatives by own phases, ``(N, M, 2E)``, from those by phases of arms; without what they heat."""
+    slopes = heated.by_own
+    return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
+
+
+def _departed(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
+    """Return own phases ``(N, 2E)`` that depart from three terms by shares of them, and their derivatives by those.
+
+    Between points the share changes linearly, from none at rest; from the last one on it stays.
+    """
+    if deviation is None:
+        return own_rad, 1.0
+    asked = heaters_asked(own_rad.shape[1])
+    own, at_points = own_rad[:, asked], deviation.reshape(len(asked), LAW_POINTS)
+    share = (_near_points(own) * at_points).sum(axis=-1)
+    ends = np.concatenate([np.zeros((len(asked), 1)), at_points, at_points[:, -1:]], axis=1)
+    between = np.clip(np.floor(own / _LAW_STEP_RAD), 0, LAW_POINTS).astype(np.int64)
+    rise = np.where(own > 0.0, np.diff(ends, axis=1)[np.arange(len(asked)), between], 0.0) / _LAW_STEP_RAD
+    turned, by_own = own_rad.copy(), np.ones_like(own_rad)
+    turned[:, asked] += own * share
+    by_own[:, asked] += share + own * rise
+    return turned, by_own
+
+
+def _near_points(own_rad: Real) -> Real:
+    """Return how near own phases, of any shape, are to each point of a law: 1 at it, 0 at the next; one axis more."""
+    steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
+    near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
+    return near
 
 
 def _by_warmth(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:

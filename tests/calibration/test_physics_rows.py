@@ -13,7 +13,7 @@ from calibration.model.gauge import common_phase_rad, gauge_fixed_difference
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import SLOW_TAUS_S, Observations, late_powers
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
+from calibration.model.physics import LAW_POINTS, PHYSICS, ROWS, PairDirections, Physics, heaters_asked
 from lumion_hw.mesh.hexagonal import HexMesh
 
 Real = NDArray[np.float64]
@@ -81,6 +81,40 @@ def test_what_is_sent_back_follows_all_that_light_passes(small: SimulatedMesh, g
     ahead, behind = (model.predict(model.space.unpack(vector + way * along), settings) for way in (1.0, -1.0))
     expected = 0.5 * (ahead - behind)
     np.testing.assert_allclose(jacobian @ along, expected, rtol=0.0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("group", ["rho2", "rho6", "slow_heat_share", "shared_return_per_ma"])
+def test_light_follows_a_law_that_departs_from_its_terms(small: SimulatedMesh, group: str) -> None:
+    """With departures a hundred times as large as any: derivatives without their slope would be off by a fifth."""
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(
+        _physics("slow_heat_share", "shared_return_per_ma", "law_deviation")
+    )
+    settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
+    vector[model.space.groups["law_deviation"]] *= 100.0
+    jacobian = np.concatenate([part.jacobian for part in model.linearise(model.space.unpack(vector), settings)])
+    along, place = np.zeros_like(vector), model.space.groups[group]
+    along[place] = 1e-6 * vector[place]
+    ahead, behind = (model.predict(model.space.unpack(vector + way * along), settings) for way in (1.0, -1.0))
+    expected = 0.5 * (ahead - behind)
+    np.testing.assert_allclose(jacobian @ along, expected, rtol=0.0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_law_departs_linearly_between_points_a_sixth_of_a_turn_apart(small: SimulatedMesh) -> None:
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("law_deviation"))
+    asked = heaters_asked(2 * SMALL.n_pucs)
+    heater, at_points = int(asked[3]), np.zeros((len(asked), LAW_POINTS))
+    at_points[3] = 0.01 * np.arange(1, LAW_POINTS + 1)
+    plain = replace(small.parameters(), crosstalk_rad_per_mw=np.array([0.0, 1.0, 0.0]))
+    currents = np.zeros((7, 2 * SMALL.n_pucs))
+    currents[:, heater] = np.linspace(0.3, 2.1, 7)
+    own, turned = (
+        model.heating.phases(each, currents).arm_rad[:, heater]
+        for each in (plain, replace(plain, further={"law_deviation": at_points.ravel()}))
+    )
+    # 1 % more for every sixth of a turn, up to the last point.
+    share = 0.01 * np.minimum(own / (np.pi / 3.0), LAW_POINTS)
+    assert own[-1] > np.pi / 3.0 * LAW_POINTS > own[-2]
+    np.testing.assert_allclose(turned, own * (1.0 + share), rtol=1e-12)
 
 
 def test_the_slope_of_a_weighed_sum_has_all_rows_in_it(small: SimulatedMesh) -> None:

@@ -93,6 +93,16 @@ def test_what_drives_lose_to_each_other_is_found_whatever_their_number(
 
 
 @pytest.mark.long
+def test_laws_that_three_terms_do_not_follow_are_known_as_well_as_is_stated(tmp_path: Path) -> None:
+    """What three terms leave was stated nowhere, and laws were off by more than twice their errors."""
+    with _calibrated(tmp_path, {"heater_irregularity": 5e-4}) as (bench, record):
+        errors, _ = phase_errors(bench, record, true_parameters(bench, record))
+        assert 0.6 < np.sqrt(np.mean(errors["law_turn"] ** 2)) < 1.6
+        assert record.quality["widened_rho2"] > 1.05
+        assert "law_deviation" not in {entry.name for entry in record.physics}
+
+
+@pytest.mark.long
 def test_an_effect_without_a_row_is_withheld_or_widens_errors(tmp_path: Path) -> None:
     """Responsivity that hangs on the light half the chip away is in no table; unseen, phases were off many times."""
     with _calibrated(tmp_path, {}, gain_by_another(0.05)) as (bench, record):
