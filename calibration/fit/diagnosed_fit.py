@@ -31,7 +31,8 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
-from calibration.fit.growth import RowScore, Scores, pair_directions, score_rows, width_after
+from calibration.fit.growth import Scores, pair_directions, score_rows
+from calibration.fit.row_scores import RowScore, width_after
 from calibration.fit.stated_errors import harmful, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.growth import LEAST_GAIN, RowScore, Scores
+from calibration.fit.growth import Scores
+from calibration.fit.row_scores import LEAST_GAIN, RowScore
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace
 

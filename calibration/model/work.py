@@ -62,6 +62,11 @@ def solution_work(parameters: int) -> float:
     return 1.4e-5 * parameters**3
 
 
+def usual_work(readings: int, parameters: int) -> float:
+    """Return what an undisturbed run costs with so many readings of random settings and parameters of every chip."""
+    return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
+
+
 @dataclass
 class FitWork:
     """A count of readings evaluated, shared by all models of a run.
@@ -79,8 +84,7 @@ class FitWork:
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
         """Return what fits may cost with so many readings of random settings and parameters of every chip."""
-        usual = max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters))
-        return (MOST * usual - OTHERWISE) * float(readings)
+        return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
         """Return whether so much more may be spent now, the end of the run with it."""

@@ -28,7 +28,8 @@ from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLi
 from calibration.model.observations import Observations, seen_by
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
-from calibration.model.work import MOST_SEARCHED, USUAL
+from calibration.model.space import ParameterSpace
+from calibration.model.work import MOST_SEARCHED, usual_work
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import Defect
@@ -189,10 +190,8 @@ class Bootstrap:
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                most = MOST_SEARCHED * USUAL * self.usual_settings(survey) * len(survey.monitors)
-                guess, found = self._search(
-                    survey, random, nominal, self._search_plan(portion), before, most_work=most - work
-                )
+                left = self._most_searched(survey) - work
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, most_work=left)
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
@@ -241,6 +240,11 @@ class Bootstrap:
         """Return the plan of the search after a portion of settings, the first being 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
+
+    def _most_searched(self, survey: Survey) -> float:
+        """Return the work from which on no further start is begun."""
+        space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
+        return MOST_SEARCHED * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
     def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
         most_ma = np.array([_reach_ma(fit.law) for fit in heaters])

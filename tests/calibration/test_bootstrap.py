@@ -98,6 +98,16 @@ def test_searches_of_all_portions_count_as_work(monkeypatch: pytest.MonkeyPatch)
     assert len(start.random) == 100
 
 
+@pytest.mark.parametrize(("most", "starts"), [(0.0, 1), (100.0, 2)])
+def test_starts_are_begun_only_within_the_work_that_searches_may_take(
+    monkeypatch: pytest.MonkeyPatch, most: float, starts: int
+) -> None:
+    monkeypatch.setattr("calibration.run.bootstrap.MOST_SEARCHED", most)
+    never = SearchPlan(plausible=0.0, unexplained=0.0, starts=2, steps=5)
+    _, start = _started(SimulatedBench.draw(SMALL, 3), BootstrapPlan(random_settings=60, portions=1, search=never))
+    assert start.search.starts == starts
+
+
 def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
     bench = SimulatedBench.draw(SMALL, 4)
     bench.simulated.truth.stuck_current_ma.update({6: 0.0, 20: 0.0, 21: 0.0})

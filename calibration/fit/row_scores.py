@@ -1,0 +1,398 @@
+"""Scores of rows of the table of physics, by normal equations of the fitted parameters and those of all rows.
+
+What is scored, and why so: :mod:`calibration.fit.growth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.global_fit import FitResult
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import Single, information_of, white_rows
+from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
+from calibration.model.space import ParameterSpace
+from calibration.model.symmetric import solved
+
+Real = NDArray[np.float64]
+
+Placed = Sequence[tuple[slice, float]]
+"""Rows by where they are among all parameters, with their widths."""
+LEAST_GAIN = 25.0
+"""Gain of the evidence, and of light that is held out, below which nothing is taken in."""
+# Rows that gain this share of the best are as good: of these the cheapest is taken.
+_ABLE = 0.8
+# Readings whose information is summed up in one product.
+_AT_ONCE = 3_000
+# Settings in a row that belong to one half: those next to each other have most of their heat in common.
+_STRETCH = 40
+# Settings in a row whose errors are taken to belong together.
+_TOGETHER = 20
+_WIDTHS = 121
+# Decades of widths that are looked at, below the largest.
+_DECADES = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowScore:
+    """What a row of the table would explain.
+
+    Attributes:
+        name: The row.
+        gain: Gain of the evidence, in units of the logarithm.
+        held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
+        width: Width of its parameters that explains most.
+        left_out: Shape ``(P, k)``, in single precision; F, with F·Fᵀ the covariance of the parameters of the fit by
+            leaving these out, which have not been found to be zero: of all rows together it would fill gigabytes.
+        pairs: Directions of pairs, if it is the row of these.
+    """
+
+    name: str
+    gain: float
+    held_out: float
+    width: float
+    left_out: Single
+    pairs: PairDirections | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether light asks for it: light that found its parameters and light that did not."""
+        return self.gain > LEAST_GAIN and self.held_out > LEAST_GAIN
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Normal equations of P fitted parameters and p of rows, for each half of the settings.
+
+    Information of parameters of rows is summed up for those that are asked for: on a large mesh there are thousands,
+    and few rows gain anything.
+
+    Attributes:
+        main: Each of shape ``(P, P)``; information of the fitted parameters.
+        across: Each of shape ``(P, p)``; theirs with those of rows.
+        slope: Each of shape ``(P + p,)``.
+        inner: Returns the information of some of those of rows, each ``(k, k)``, by their numbers.
+    """
+
+    main: tuple[Real, Real]
+    across: tuple[Real, Real]
+    slope: tuple[Real, Real]
+    inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
+
+    def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
+        """Return information and slope of the fitted parameters and some of those of rows, for each half."""
+        inner = self.inner(chosen)
+        first, second = (
+            np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
+            for half in (0, 1)
+        )
+        n = len(self.main[0])
+        slopes = [np.concatenate([slope[:n], slope[n + chosen]]) for slope in self.slope]
+        return (first, second), (slopes[0], slopes[1])
+
+
+class Pass:
+    """One pass over the settings of a fit: white rows, by its parameters and those of small rows, and their sums.
+
+    Args:
+        model: The model of the fit.
+        fit: The fit.
+        likelihood: The settings.
+        small: Names of rows whose parameters stand behind those of the fit.
+
+    Attributes:
+        main: Number of parameters of the fit, P.
+        places: By name of a small row, where its parameters are among those of all of them.
+        by_stretch: Shape ``(c, P)``; slopes by stretches of settings.
+        by_monitor: Shape ``(M, P)``; the same by monitors.
+        misfit: Shape ``(N, M)``; white residuals.
+        rows: Shape ``(N, M, P + p)``; white rows, in single precision.
+        by_phase: Shape ``(N, M, W)``; by the phases of waveguides.
+        heat_mw: Shape ``(N, 2E)``.
+    """
+
+    def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
+        widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
+        wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
+        groups = (wider.space.groups[name] for name in model.space.groups)
+        main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
+        groups_of = {name: wider.space.group(name) for name in small}
+        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in groups_of.values())])
+        self.main, size = len(main), len(wanted)
+        ends = np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
+        self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
+        self.by_monitor = np.zeros((len(model.space.monitors), self.main))
+        self.misfit: Real = np.zeros(likelihood.target_ma.shape)
+        self.half = _half(np.arange(len(self.misfit)))
+        waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
+        self.rows: Single = np.empty((*self.misfit.shape, size), np.float32)
+        self.by_phase: Single = np.empty((*self.misfit.shape, waveguides), np.float32)
+        self.heat_mw: Single = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
+        stretches = _stretches(likelihood.observations.source)
+        self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
+        for part in white_rows(wider, fit.parameters, likelihood, wanted):
+            mine = part.settings
+            self.misfit[mine], self.rows[mine] = part.misfit, part.rows
+            self.by_phase[mine], self.heat_mw[mine] = part.by_phase, part.heat_mw
+            slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
+            self.by_monitor += slopes.sum(axis=0)
+            np.add.at(self.by_stretch, stretches[mine], slopes.sum(axis=1))
+        self._halves = self._equations(0), self._equations(1)
+
+    @property
+    def gram(self) -> Gram:
+        """Normal equations of the fitted parameters and those of all small rows."""
+        # Made when asked for: kept, it and the pass would hold each other, and gigabytes, until garbage is looked for.
+        (main, across, slope), (second_main, second_across, second_slope) = self._halves
+        return Gram((main, second_main), (across, second_across), (slope, second_slope), self._inner)
+
+    def _equations(self, half: int) -> tuple[Real, Real, Real]:
+        """Return what half of the settings says: of fitted parameters, of these with those of rows, and all slopes."""
+        n, size = self.main, self.rows.shape[-1]
+        main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
+        for settings in self._settings(half):
+            block = self.rows[settings].reshape(-1, size).astype(np.float64)
+            main += information_of(block[:, :n])
+            across += block[:, :n].T @ block[:, n:]
+            slope += self.misfit[settings].ravel() @ block
+        return main, across, slope
+
+    def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+        """Return the information of some parameters of rows, by either half of the settings."""
+        halves = np.zeros((2, len(chosen), len(chosen)))
+        for half in (0, 1):
+            for settings in self._settings(half):
+                block = self.rows[settings].reshape(-1, self.rows.shape[-1])[:, self.main + chosen]
+                halves[half] += information_of(block.astype(np.float64))
+        return halves[0], halves[1]
+
+    def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the settings of a half, many at once: a sum of few costs as much as the matrix."""
+        mine = np.flatnonzero(self.half == half)
+        at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
+        return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
+
+
+class Selection:
+    """Rows scored beside each other by the normal equations of all of them: one after the other is taken in.
+
+    Args:
+        gram: Of fitted parameters and those of all rows.
+        ahead: Shape ``(P, P)``; information of the prior of the fitted ones.
+        away: Shape ``(P,)``; its slope, with the sign of a cost.
+        places: Where rows are among the parameters of all of them.
+        share: Share of the settings that were looked at.
+        errors: By name of a row that is not fitted, what errors of the fitted parameters it makes: ``left_out`` for a
+            width of one, which its parameters need not be known for.
+    """
+
+    def __init__(
+        self,
+        gram: Gram,
+        ahead: Real,
+        away: Real,
+        places: Mapping[str, slice],
+        share: float,
+        errors: Mapping[str, Real] = MappingProxyType({}),
+    ) -> None:
+        self._gram, self._ahead, self._away, self._share, self._places = gram, ahead, away, share, places
+        self._errors = errors
+        n, slope = len(ahead), gram.slope[0] + gram.slope[1]
+        self._across = gram.across[0] + gram.across[1]
+        following = solved(gram.main[0] + gram.main[1] + ahead, np.column_stack([self._across, slope[:n] - away]))
+        self._by_row = np.asarray(following[:, :-1], np.float64)
+        self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
+        self._alone = {name: self._felt(numbers_of(place)) for name, place in places.items()}
+        self._scores = [self._score(name, *felt) for name, felt in self._alone.items()]
+        asked = [score.name for score in self._scores if score.gain >= LEAST_GAIN]
+        # Only of rows that light may ask for it is asked what they gain beside each other.
+        self._asked = np.concatenate([np.zeros(0, np.int64), *(numbers_of(places[name]) for name in asked)])
+        ends = np.cumsum([0, *(places[name].stop - places[name].start for name in asked)])
+        self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
+
+    def _felt(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+        """Return information and slope of some parameters of rows, the fitted ones following."""
+        first, second = self._gram.inner(chosen)
+        return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
+
+    def rows(self, but: Collection[str]) -> list[RowScore]:
+        """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
+        found = [self._with_left_out(score, *self._alone[score.name]) for score in self._scores]
+        asked = [self._held_out(score, ()) if score.name in but else score for score in found]
+        return sorted(asked, key=lambda row: -row.gain)
+
+    def chosen(self, but: Collection[str]) -> list[RowScore]:
+        """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
+        (inner, outer), taken = self._felt(self._asked), list[RowScore]()
+        order = [row.name for row in PHYSICS]
+        places = {name: place for name, place in self._place_among_asked.items() if name not in but}
+        while True:
+            left = [name for name in places if name not in {row.name for row in taken}]
+            scores = sorted(
+                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in left),
+                key=lambda row: -row.gain,
+            )
+            able: list[RowScore] = []
+            for score in scores:
+                # What gains less than the best that is asked need not be asked.
+                if score.gain < LEAST_GAIN or (able and score.gain < _ABLE * able[0].gain):
+                    break
+                if (held := self._held_out(score, taken)).is_asked:
+                    able.append(held)
+            if not able:
+                return taken
+            row = min(able, key=lambda score: order.index(score.name))
+            place = places[row.name]
+            taken.append(self._with_left_out(row, inner[place, place], outer[place]))
+            # The rest as it is beside this row: its parameters follow.
+            own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
+            turned = solved(own, np.column_stack([inner[place], outer[place]]))
+            by_own = inner[:, place].copy()
+            inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
+
+    def _score(self, name: str, information: Real, slope: Real) -> RowScore:
+        """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
+        widths, evidence = evidence_of(information, slope, ROWS[name].largest)
+        best = int(evidence.argmax())
+        return RowScore(
+            name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0), np.float32)
+        )
+
+    def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
+        place, largest = self._places[score.name], ROWS[score.name].largest
+        mean_square = _mean_square_width(*evidence_of(information, slope, largest), largest)
+        if (by_one := self._errors.get(score.name)) is not None:
+            return replace(score, left_out=(np.sqrt(mean_square) * by_one).astype(np.float32))
+        return replace(score, left_out=_left_out(self._by_row[:, place], information, slope, mean_square, self._share))
+
+    def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
+        """Return a score with what light that is held out gains, if light gains at all."""
+        if score.gain < LEAST_GAIN:
+            return score
+        others = [(self._place_among_asked[one.name], one.width) for one in beside]
+        mine = (self._place_among_asked[score.name], score.width)
+        gain = sum(judged.gain([*others, mine]) - judged.gain(others) for judged in self._judged)
+        return replace(score, held_out=gain / self._share)
+
+    @cached_property
+    def _judged(self) -> tuple[_Judged, ...]:
+        informations, slopes = self._gram.among(self._asked)
+        return tuple(_Judged.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
+
+
+def numbers_of(place: slice) -> NDArray[np.int64]:
+    """Return the numbers of the parameters in a place."""
+    return np.arange(place.start, place.stop)
+
+
+def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
+    """Return the mean of the squared width by its evidence, flat in its logarithm up to the largest (assumed)."""
+    allowed = widths <= largest
+    weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
+    return float((weight * widths**2).sum() / weight.sum())
+
+
+def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
+    """Return ``left_out`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
+    known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
+    moved = by_row @ (known @ (slope / share))
+    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
+
+
+def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the stretch that every setting belongs to: light at one source, and not too many."""
+    begins = np.concatenate([[True], np.diff(source) != 0])
+    since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
+    number: NDArray[np.int64] = np.cumsum(begins | (since % _TOGETHER == 0)) - 1
+    return number
+
+
+def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the half that settings belong to, by their numbers in the order of the run."""
+    return settings // _STRETCH % 2
+
+
+def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
+    """Return widths from far below to beyond the largest, and the evidence of each."""
+    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
+    values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
+    widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)
+    known = 1.0 + np.outer(widths**2, values)
+    evidence = 0.5 * (widths[:, None] ** 2 * along / known - np.log(known)).sum(axis=1)
+    return widths, evidence
+
+
+def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
+    """Return the width of a row's parameters that the fit of them says, the largest of the table at most.
+
+    Args:
+        space: Where parameters have their places.
+        fit: The fit.
+        name: The row.
+        width: Width it was fitted with.
+    """
+    free = np.flatnonzero(fit.free)
+    place = space.groups[name]
+    chosen = (free >= place.start) & (free < place.stop)
+    known = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
+    row = ROWS[name]
+    slope = known @ fit.vector[free[chosen]]
+    widths, evidence = evidence_of(known - np.eye(len(known)) * width**-2, slope, row.largest)
+    return float(min(widths[int(evidence.argmax())], row.largest))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What one half of the settings says of m parameters of rows, the fitted ones following, and the other judges.
+
+    Attributes:
+        information: Shape ``(m, m)``; of the half that finds them.
+        slope: Shape ``(m,)``.
+        judged_information: Shape ``(m, m)``; of the half that judges, the fitted ones following as the first has it.
+        judged_slope: Shape ``(m,)``.
+    """
+
+    information: Real
+    slope: Real
+    judged_information: Real
+    judged_slope: Real
+
+    @classmethod
+    def of(
+        cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
+    ) -> _Judged:
+        """Return what a half finds, by information and slope of fitted parameters and those of rows for each half."""
+        n, found, judge = len(ahead), informations[half], informations[1 - half]
+        slope, judge_slope = slopes[half], slopes[1 - half]
+        right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
+        following = solved(found[:n, :n] + 0.5 * ahead, right)
+        by_row, alone = following[:, :-1], following[:, -1]
+        felt = judge[:n, :n] @ following - np.column_stack([judge[:n, n:], np.zeros(n)])
+        across = by_row.T @ felt
+        return cls(
+            found[n:, n:] - found[n:, :n] @ by_row,
+            slope[n:] - found[n:, :n] @ alone,
+            across[:, :-1] + judge[n:, n:] - judge[n:, :n] @ by_row,
+            judge_slope[n:] - by_row.T @ judge_slope[:n] + across[:, -1] - judge[n:, :n] @ alone,
+        )
+
+    def gain(self, rows: Placed) -> float:
+        """Return how much better the judge's light is explained by what the other half says of some rows."""
+        chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
+        inner = self.information[np.ix_(chosen, chosen)].copy()
+        spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])
+        inner[np.diag_indices_from(inner)] += spread**-2.0
+        step = solved(inner, self.slope[chosen]) if len(chosen) else np.zeros(0)
+        judged = self.judged_information[np.ix_(chosen, chosen)]
+        return float(self.judged_slope[chosen] @ step - 0.5 * step @ judged @ step)
