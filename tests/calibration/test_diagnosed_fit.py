@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
 from calibration.diagnose.drift_trajectory import DriftTrajectories
-from calibration.fit import growth
+from calibration.fit import row_scores
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import Round
 from calibration.measure.design import Walk
@@ -131,13 +131,13 @@ def test_a_fit_that_explains_its_readings_is_let_end_where_the_work_allowed_is_s
 def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gigabytes on a large mesh: with garbage not looked for, two passes would need them twice."""
     made: list[weakref.ref[object]] = []
-    begin = growth._Pass.__init__
+    begin = row_scores.Pass.__init__
 
-    def begun(self: growth._Pass, *args: Any) -> None:
+    def begun(self: row_scores.Pass, *args: Any) -> None:
         begin(self, *args)
         made.append(weakref.ref(self))
 
-    monkeypatch.setattr(growth._Pass, "__init__", begun)
+    monkeypatch.setattr(row_scores.Pass, "__init__", begun)
     bench = Bench.draw()
     diagnosis = bench.diagnosis(bench.measured(), FIRST)
     gc.disable()
