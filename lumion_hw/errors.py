@@ -231,6 +231,14 @@ class SafetyError(LumionError):
     exit_code = 5
 
 
+LIST_FAULTS = "`lumion faults BENCH` lists the faults; in a script, faults() does"
+"""How to see the faults of a mesh controller, for messages."""
+CLEAR_FAULTS = (
+    "Remove the cause, then clear each fault: `lumion faults BENCH --clear NAME`, or clear_fault(id) in a script"
+)
+"""What to do about a latched fault, for messages."""
+
+
 def exit_code(error: BaseException) -> int:
     """Return the process exit code for an error.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
-from lumion_hw.errors import BusyError, ConfigError, NotSupportedError, VerifyError
+from lumion_hw.errors import LIST_FAULTS, BusyError, ConfigError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController, SweepPlan
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology
@@ -201,7 +201,7 @@ class MeshAccess:
             f"current of heater {heater}",
             wrote=f"{self._programmed_ma[heater]:.4f} mA",
             read=f"{driven[heater]:.4f} mA",
-            hint="Somebody else drives this mesh, or a heater is broken: look at faults(), then program it anew.",
+            hint=f"Somebody else drives this mesh, or a heater is broken. {LIST_FAULTS}.",
         )
 
     def drives(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 FaultPlace = Literal[
-    "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
+    "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""Where it is. ``before the tap``: the bench has no monitors that could tell more."""
+"""Where it is. ``controller``: it has switched its heaters off. ``before the tap``: the bench has no monitors that could
+tell more."""
 
 BROKEN_DB = 3.0
 """Light lost against what was proven that counts as a break; less is a degradation."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lumion_hw.bench.controller_faults import latched_faults, listed
 from lumion_hw.circuits.breaks import BROKEN_DB, FaultFound, LightSeen, fault_of
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
@@ -20,7 +21,7 @@ from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.circuits.state import StandingCircuit, proof_document
-from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError
+from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError, SafetyError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment, Tracking
 from lumion_hw.quantities import dbm_from_w
@@ -34,6 +35,8 @@ TRIM_DB = 0.2
 _NOTE_EVERY_S = 60.0
 _ATTEMPT_EVERY_S = 30.0
 """Searches and looks at phases cost light while they go on: not again before this has passed."""
+_PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
+"""Places that a controller with its heaters off makes look broken."""
 _OWN_SHARE = 0.9
 """Part of the light at a port from which it counts as one circuit's."""
 _DARK_DB = 10.0
@@ -190,8 +193,15 @@ class Upkeep:
             self._note()
 
     def step(self) -> None:
-        """Look at all circuits once, end leases, and mend what can be mended. Raises as :meth:`run`."""
+        """Look at all circuits once, end leases, and mend what can be mended.
+
+        Raises:
+            SafetyError: A fault keeps the heaters off and has to be cleared by name.
+            LumionError: As :meth:`run`.
+        """
         self._service.lock.check()
+        if latched_faults(self._setup.bench):
+            self._set_up_again()
         if self._service.expire():
             held_before, self._held = self._held, self._taken_up()
             self._follow_light(held_before)
@@ -202,6 +212,16 @@ class Upkeep:
         changed = [(held.health.marks, held.health.fault) for held in self._held] != before
         if changed or self._clock.now() - self._noted_s >= _NOTE_EVERY_S:
             self._note()
+
+    def _set_up_again(self) -> None:
+        """Say of all circuits that the controller has switched off, and set them up again."""
+        faults = latched_faults(self._setup.bench)
+        why = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
+        for held in self._held:
+            self._found(held, FaultFound("controller", why))
+        self._service.set_up_again()
+        held_before, self._held = self._held, self._taken_up()
+        self._follow_light(held_before)
 
     def renew(self) -> None:
         """Take up what stands now, where somebody else has changed it; light that was followed is followed on."""
@@ -245,21 +265,15 @@ class Upkeep:
             ended: Something else has begun: what was read may be other light, and is passed over.
         """
         try:
-            proofs = self._setup.prove()
+            proofs, _ = self._setup.prove_answering()
         except LumionError:
-            proofs = tuple(proof for held in self._held for proof in self._proof_alone(held))
+            return
         found = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
         for held in () if ended() else self._held:
             proof = found.get((held.circuit.request, held.circuit.paths))
             if proof is not None:
                 self._take(held, proof)
                 held.health.marks = tuple(self._marks(held))
-
-    def _proof_alone(self, held: _Held) -> tuple[CircuitProof, ...]:
-        try:
-            return self._setup.prove([held.circuit.request])
-        except LumionError:
-            return ()
 
     def place_of(self, name: str) -> FaultFound | None:
         """Return where a circuit has lost its light by what the mesh's monitors say now; ``None`` if they cannot."""
@@ -339,38 +353,48 @@ class Upkeep:
 
     def _look(self) -> None:
         """Measure all circuits once, and judge them against what was measured while all was well."""
+        found = self._look_at_light()
+        if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in found):
+            try:
+                self._service.check_driven()
+            except SafetyError:
+                self._set_up_again()
+                found = self._look_at_light()
+        for held, fault in zip(self._held, found, strict=True):
+            self._found(held, fault)
+
+    def _look_at_light(self) -> list[FaultFound | None]:
+        """Measure all circuits once, and return where each is broken by its light."""
         monitors_ma = self._monitors_ma()
         self._reads += len(self._held) + bool(monitors_ma)
         try:
             proofs = self._setup.prove()
-        except LumionError:  # somebody does not answer; the others are looked at all the same
-            for held in self._held:
-                self._look_alone(held, monitors_ma)
-            return
+        except LumionError:  # a device does not answer; the other circuits are measured all the same
+            return [self._look_alone(held, monitors_ma) for held in self._held]
         for held, proof in zip(self._held, proofs, strict=True):
             self._take(held, proof)
-            self._judge(held, self._seen(proof, monitors_ma))
+        return [
+            self._judge(held, self._seen(proof, monitors_ma)) for held, proof in zip(self._held, proofs, strict=True)
+        ]
 
     def _take(self, held: _Held, proof: CircuitProof) -> None:
         held.health.reads += 1
         held.health.proof, held.health.measured_s = proof, self._clock.now()
 
-    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> None:
-        """Look at one circuit whose modules may be silent."""
+    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> FaultFound | None:
+        """Measure one circuit whose modules may be silent, and return where it is broken."""
         request, modules = held.circuit.request, self._setup.bench.transponders
         try:
             modules[request.source].monitors()
         except LumionError as error:
-            self._found(held, FaultFound("transmitter", f"it does not answer: {error}"))
-            return
+            return FaultFound("transmitter", f"it does not answer: {error}")
         try:
             modules[request.target].status()
         except LumionError as error:
-            self._found(held, FaultFound("receiver", f"it does not answer: {error}"))
-            return
-        for proof in self._setup.prove([request]):
-            self._take(held, proof)
-            self._judge(held, self._seen(proof, monitors_ma))
+            return FaultFound("receiver", f"it does not answer: {error}")
+        (proof,) = self._setup.prove([request])
+        self._take(held, proof)
+        return self._judge(held, self._seen(proof, monitors_ma))
 
     def _monitors_ma(self) -> dict[int, float]:
         """Return what the mesh's own monitors read; nothing where power meters stand in for them."""
@@ -388,7 +412,8 @@ class Upkeep:
             fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
         return LightSeen(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
 
-    def _judge(self, held: _Held, seen: LightSeen) -> None:
+    def _judge(self, held: _Held, seen: LightSeen) -> FaultFound | None:
+        """Compare what is seen of a circuit with what was seen while all was well; return where it is broken."""
         health = held.health
         if seen.fibre_dbm is not None and seen.fibre_dbm > _level(held.well):
             held.well = seen
@@ -397,7 +422,7 @@ class Upkeep:
             None if seen.fibre_dbm is None or well.fibre_dbm is None else round(well.fibre_dbm - seen.fibre_dbm, 3)
         )
         health.worst_db = max(health.worst_db, health.lost_db or 0.0)
-        self._found(held, fault_of(well, seen, held.circuit.exit.port, held.own_ports))
+        return fault_of(well, seen, held.circuit.exit.port, held.own_ports)
 
     def _found(self, held: _Held, found: FaultFound | None) -> None:
         """Take in where a circuit is broken, or that it is not; a change is an alarm, or its end."""
@@ -499,7 +524,9 @@ class Upkeep:
         """Search the polarization of a circuit that loses light, then look at its phases."""
         health, fault = held.health, held.health.fault
         lost_db = math.inf if health.lost_db is None else health.lost_db
-        if not held.is_single or (fault is not None and fault.place in ("transmitter", "receiver", "path")):
+        if not held.is_single or (
+            fault is not None and fault.place in ("controller", "transmitter", "receiver", "path")
+        ):
             return
         if lost_db <= TRIM_DB or self._clock.now() < held.attempted_s + _ATTEMPT_EVERY_S:
             return

@@ -138,6 +138,11 @@ class BenchLock:
         with writing(_WHAT, self._directory):
             os.utime(self._handle)
 
+    @property
+    def program(self) -> str:
+        """What this program is called."""
+        return self._me.program
+
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """Change the bench within a block: whoever takes over waits until it has ended.

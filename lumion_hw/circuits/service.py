@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.parts_as_set import wiring_as_set
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
@@ -31,11 +32,15 @@ from lumion_hw.circuits.state import (
     standing_plan,
 )
 from lumion_hw.clock import Clock
-from lumion_hw.errors import CircuitError, ConfigError, LumionError
+from lumion_hw.errors import LIST_FAULTS, CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.storage.record_files import load_record
+
+_SOMEBODY_ELSE = (
+    "Somebody else drives this mesh, or a heater is broken. `lumion disconnect BENCH --all` switches all heaters off."
+)
 
 
 class WallTime:
@@ -151,8 +156,7 @@ class CircuitService:
         if found.verdict is MeshVerdict.DIFFERENT:
             raise CircuitError(
                 f"{found}\nNothing was changed.",
-                hint="Somebody else drives this mesh, or a heater is broken. `lumion disconnect BENCH --all` brings it "
-                "to rest.",
+                hint=_SOMEBODY_ELSE,
             )
         with self.lock.changing():
             if found.verdict is MeshVerdict.CHANGED and found.begun is not None:
@@ -164,7 +168,84 @@ class CircuitService:
             if found.begun is not None or self.lost:
                 self.journal.end(f"found {found.verdict.value}", state)
         self._stand_again(state)
+        if found.begun is not None:
+            self._switch_on()
         return found
+
+    def set_up_again(self) -> tuple[CircuitProof, ...] | None:
+        """Set up the circuits of the journal again after the controller has switched its heaters off.
+
+        A fault whose only cause is the silence of this host is cleared first, since the host is back. An unfinished
+        change is taken back. Then the noted currents are driven in one commit, transmitters that are off are switched
+        on, and every circuit is measured. A circuit that is not proven stays connected, as one that breaks in service.
+
+        Returns:
+            Proofs of the circuits that could be measured; ``None`` if the mesh is driven as noted.
+
+        Raises:
+            SafetyError: Another fault is latched; the message names it and how to clear it. Nothing was changed.
+            CircuitError: Somebody else drives the mesh; nothing was changed.
+            LumionError: A device failed, or the journal cannot be written; call it again.
+        """
+        bench, state = self.setup.bench, self.state
+        with self.lock.changing():
+            cleared = clear_host_silence(bench, self.lock.program)
+            found = judged(bench.mesh, state, self.journal.begun)
+            if found.verdict is MeshVerdict.DIFFERENT:
+                raise CircuitError(f"{found}\nNothing was changed.", hint=_SOMEBODY_ELSE)
+            if found.begun is not None:
+                self.journal.end("taken back: the controller has switched off", state)
+            is_driven = bool(bench.mesh.drives(self._noted_ma()).all())
+            if is_driven and found.begun is None and not cleared:
+                return None
+            names = [circuit.name for circuit in state.circuits]
+            self.journal.begin("set up again", names, np.zeros(len(bench.mesh.heater_channels)))
+            if not is_driven:
+                bench.mesh.program(self._noted_ma())
+            self._stand_again(state)
+            self._switch_on()
+            with contextlib.suppress(LumionError):  # a receiver that does not answer is named below
+                self.setup.await_los_clear([circuit.request for circuit in state.circuits])
+            proofs, silent = self.setup.prove_answering()
+            self._end(proofs)
+        failures = {_name(proof.circuit.request): list(proof.failures) for proof in proofs if not proof.proven}
+        failures |= {_name(request): [why] for request, why in silent.items()}
+        proven = [name for name in names if name not in failures]
+        bench.events.add("set up again", proven=proven, not_proven=failures)
+        return proofs
+
+    def check_driven(self) -> None:
+        """Make sure that the controller drives the circuits, before anything else is blamed for missing light.
+
+        Raises:
+            SafetyError: It has switched its heaters off, whether the fault is still latched or has been cleared since;
+                :meth:`set_up_again` helps.
+            LumionError: The controller does not answer.
+        """
+        bench = self.setup.bench
+        check_faults(bench)
+        if not bench.mesh.drives(self._noted_ma()).all():
+            raise SafetyError(
+                "the heaters are not driven as the circuits need: the controller has switched them off, or another "
+                "program has changed them",
+                device=bench.model.mesh_section.controller,
+                hint=f"{LIST_FAULTS}.",
+            )
+
+    def _noted_ma(self) -> NDArray[np.float64]:
+        dark = np.zeros(len(self.setup.bench.mesh.heater_channels))
+        return np.array(self.state.currents_ma) if self.state.currents_ma else dark
+
+    def _switch_on(self) -> None:
+        """Switch on the transmitters of connected circuits that are off; one that fails is in the event log."""
+        modules, events = self.setup.bench.transponders, self.setup.bench.events
+        for name in dict.fromkeys(circuit.request.source for circuit in self.state.circuits):
+            try:
+                if modules[name].status().tx_disabled:
+                    modules[name].enable()
+                    events.add("transmitter switched on again", transmitter=name)
+            except LumionError as error:
+                events.add("transmitter not switched on", transmitter=name, reason=str(error))
 
     def connect(
         self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
@@ -334,8 +415,17 @@ def bring_to_rest(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> Non
 
 
 def heaters_off(bench: Bench) -> None:
-    """Drive no heater. Raises as :meth:`~lumion_hw.bench.mesh_access.MeshAccess.program`."""
-    bench.mesh.program(np.zeros(len(bench.mesh.heater_channels)))
+    """Drive no heater; a controller that keeps its heaters off because of a latched fault is left alone.
+
+    Raises:
+        LumionError: As :meth:`~lumion_hw.bench.mesh_access.MeshAccess.program`.
+    """
+    zeros = np.zeros(len(bench.mesh.heater_channels))
+    try:
+        bench.mesh.program(zeros)
+    except SafetyError:
+        if not bench.mesh.drives(zeros).all():
+            raise
 
 
 def _name(request: CircuitRequest) -> str:

@@ -365,6 +365,28 @@ class PathSetup:
         """Measure the circuits that are set up, or those of some requests, changing nothing."""
         return self._proofs([each for each in self._standing if requests is None or each.request in requests])
 
+    def prove_answering(self) -> tuple[tuple[CircuitProof, ...], dict[CircuitRequest, str]]:
+        """Measure all circuits that are set up, also while some modules or meters do not answer.
+
+        Returns:
+            Proofs of the circuits that could be measured, and why each other one could not.
+
+        Raises:
+            LumionError: The mesh controller does not answer.
+        """
+        with contextlib.suppress(LumionError):
+            return self.prove(), {}
+        proofs: list[CircuitProof] = []
+        silent: dict[CircuitRequest, str] = {}
+        for circuit in self._standing:
+            try:
+                proofs += self.prove([circuit.request])
+            except LumionError as error:
+                if error.device == self.bench.model.mesh_section.controller:
+                    raise
+                silent[circuit.request] = str(error)
+        return tuple(proofs), silent
+
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
         """Measure, circuit by circuit, the wanted power over all other light at its exit.
 
@@ -462,31 +484,48 @@ class PathSetup:
 
     @contextlib.contextmanager
     def _undone_if_failed(self, before: _Before, circuits: Sequence[PlannedCircuit]) -> Iterator[None]:
-        """Put mesh and transmitters back as they were if what follows fails or is interrupted."""
+        """Put mesh and transmitters back as they were if what follows fails or is interrupted.
+
+        Raises:
+            CircuitError: The block raised something else than a ``LumionError``, such as a failing computation.
+        """
         try:
             yield
-        except Exception as error:
+        except LumionError as error:
             self._roll_back(before, circuits, str(error))
             raise
+        except Exception as error:
+            reason = f"unexpected {type(error).__name__}: {error}"
+            self._roll_back(before, circuits, reason)
+            raise CircuitError(
+                f"setting up the circuits ended with an {reason}; all is as it was before",
+                hint="Please report it, with the event log.",
+            ) from error
         except BaseException as error:  # an interrupt stays one, even if the controller is gone as well
             with contextlib.suppress(LumionError):
                 self._roll_back(before, circuits, type(error).__name__)
             raise
 
     def _roll_back(self, before: _Before, circuits: Sequence[PlannedCircuit], reason: str) -> None:
-        """Drive the former currents again; if that fails, nothing is known to be set up any more.
+        """Drive the former currents again, and switch the transmitters back.
 
-        Polarizations stay where a search has left them: what a controller is to do depends on its fibre alone.
+        If the currents cannot be driven, nothing counts as set up, and the transmitters are switched back all the same.
+        Polarizations stay where a search has left them: the right setting depends on the fibre alone.
         """
-        events = self.bench.events
+        events, needed = self.bench.events, ends_of(self._standing)
         try:
             self.bench.mesh.program(before.driven_ma)
             self.bench.mesh.confirm_driven(before.driven_ma)
-        except BaseException as error:  # a second interrupt too: what is driven now nobody knows
+        except BaseException as error:  # a second interrupt too: the currents are unknown
             self.active = None
             events.add("not rolled back", reason=str(error) or type(error).__name__, after=reason)
             raise
-        needed = ends_of(self._standing)
+        finally:
+            self._switch_back(before, circuits, needed)
+        events.add("rolled back", after=reason, **self._standing_verdict())
+
+    def _switch_back(self, before: _Before, circuits: Sequence[PlannedCircuit], needed: Collection[str]) -> None:
+        """Switch transmitters on that were on before, and off that were off; one that fails is in the event log."""
         for name in ends_of(circuits):
             module = self.bench.transponders[name]
             try:
@@ -495,8 +534,7 @@ class PathSetup:
                 elif name not in needed:
                     module.disable()
             except LumionError as error:
-                events.add("transmitter not rolled back", transmitter=name, reason=str(error))
-        events.add("rolled back", after=reason, **self._standing_verdict())
+                self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
     def _standing_verdict(self) -> dict[str, object]:
         """Prove what stands, after a rollback; a device that does not answer is part of the verdict."""

@@ -206,6 +206,13 @@ class Judge:
             self._dark.pop(circuit, None)
             self._asked.discard(circuit)
 
+    def forget_light(self) -> None:
+        """Forget which circuits were dark: the mesh was off, and what is dark from now on is seen anew."""
+        self._told -= set(self._dark) | {self.fed[name].unit for name in self._dark if name in self.fed}
+        self._told |= set(self._gone)
+        self._dark.clear()
+        self._asked.clear()
+
     @property
     def dark(self) -> tuple[str, ...]:
         """Circuits that are dark now."""

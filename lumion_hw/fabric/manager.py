@@ -15,11 +15,12 @@ from functools import partial
 from typing import Self
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
 from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
+from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
@@ -32,6 +33,8 @@ from lumion_hw.fabric.spans import SpanTimer, Told, ToldTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
 from lumion_hw.quantities import w_from_dbm
 
+FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
+"""Time until a refused job is tried again; it doubles from try to try up to the longest."""
 _SLICE_S = 0.05
 """Longest wait of one detector while others look as well: then it asks whether they have found something."""
 _STEP_S = 0.5
@@ -79,6 +82,7 @@ class FabricManager:
         self._planner: threading.Thread | None = None
         self._keeper = PolarizationKeeper(service)
         self._searched: set[str] = set()
+        self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
 
     # -- what is to stand ---------------------------------------------------------------------------------------------
 
@@ -121,24 +125,64 @@ class FabricManager:
     # -- begin and end ------------------------------------------------------------------------------------------------
 
     def begin(self) -> Recovery | None:
-        """Go on from what stands: end what was begun, connect what is missing, let spares stand by, and watch.
+        """Set up again what the controller no longer drives, finish what was begun, connect the jobs, and watch.
+
+        Jobs that were refused are tried again.
 
         Returns:
             The recovery that an earlier manager had begun, if there was one.
 
         Raises:
+            SafetyError: A fault keeps the heaters off and has to be cleared by name.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
         with self._keeper.alone():
+            was_off = self.service.set_up_again() is not None
+            if was_off:
+                self.judge.forget_light()
             if self.state.open is not None:
-                finished = self._go_on(FailureVerdict.of(self.state.open))
+                finished = self._finish_interrupted(FailureVerdict.of(self.state.open), was_off)
+            self._retry_refused()
             self.connect()
             self.refresh()
         return finished
 
-    def _go_on(self, verdict: FailureVerdict) -> Recovery | None:
-        """End the recovery that an earlier manager had begun."""
+    def check_standing(self) -> None:
+        """Measure the circuits of all jobs.
+
+        Raises:
+            CircuitError: A job is refused, or a circuit is not connected or not proven; the message names each.
+            LumionError: A device does not answer.
+        """
+        bad = [f"{job} is refused: {why}" for job, why in self.state.refused.items()]
+        standing = self._standing()
+        bad += [f"{_name(each)} is not connected" for each in self._wanted() if each not in standing]
+        bad += [
+            f"{_name(proof.circuit.request)}: {', '.join(proof.failures)}"
+            for proof in self.confirm()
+            if not proof.proven
+        ]
+        if bad:
+            raise CircuitError(
+                f"not every circuit of the jobs carries light: {'; '.join(bad)}",
+                hint="`lumion fabric status BENCH` shows jobs, spares and failed units.",
+            )
+
+    def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
+        """Finish a recovery that was begun and interrupted.
+
+        Args:
+            verdict: The verdict on which it was begun.
+            was_off: The controller had switched its heaters off meanwhile. Then all light was gone, and a verdict by
+                light is withdrawn: a circuit that is still dark leads to another one.
+        """
+        if was_off and verdict.cause == "light":
+            words = f"{verdict.words}: withdrawn, the mesh controller had switched off"
+            self.journal.end("withdrawn", self.state, words=words)
+            self.judge.forget(verdict.name)
+            self._tell("withdrawn", {"words": words})
+            return None
         self._tell("resumed", {"verdict": verdict.words})
         standing = self._standing()
         for job in self.jobs:
@@ -173,6 +217,7 @@ class FabricManager:
                     self.service.connect([*missing, *self._loops_with_room(missing)])
                 except LumionError as error:
                     self._raise_if_controller(error)
+                    check_faults(self.bench)
                     self._substitute(job, str(error))
                 else:
                     self._tell("connected", {"circuits": [_name(request) for request in missing]})
@@ -193,9 +238,10 @@ class FabricManager:
             return False
         return True
 
-    def _raise_if_controller(self, error: LumionError) -> None:
-        """Nothing helps against a mesh controller that failed, nor against a bench that somebody else has taken."""
-        if isinstance(error, BusyError) or error.device == self.bench.model.mesh_section.controller:
+    def _raise_if_controller(self, error: Exception) -> None:
+        """Raise an error that no other spare helps against: of the mesh controller, or a bench that was taken over."""
+        device = error.device if isinstance(error, LumionError) else None
+        if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
 
     def _substitute(self, job: JobModel, words: str) -> None:
@@ -322,6 +368,8 @@ class FabricManager:
             The recoveries made.
 
         Raises:
+            SafetyError: A fault other than the silence of this host keeps the heaters off; once it is cleared,
+                :meth:`begin` sets the circuits up again.
             LumionError: The mesh controller failed, or a journal cannot be written. What a recovery has begun is
                 ended by the next manager.
         """
@@ -329,13 +377,25 @@ class FabricManager:
         made: list[Recovery] = []
         over = threading.Event()
 
+        def step_or_begin(is_off: bool) -> bool:
+            """Watch for one step, or begin again after the controller was off; return whether it is off now."""
+            try:
+                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), every_s))
+            except SafetyError as error:
+                if not all(fault.source in HOST_SILENCE for fault in latched_faults(self.bench)):
+                    raise
+                self._tell("controller off", {"words": str(error)})
+                return True
+            if recovery is not None:
+                made.append(recovery)
+            between()
+            return False
+
         def watch() -> None:
+            is_off = False
             try:
                 while self.bench.clock.now() < deadline and not ended():
-                    recovery = self.step(min(deadline - self.bench.clock.now(), every_s))
-                    if recovery is not None:
-                        made.append(recovery)
-                    between()
+                    is_off = step_or_begin(is_off)
             finally:
                 over.set()
 
@@ -353,9 +413,16 @@ class FabricManager:
         self._keeper.measure()
 
     def step(self, timeout_s: float) -> Recovery | None:
-        """Watch until something has failed and is recovered from, or a time has passed."""
+        """Watch until something has failed and is recovered from, or a time has passed.
+
+        Raises:
+            SafetyError: The mesh controller has switched its heaters off; :meth:`begin` sets the circuits up again.
+            LumionError: As :meth:`run`.
+        """
         before = dataclasses.replace(self.judge.counters)
         try:
+            check_faults(self.bench)
+            self._retry_when_due()
             recovery = self._watch(timeout_s)
             if recovery is None:
                 recovery = self._explained()
@@ -494,8 +561,24 @@ class FabricManager:
             self.connect()
             self.refresh()
 
+    def _retry_when_due(self) -> None:
+        """Try refused jobs again from time to time: whatever kept them from being connected may be gone."""
+        if not self.state.refused:
+            self._retry_after_s, self._retry_s = FIRST_RETRY_S, math.inf
+            return
+        now_s = self.bench.clock.now()
+        if math.isinf(self._retry_s):
+            self._retry_s = now_s + self._retry_after_s
+        if now_s < self._retry_s:
+            return
+        self._retry_after_s, self._retry_s = min(2.0 * self._retry_after_s, LONGEST_RETRY_S), math.inf
+        with self._keeper.alone():
+            self._retry_refused()
+            self.connect()
+            self.refresh()
+
     def _retry_refused(self) -> None:
-        """Give jobs that had no circuits those that are possible by now."""
+        """Take refused jobs up again, except those that lack a spare for a failed member."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -514,7 +597,13 @@ class FabricManager:
                 self.journal.note("tried again", state)
 
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
+        """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal.
+
+        Raises:
+            SafetyError: The mesh controller has switched its heaters off, so that the light proves nothing.
+        """
+        if verdict.cause == "light":
+            self.service.check_driven()
         self._keeper.hush()
         self.bench.events.add("verdict", **dataclasses.asdict(verdict))
         self._tell("verdict", dataclasses.asdict(verdict))
@@ -548,8 +637,9 @@ class FabricManager:
                 timer.mark("spare_chosen")
                 try:
                     proofs = self._switched(plan, timer)
-                except LumionError as error:
+                except Exception as error:  # noqa: BLE001 - whatever one spare raises, the next one is tried
                     self._raise_if_controller(error)
+                    check_faults(self.bench)
                     refused.append(f"{plan.spare}: {error}")
                     self.bench.events.add("spare refused", spare=plan.spare, reason=str(error))
                     continue
@@ -725,6 +815,7 @@ class FabricManager:
                 break
             except LumionError as error:
                 self._raise_if_controller(error)
+                check_faults(self.bench)
                 why.append(str(error))
         else:
             return self._beyond_path(verdict, circuit.request, "; ".join(why) or "its ports are neighbours")

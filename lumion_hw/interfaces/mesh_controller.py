@@ -128,6 +128,24 @@ class Fault:
     limit: int = 0
     extra: dict[str, object] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return source, number, channels, and the measured value with its limit."""
+        candidates = self.extra.get("candidates", ())
+        channels = [self.channel] if self.channel is not None else candidates if isinstance(candidates, tuple) else ()
+        listed = ", ".join(map(str, channels))
+        channel = "" if not listed else f" on {'channel' if len(channels) == 1 else 'one of channels'} {listed}"
+        measured = f": {self._quantity(self.value)}, limit {self._quantity(self.limit)}" if self.limit else ""
+        return f"{self.source} (id {self.fault_id}){channel}{measured}"
+
+    def _quantity(self, value: int) -> str:
+        """Return a value with its unit, which may have a factor, such as ``0.01 °C``."""
+        unit = str(self.extra.get("unit", ""))
+        factor, _, name = unit.partition(" ")
+        try:
+            return f"{value * float(factor):g} {name}"
+        except ValueError:
+            return f"{value} {unit}".rstrip()
+
 
 @dataclass(frozen=True)
 class SweepPlan:

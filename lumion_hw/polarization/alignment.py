@@ -64,9 +64,9 @@ class Alignment:
 
     @property
     def swing_db(self) -> float:
-        """Brightest over darkest of the final and the worst reading, dB."""
+        """Brightest over darkest of the final and the worst reading, dB, at most 60; 0 without any light."""
         dark, bright = sorted((self.power, self.worst_power))
-        return 10.0 * math.log10(bright / max(dark, 1e-6 * bright))
+        return 10.0 * math.log10(bright / max(dark, 1e-6 * bright)) if bright > 0.0 else 0.0
 
 
 class Aligner:

@@ -235,7 +235,7 @@ def test_a_fault_is_announced_once_as_soon_as_it_is_seen(
         clock.sleep(1.1)  # the keep-alive meets the event
         driver.read_back()
         assert [(fault.fault_id, fault.source, fault.latched) for fault in seen] == [(1, "SUPPLY", True)]
-        assert "latched SUPPLY (id 1): 2000, threshold 2000 mV" in caplog.text
+        assert "latched SUPPLY (id 1): 2000 mV, limit 2000 mV" in caplog.text
         driver.faults()
         driver.read_back()
         assert len(seen) == 1

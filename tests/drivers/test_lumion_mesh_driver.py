@@ -606,7 +606,7 @@ def test_clearing_a_fault_whose_cause_is_present_is_refused(ready: LumionMeshCon
     newer = fp.FaultRecord(5, 12, fp.FaultSource.SUPPLY, fp.FaultState.PRESENT, None, 4500, 4750)
     kept: list[fp.FaultRecord] = [hot, newer]
     board.answers[fp.Command.FAULT_LIST] = lambda request: fp.FaultListReply(1, 5, fp.OutputsState.SAFE, tuple(kept))
-    with pytest.raises(SafetyError, match=r"OVER_TEMPERATURE \(id 4\) on channel 2: 8780, threshold 8500") as caught:
+    with pytest.raises(SafetyError, match=r"OVER_TEMPERATURE \(id 4\) on channel 2: 87.8 °C, limit 85 °C") as caught:
         ready.clear_fault(4)
     assert "SUPPLY" not in str(caught.value)
     board.answers[fp.Command.FAULT_LIST] = lambda request: None  # then what the refusal says has to do

@@ -19,6 +19,8 @@ from firmware_protocol import (
     fault_source_name,
 )
 from lumion_hw.errors import (
+    CLEAR_FAULTS,
+    LIST_FAULTS,
     BadValueError,
     BusyError,
     ConfigError,
@@ -54,7 +56,7 @@ _HINTS = {
     Status.TOO_NEW: "Update the controller's firmware.",
     Status.TOO_BIG: "The message should have been split: report this.",
     Status.BAD_LENGTH: "Host and firmware disagree on a layout: compare their versions.",
-    Status.UNKNOWN_FAULT: "Nothing was cleared. Look at faults(): each is cleared by the id it has there.",
+    Status.UNKNOWN_FAULT: f"Nothing was cleared. {LIST_FAULTS}, with the id that clears each.",
     Status.UNKNOWN_COMMAND: "The firmware does not know this command: compare versions.",
 }
 
@@ -172,7 +174,7 @@ def _safe(refusal: Refusal, request: Request[Message], where: Where) -> LumionEr
         f"{_quoted(refusal)}.",
         device=where.device,
         address=where.address,
-        hint="Look at faults(), remove the cause, then clear each fault by its id.",
+        hint=CLEAR_FAULTS,
     )
 
 
@@ -183,7 +185,7 @@ def _interlock(refusal: Refusal, request: Request[Message], where: Where) -> Lum
         f"threshold {refusal.limit}, in the unit of the fault's source{_quoted(refusal)}.",
         device=where.device,
         address=where.address,
-        hint="Remove the cause first; faults() names the source.",
+        hint=f"Remove the cause first. {LIST_FAULTS}.",
     )
 
 

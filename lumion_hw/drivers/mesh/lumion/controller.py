@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from firmware_protocol import (
     FaultSource,
+    OutputsState,
     PingRequest,
     WatchdogPolicy,
     computed_power_uw,
@@ -343,12 +344,15 @@ class LumionMeshController(Driver):
             self._tables.check_confirmed()
 
     def end_hold(self) -> None:
-        """Go on where an earlier host has left outputs on, which the controller holds for a time (section 11.2).
+        """Take over outputs that an earlier host left on, which the controller holds for a time (section 11.2).
 
-        Its watchdog has tripped meanwhile, as was expected; that fault is cleared by its id, and the outputs stay as
-        they are: held, or at zero if the hold is over. Where any other fault is latched nothing is changed.
+        The watchdog fault that began the hold is cleared by its id, and the outputs stay as they are. After the hold
+        the outputs are at zero; then the fault is cleared only with ``on_exit="hold"``, where it was expected. If any
+        other fault is latched, nothing is changed.
         """
         with self._using("end_hold"), self._lock:
+            if self._on_exit != "hold" and self._session.hello.outputs_state is not OutputsState.GRACE:
+                return
             latched = [fault for fault in self._watch.kept() if fault.latched]
             if all(fault.source == FaultSource.WATCHDOG.name for fault in latched):
                 for fault in latched:

@@ -18,6 +18,7 @@ from firmware_protocol import (
 )
 from lumion_hw.drivers.mesh.lumion.values import call_back, fault_from_record
 from lumion_hw.errors import (
+    LIST_FAULTS,
     BadValueError,
     FrameError,
     LinkError,
@@ -95,7 +96,7 @@ class FaultWatch:
             if fault is None or not fault.present:
                 raise
             raise SafetyError(
-                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {in_words(fault)}.",
+                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {fault}.",
                 device=self._session.device,
                 address=self._session.address,
                 hint="Remove the cause first.",
@@ -106,16 +107,16 @@ class FaultWatch:
             raise VerifyError(
                 f"FAULT_CLEAR of id {fault_id} was answered, but the fault is still latched",
                 wrote="cleared",
-                read=in_words(fault),
+                read=str(fault),
                 device=self._session.device,
                 address=self._session.address,
-                hint="Look at faults().",
+                hint=f"{LIST_FAULTS}.",
             )
 
     def _check_for_first_edition(self, fault_id: int) -> None:
         """Keep the rule for a board that clears every fault up to an id, whether it gave the id out or not."""
         listed = {fault.fault_id: fault for fault in self.kept()}
-        older = [in_words(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
+        older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
             raise BadValueError(
                 f"FAULT_CLEAR: no fault listed has id {fault_id}, nothing was sent.",
@@ -123,7 +124,7 @@ class FaultWatch:
                 command=FaultClearRequest.command.name,
                 device=self._session.device,
                 address=self._session.address,
-                hint="Look at faults(): each is cleared by the id it has there.",
+                hint=f"{LIST_FAULTS}, with the id that clears each.",
             )
         if older:
             raise SafetyError(
@@ -214,7 +215,7 @@ class FaultWatch:
             self._newest_id = record.fault_id
             fault = fault_from_record(record)
             level = logging.INFO if fault.source in self._expected else logging.ERROR
-            _log.log(level, "%s @ %s: latched %s", self._session.device, self._session.address, in_words(fault))
+            _log.log(level, "%s @ %s: latched %s", self._session.device, self._session.address, fault)
             call_back(self._on_fault, fault)
 
 
@@ -243,10 +244,3 @@ class WatchedCall:
         if isinstance(error, LinkLost):
             self._lost(error)
         self._watch.check()
-
-
-def in_words(fault: Fault) -> str:
-    """Return a fault for a message: source, id, channel, measured and allowed with their unit."""
-    channel = "" if fault.channel is None else f" on channel {fault.channel}"
-    unit = fault.extra.get("unit", "")
-    return f"{fault.source} (id {fault.fault_id}){channel}: {fault.value}, threshold {fault.limit} {unit}".rstrip()

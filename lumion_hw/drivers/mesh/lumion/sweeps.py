@@ -47,7 +47,15 @@ from lumion_hw.drivers.mesh.lumion.config import (
     power_cap_uw,
 )
 from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
-from lumion_hw.errors import ConfigError, DeviceError, FrameError, LimitError, LinkTimeout, LumionError
+from lumion_hw.errors import (
+    LIST_FAULTS,
+    ConfigError,
+    DeviceError,
+    FrameError,
+    LimitError,
+    LinkTimeout,
+    LumionError,
+)
 from lumion_hw.interfaces import ControllerLimits, SweepPlan
 from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
@@ -439,5 +447,5 @@ class SweepRun:
             command="SWEEP_START",
             device=self._session.device,
             address=self._session.address,
-            hint="Look at faults(); the table from before the sweep is driven again unless a fault keeps it off.",
+            hint=f"The table from before the sweep is driven again unless a fault keeps it off. {LIST_FAULTS}.",
         )

@@ -25,7 +25,7 @@ from firmware_protocol import (
 )
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.config import limit_in_ma
-from lumion_hw.errors import LimitError, LinkError, LinkTimeout, LumionError, VerifyError
+from lumion_hw.errors import LIST_FAULTS, LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
 from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
@@ -188,7 +188,7 @@ class Tables:
                 read=f"CRC 0x{driven_crc32:08X}",
                 device=self._where.device,
                 address=self._where.address,
-                hint="Look at faults(): a trip switches the outputs off.",
+                hint=f"A fault switches the outputs off. {LIST_FAULTS}.",
             )
         self.confirmed = table
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock, Ticker
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
 from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain, read_chain
-from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
+from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, read_log
 from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
 from lumion_hw.drivers.mesh.qontrol.values import (
     ChannelReadings,
@@ -32,7 +32,15 @@ from lumion_hw.drivers.mesh.qontrol.values import (
     step,
     wanted_compliance,
 )
-from lumion_hw.errors import BadValueError, IdentityError, LinkLost, LumionError, NotSupportedError, SafetyError
+from lumion_hw.errors import (
+    LIST_FAULTS,
+    BadValueError,
+    IdentityError,
+    LinkLost,
+    LumionError,
+    NotSupportedError,
+    SafetyError,
+)
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -351,12 +359,12 @@ class QontrolController(Driver):
                     command="clear_fault",
                     device=self._session.device,
                     address=self._session.address,
-                    hint="Look at faults(): each is cleared by the id it has there.",
+                    hint=f"{LIST_FAULTS}, with the id that clears each.",
                 )
             fault = self._latch.find(fault_id)
             if fault is not None and fault.present:
                 raise SafetyError(
-                    f"clear_fault: the cause is still present: {in_words([fault])}.",
+                    f"clear_fault: the cause is still present: {fault}.",
                     device=self._session.device,
                     address=self._session.address,
                     hint="Check the heater, or switch off with outputs_off(), then clear again.",

@@ -154,22 +154,6 @@ def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...
     return tuple(entries)
 
 
-def in_words(faults: Iterable[Fault]) -> str:
-    """Return faults for a message: source, channels, and what was measured."""
-    texts = []
-    for fault in faults:
-        channels = _candidates(fault)
-        text = f"#{fault.fault_id} {fault.source}"
-        if channels:
-            text += (" on channel " if len(channels) == 1 else " on one of the channels ") + ", ".join(
-                map(str, channels)
-            )
-        if fault.limit:
-            text += f" ({fault.value} {fault.extra['unit']}, limit {fault.limit})"
-        texts.append(text)
-    return "; ".join(texts)
-
-
 def _candidates(fault: Fault) -> tuple[int, ...]:
     found = fault.extra.get("candidates", ())
     return found if isinstance(found, tuple) else ()

@@ -13,7 +13,6 @@ from lumion_hw.drivers.mesh.qontrol.faults import (
     FaultLatch,
     faults_from_log,
     faults_from_reports,
-    in_words,
     read_log,
 )
 from lumion_hw.drivers.mesh.qontrol.values import (
@@ -26,7 +25,7 @@ from lumion_hw.drivers.mesh.qontrol.values import (
     set_requests,
     step,
 )
-from lumion_hw.errors import DeviceError, LinkLost, LumionError, SafetyError, VerifyError
+from lumion_hw.errors import CLEAR_FAULTS, LIST_FAULTS, DeviceError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.codecs.qontrol import ERRORS_SUPPRESSED, POWERED_UP, Quantity
 from lumion_hw.sessions.qontrol import QontrolSession
@@ -134,7 +133,7 @@ class QontrolOutputs:
             if not wrong.any():
                 self.driven_ma = currents_ma.copy()
                 return
-        raise self._not_driven("program", currents_ma, found_ma, wrong, "Look at faults(), and check the heater.")
+        raise self._not_driven("program", currents_ma, found_ma, wrong, f"{LIST_FAULTS}; check the heater.")
 
     def zero(self) -> None:
         """Set all currents to zero and read them back, in up to three attempts.
@@ -206,10 +205,10 @@ class QontrolOutputs:
         latched = self._latch.latched
         if latched:
             raise SafetyError(
-                f"{operation}: faults are latched, nothing was sent: {in_words(latched)}.",
+                f"{operation}: faults are latched, nothing was sent: {'; '.join(map(str, latched))}.",
                 device=self._session.device,
                 address=self._session.address,
-                hint="Look at faults(), remove the cause, then clear each fault by its id.",
+                hint=CLEAR_FAULTS,
             )
 
     def _set_and_read(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -226,12 +225,12 @@ class QontrolOutputs:
         if new:
             code = new[0].extra["code"]
             raise DeviceError(
-                f"{operation}: the modules report {in_words(new)}.",
+                f"{operation}: the modules report {'; '.join(map(str, new))}.",
                 code=code if isinstance(code, int) else None,
                 command=operation,
                 device=self._session.device,
                 address=self._session.address,
-                hint="The outputs stay as set, as far as the modules let them; look at faults() and clear them by id.",
+                hint=f"The outputs stay as set, as far as the modules let them. {CLEAR_FAULTS}.",
             )
 
     def _read_compliance(self) -> Compliance:
