@@ -27,6 +27,9 @@ DEADLINE_RTOS = 7
 LONGEST_DEADLINE_S = 1.5
 """What a link shows never makes a deadline longer than this, in seconds: the watchdog is usually set to 2."""
 
+QUESTION_PATIENCE_S = 3.0
+"""Seconds for which a request that changes nothing is repeated: asking again is safe, and a board or host may pause."""
+
 HELLO_RTO_S = 0.25
 """RTO in seconds until HELLO is answered."""
 

@@ -467,13 +467,18 @@ class SystemClock:
         return _ThreadTicker(_checked_period(period_s), action)
 
     def side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several things at once; see :meth:`Clock.side_by_side`. An interrupt waits for those that have begun."""
+        """Do several things at once; see :meth:`Clock.side_by_side`.
+
+        The first job is done in the caller's own thread. So an interrupt of the main thread reaches that job, which can
+        tell the others to end; then they are waited for.
+        """
         if len(jobs) < 2:
             return [job() for job in jobs]
-        with ThreadPoolExecutor(len(jobs), thread_name_prefix="lumion-job") as pool:
-            futures = [pool.submit(job) for job in jobs]
+        with ThreadPoolExecutor(len(jobs) - 1, thread_name_prefix="lumion-job") as pool:
+            futures = [pool.submit(job) for job in jobs[1:]]
+            first = outcome(jobs[0])
             wait(futures)
-        return answers(futures)
+        return answers([first, *futures])
 
     def event(self) -> ClockEvent:
         """Return an event of the threading library."""

@@ -425,9 +425,15 @@ class Bench:
         return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
-        """Switch the heaters off, unless they are to stay on, and release every device; idempotent, never raises."""
-        for device in reversed(list(self._devices.values())):
-            device.close()
+        """Switch the heaters off, unless they are to stay on, and release every device; idempotent, never raises.
+
+        The mesh controller comes first: another device that does not answer keeps no heater on.
+        """
+        controller = "" if self.model.mesh is None else self.model.mesh.controller
+        names = list(reversed(self._devices))
+        names.sort(key=lambda name: name != controller)
+        for name in names:
+            self._devices[name].close()
         self._at_end()
         self.events.close()
 

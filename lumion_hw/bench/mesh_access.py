@@ -273,7 +273,7 @@ class MeshAccess:
             stream = self.controller.telemetry(_TEMPERATURE_PERIOD_S)
         except (NotSupportedError, BusyError):
             return None
-        with contextlib.closing(stream):  # type: ignore[type-var] # every driver's iterator is a generator
+        with contextlib.closing(stream):  # type: ignore[type-var] # every driver's iterator has close()
             return next(stream).chip_temperature_c
 
     def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:

@@ -15,8 +15,7 @@ from typing import Literal
 FaultPlace = Literal[
     "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""Where it is. ``controller``: it has switched its heaters off. ``before the tap``: the bench has no monitors that could
-tell more."""
+"""``controller``: it has switched its heaters off. ``before the tap``: no monitor of the mesh can tell more."""
 
 BROKEN_DB = 3.0
 """Light lost against what was proven that counts as a break; less is a degradation."""

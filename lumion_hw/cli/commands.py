@@ -25,6 +25,7 @@ COMMANDS = (
     LazyCommand("budget", "lumion_hw.cli.circuits:budget", "What would arrive over a circuit; touches no hardware."),
     LazyCommand("explain", "lumion_hw.cli.circuits:explain", "Say why a circuit takes its way."),
     LazyCommand("hold", "lumion_hw.cli.circuits:hold", "Keep circuits up: polarization, drift, alarms, leases."),
+    LazyCommand("faults", "lumion_hw.cli.faults:faults", "List and clear latched faults of the mesh controller."),
     LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; spares replace what fails."),
     LazyCommand(
         "schedule", "lumion_hw.cli.schedule:schedule", "Sequences of circuits, what they cost, phases of a job."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from lumion_hw.serving.owner import BenchOwner
 
 _PORT = click.IntRange(0, 65535)
-_LOOK_S = 0.5
+_LOOK_S = 0.1
+END_S = 4.5
+"""Longest time from SIGTERM or Ctrl-C to the end of the process."""
 _LAST_WORDS_S = 1.0
 """So long pages and PVs show why the server ends."""
 
@@ -191,18 +194,35 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM and Ctrl-C set: what is under way ends first, and then all is left as configured."""
+    """Give an event that SIGTERM and Ctrl-C set: what is under way ends first, and then all is left as configured.
+
+    The process ends in :data:`END_S` at the latest, whatever a thread waits for: a device that hangs, or a client.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
+
+    def end(*_: object) -> None:
+        if not stop.is_set():
+            last_resort = threading.Timer(END_S, _end_by_force)
+            last_resort.daemon = True
+            last_resort.start()
+        stop.set()
+
     kinds = (signal.SIGTERM, signal.SIGINT)
-    before = {kind: signal.signal(kind, lambda *_: stop.set()) for kind in kinds}
+    before = {kind: signal.signal(kind, end) for kind in kinds}
     try:
         yield stop
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
+
+
+def _end_by_force() -> None:
+    """End the process without waiting for any thread; heaters that are still on are the watchdog's."""
+    note(f"not everything has ended within {END_S:g} s: heaters that are on go off by the controller's watchdog")
+    os._exit(1)
 
 
 def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:

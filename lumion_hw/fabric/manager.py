@@ -283,17 +283,22 @@ class FabricManager:
 
     def plan(self) -> None:
         """Make plans for every single failure, in the background where the clock is a real one."""
-        if self._planner is not None:
-            self._planner.join()
+        self._stop_planning()
         arguments = (self._in_service(), self.spares, tuple(self.state.failed))
         if hasattr(self.bench.clock, "runners"):  # a virtual clock: planning takes none of its time
-            self._planner = None
             self.standby.prepare(*arguments)
         else:
             self._planner = threading.Thread(
                 target=self.standby.prepare, args=arguments, name="lumion-plans", daemon=True
             )
             self._planner.start()
+
+    def _stop_planning(self) -> None:
+        """End planning in the background: its plans are of circuits that change, or no longer needed."""
+        self.standby.stop()
+        if self._planner is not None:
+            self._planner.join()
+            self._planner = None
 
     def _in_service(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for job in self.jobs for name in self.members(job)))
@@ -334,9 +339,7 @@ class FabricManager:
 
     def close(self) -> None:
         """End the watch; circuits stay as they are. Idempotent."""
-        if self._planner is not None:
-            self._planner.join()
-            self._planner = None
+        self._stop_planning()
         for detector in self._detectors:
             detector.close()
 

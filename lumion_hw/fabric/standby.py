@@ -9,6 +9,7 @@ its light is then switched on and aligned in the recovery.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,7 @@ class Standby:
         self.cold: dict[str, str] = {}
         self.avoided: tuple[int, ...] = ()
         self._made_for: object = None
+        self._is_stopped = threading.Event()
 
     @property
     def is_fresh(self) -> bool:
@@ -110,12 +112,19 @@ class Standby:
         """
         now = self._now()
         plans, self.refused = {}, {}
+        self._is_stopped.clear()
         for name in in_service:
+            if self._is_stopped.is_set():
+                return
             plans[name] = self.plans_for(name, spares, failed)
         self.plans, self._made_for = plans, now
         self._service.setup.bench.events.add(
             "plans ready", plans={name: [each.spare for each in found] for name, found in plans.items()}
         )
+
+    def stop(self) -> None:
+        """End :meth:`prepare` in another thread after the failure that it plans for now; its plans are dropped."""
+        self._is_stopped.set()
 
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:
         """Return the plans for one failure, best first."""

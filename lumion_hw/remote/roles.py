@@ -18,7 +18,7 @@ READS = frozenset(
     {
         "can_switch", "capabilities", "change", "close", "connections", "errors", "faults", "flags", "identify",
         "limits", "monitors", "performance", "read", "read_all", "read_back", "read_monitors", "settings", "state",
-        "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready", "watch_light",
+        "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready",
     }
 )  # fmt: skip
 """Methods that leave the bench as it is. All others need the lease: also those that nobody has thought of here."""

@@ -6,11 +6,13 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
-from lumion_hw.errors import ConfigError, UnknownNameError
+from lumion_hw.errors import BusyError, ConfigError, LumionError, UnknownNameError
 from lumion_hw.remote.client import boot_id
 from lumion_hw.remote.codec import decoded, encoded, encoded_error
 from lumion_hw.remote.pv_names import HANDLE
@@ -18,17 +20,31 @@ from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, member
 from lumion_hw.remote.stand_in import STREAM
 from lumion_hw.serving.lease import Caller, LeaseBook
 
-_MOSTHANDLES = 16
+_MOST_HANDLES = 16
 """Streams and watches that one connection may have at a time."""
+_MOST_READER_STREAMS = 2
+"""Streams of one device that clients without the lease may have together: a controller has four."""
+_MOST_CALLS = 24
+"""Calls of one connection under way at a time: the server has 32 workers, and others need some."""
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """Something that a call gave back: a stream of readings, a watch."""
+    """Something that a call gave back: a stream of readings, a watch.
+
+    Attributes:
+        what: The stream or watch.
+        connection: The connection it belongs to.
+        device: The device it is of.
+        is_reader: Its client did not hold the lease.
+        reading: Held by the call that waits for the next reading.
+    """
 
     what: Any
     connection: str
     device: str
+    is_reader: bool
+    reading: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Calls:
@@ -39,7 +55,7 @@ class Calls:
         lease: Who may change them.
         closing: What closing a device from elsewhere does; the device itself stays open.
         guard: Asked before a device is changed: device and method. Raises what forbids it.
-        changed: Told of a device that was changed.
+        changing: Context of a call that may change a device.
     """
 
     def __init__(
@@ -49,16 +65,19 @@ class Calls:
         *,
         closing: Callable[[str, Caller], None] = lambda device, caller: None,
         guard: Callable[[str, str], None] = lambda device, method: None,
-        changed: Callable[[str, str, Caller], None] = lambda device, method, caller: None,
+        changing: Callable[[str, str, Caller], AbstractContextManager[None]] = lambda device, method, caller: (
+            contextlib.nullcontext()
+        ),
     ) -> None:
         self._devices, self._lease = devices, lease
-        self._closing, self._guard, self._changed = closing, guard, changed
+        self._closing, self._guard, self._changing = closing, guard, changing
         self._interfaces = {
             name: interface for name, device in devices.items() if (interface := interface_of(device)) is not None
         }
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}
         self._numbers = itertools.count(1)
+        self._under_way: Counter[str] = Counter()
 
     def describe(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return interface and properties of every device."""
@@ -80,12 +99,32 @@ class Calls:
         """Call a method of an interface.
 
         Raises:
-            BusyError: It may change something, and the caller does not hold the lease.
+            BusyError: It may change something, and the caller does not hold the lease; or its connection has too many
+                calls under way.
             UnknownNameError: There is no such device, or its interface has no such method.
             Exception: What the device raises.
         """
-        if device.startswith(HANDLE):
-            return self._of_handle(device, method, arguments, named, caller)
+        with self._counted(caller.connection):
+            if device.startswith(HANDLE):
+                return self._of_handle(device, method, arguments, named, caller)
+            return self._of_device(device, method, arguments, named, caller)
+
+    @contextlib.contextmanager
+    def _counted(self, connection: str) -> Iterator[None]:
+        """Count a call of a connection while it is under way. Raises ``BusyError`` if there are too many."""
+        with self._lock:
+            if self._under_way[connection] >= _MOST_CALLS:
+                raise BusyError(f"{_MOST_CALLS} calls of this connection are under way", hint="Wait for one to end.")
+            self._under_way[connection] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= Counter([connection])
+
+    def _of_device(
+        self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
+    ) -> object:
         interface = self._interfaces.get(device)
         if interface is None:
             listed = ", ".join(self._interfaces)
@@ -101,11 +140,9 @@ class Calls:
         if changes:
             self._lease.check(caller)
             self._guard(device, method)
-        try:
+        is_change = changes or method in SAFE
+        with self._changing(device, method, caller) if is_change else contextlib.nullcontext():
             return getattr(self._devices[device], method)(*arguments, **named)
-        finally:
-            if changes or method in SAFE:
-                self._changed(device, method, caller)
 
     def _of_handle(
         self, name: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
@@ -117,15 +154,23 @@ class Calls:
         if handle is None or handle.connection != caller.connection:
             raise ConfigError("this stream or watch of a served bench was closed", hint="Begin another one.")
         if method == "__next__":
-            try:
-                return False, next(handle.what)
-            except StopIteration:
-                return True, None
+            return self._next_of(handle)
         interface = interface_of(handle.what)
         known = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
         if method not in known:
             raise UnknownNameError(f"there is no method {method!r}", device=handle.device)
         return getattr(handle.what, method)(*arguments, **named)
+
+    def _next_of(self, handle: _Handle) -> tuple[bool, object]:
+        """Return whether a stream is over, and its next reading."""
+        if not handle.reading.acquire(blocking=False):
+            raise BusyError("another call waits for the next reading of this stream", device=handle.device)
+        try:
+            return False, next(handle.what)
+        except StopIteration:
+            return True, None
+        finally:
+            handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
         """Return the answer that tells a result: its value, or a handle of what has to live on here."""
@@ -140,13 +185,32 @@ class Calls:
             return {"handle": self._kept(result, caller, device), "interface": interface}
 
     def _kept(self, what: Any, caller: Caller, device: str) -> str:
+        try:
+            self._lease.check(caller)
+            is_reader = False
+        except BusyError:
+            is_reader = True
         with self._lock:
-            if sum(each.connection == caller.connection for each in self._handles.values()) >= _MOSTHANDLES:
-                _end(what)
-                raise ConfigError(f"{_MOSTHANDLES} streams and watches are open already", hint="Close some.")
-            name = f"{HANDLE}{next(self._numbers)}"
-            self._handles[name] = _Handle(what, caller.connection, device)
-            return name
+            refusal = self._refusal(caller, device, is_reader)
+            if refusal is None:
+                name = f"{HANDLE}{next(self._numbers)}"
+                self._handles[name] = _Handle(what, caller.connection, device, is_reader)
+                return name
+        _end(what)
+        raise refusal
+
+    def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
+        """Return why a client may have no further stream or watch; ``None`` if it may."""
+        kept = self._handles.values()
+        if sum(each.connection == caller.connection for each in kept) >= _MOST_HANDLES:
+            return ConfigError(f"{_MOST_HANDLES} streams and watches are open already", hint="Close some.")
+        if is_reader and sum(each.is_reader and each.device == device for each in kept) >= _MOST_READER_STREAMS:
+            return BusyError(
+                f"clients without the lease have {_MOST_READER_STREAMS} streams of it already",
+                device=device,
+                hint="Take the lease, or wait until one is closed.",
+            )
+        return None
 
     def connections(self) -> set[str]:
         """Return the connections that have streams or watches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -24,6 +25,7 @@ def served_circuits(
     health: Sequence[CircuitHealth],
     silent: Collection[str],
     trouble: str,
+    faults: Sequence[str],
     wall_s: Callable[[], float],
 ) -> tuple[ServedCircuit, ...]:
     """Return the circuits that stand.
@@ -33,6 +35,7 @@ def served_circuits(
         health: How they are, as far as they are looked at.
         silent: Devices that do not answer.
         trouble: Why circuits are not kept at present; empty while they are.
+        faults: Latched faults of the mesh controller.
         wall_s: Time of day, in seconds since 1970.
     """
     if service is None:
@@ -46,7 +49,11 @@ def served_circuits(
         asked += [meter for arm in standing.arms if (meter := meters.get(arm.path.target)) is not None]
         quiet = [name for name in asked if name in silent]
         why = trouble or (f"{quiet[0]} is silent" if quiet else "")
-        circuits.append(_circuit(standing, known.get(standing.name), service, why, wall_s()))
+        served = _circuit(standing, known.get(standing.name), service, why, wall_s())
+        if faults:
+            fault = f"{controller} has switched its heaters off: {'; '.join(faults)}"
+            served = dataclasses.replace(served, fault=fault, lost_db=None, severity=AlarmSeverity.MAJOR)
+        circuits.append(served)
     return tuple(circuits)
 
 

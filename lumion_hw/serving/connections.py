@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -14,12 +14,18 @@ _ESTABLISHED = "01"
 
 
 class Connections:
-    """TCP connections of this network at one moment: the tables are read when they are first asked for.
+    """TCP connections to this server at one moment; the system's tables are read at the first question.
 
-    PV Access says when the last client of a variable has left, and of one that is idle as well; whose connection was
-    lost, it says to nobody. The table of connections does, within the tick that asks for it: a program that was killed
-    has none, nor one that was given up after three seconds of silence.
+    PV Access reports when the last client of a variable has left, and not whose connection was lost. The tables do: a
+    program that was killed has no connection, and one that was silent for three seconds has lost it.
+
+    Args:
+        ports: Ports that this server listens on. A connection of another program counts for nothing here, even if it
+            has the port number that a client of this server had before.
     """
+
+    def __init__(self, ports: Collection[int]) -> None:
+        self._ports = frozenset(f"{port:04X}" for port in ports)
 
     def __contains__(self, peer: object) -> bool:
         """Return whether a connection from ``host:port`` stands; ``True`` where the system does not tell.
@@ -38,16 +44,15 @@ class Connections:
 
     @cached_property
     def _established(self) -> frozenset[str]:
-        """Far ends of all connections that stand; those of IPv4 to an IPv6 socket end like those of IPv4."""
-        found = {there for there, state in _rows(_TABLES[0]) if state == _ESTABLISHED}
+        """Far ends of all connections to this server; those of IPv4 to an IPv6 socket end like those of IPv4."""
+        found = set(self._far_ends(_TABLES[0]))
         with contextlib.suppress(OSError):  # a system without IPv6
             length = len("0100007F:0000")
-            found |= {there[-length:] for there, state in _rows(_TABLES[1]) if state == _ESTABLISHED}
+            found |= {there[-length:] for there in self._far_ends(_TABLES[1])}
         return frozenset(found)
 
-
-def _rows(table: Path) -> Iterator[tuple[str, str]]:
-    """Yield far end and state of every connection of a table."""
-    for line in table.read_text(encoding="ascii").splitlines()[1:]:
-        _, _, there, state, *_ = line.split(maxsplit=4)
-        yield there, state
+    def _far_ends(self, table: Path) -> Iterator[str]:
+        for line in table.read_text(encoding="ascii").splitlines()[1:]:
+            _, here, there, state, *_ = line.split(maxsplit=4)
+            if state == _ESTABLISHED and here.rpartition(":")[2] in self._ports:
+                yield there

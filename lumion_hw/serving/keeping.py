@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import re
 import threading
 import time
@@ -18,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.controller_faults import clear_host_silence
 from lumion_hw.circuits import BenchLock, CircuitHealth, CircuitJournal, CircuitRequest, CircuitService, Upkeep
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, Span
 from lumion_hw.files import AnyPath
+from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.serving.state import ServedJob, ServedRecovery
@@ -33,11 +36,16 @@ _AGAIN_S = 1.0
 """After a failure: a controller that is unplugged is asked again until it answers."""
 _MEASURE_S = 1.0
 """Between two measurements of all circuits where a fabric is watched; upkeep of circuits alone measures as often."""
+RECORDS = "calibrations"
+"""Folder of the state directory for the records that jobs write, so that they replace nothing else."""
+END_S = 2.0
+"""How long the step or job under way may take to end by itself when the server ends."""
+_RECORD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.json")
 _DRIVES = ("program", "sweep", "configure", "outputs_off")
 
 
 class _ServerEnds(BaseException):
-    """Cuts a calibration short; its record and journal say how far it came."""
+    """Cuts a job short: a calibration keeps what its journal holds, a change of circuits is taken back."""
 
 
 class _Wanted(BaseException):
@@ -91,6 +99,7 @@ class BenchKeeper:
         self._error: BaseException | None = None
         self._news = threading.Condition()
         self._stop = threading.Event()
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="lumion-keep", daemon=True)
         self._begin(path)
 
@@ -151,7 +160,11 @@ class BenchKeeper:
     def check_free(self, device: str, method: str) -> None:
         """Raise ``BusyError`` if a call from outside would drive heaters that circuits or a job need."""
         section = self._bench.model.mesh
-        if section is None or device != section.controller or method not in _DRIVES:
+        if section is None or device != section.controller:
+            return
+        if method == "watch_light" and self._wants_fabric and self.service is not None:
+            raise BusyError("the fabric's manager watches the light", device=device, hint="Read telemetry instead.")
+        if method not in _DRIVES:
             return
         job = self.job
         if job is not None and not job.is_over:
@@ -171,13 +184,25 @@ class BenchKeeper:
         """Begin."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End once the step or job under way has ended; a calibration is cut short. Idempotent."""
+    def stop(self, patience_s: float = END_S) -> None:
+        """End once the step or job under way has ended, or after a time; idempotent.
+
+        A job that takes longer is cut short where it is: its journals say how far it came, as after a power failure.
+
+        Args:
+            patience_s: How long to wait for the job or step.
+        """
         self._stop.set()
         with self._news:
             self._news.notify_all()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(patience_s)
+        if self._thread.is_alive():
+            with contextlib.suppress(LumionError):
+                self._bench.events.add("cut short", what="" if self.job is None else self.job.what)
+        self._has_ended = True
+        with self._news:
+            self._news.notify_all()
         self._stack.close()
 
     def rest(self) -> None:
@@ -225,6 +250,7 @@ class BenchKeeper:
             self._keep_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
+                service.set_up_again()
                 self._upkeep = Upkeep(service)
             with contextlib.suppress(_Wanted):
                 self._upkeep.run(for_s, told=self._looked)
@@ -332,14 +358,17 @@ class BenchKeeper:
     def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
         """Return a job when it has ended, or as it is after a time. Raises what it has failed with."""
         with self._news:
-            self._news.wait_for(
-                lambda: self.job is not None and self.job.number == job.number and self.job.is_over, timeout_s
-            )
+            self._news.wait_for(lambda: self._is_over(job) or self._has_ended, timeout_s)
             if self.job is None or self.job.number != job.number:
                 return job
+            if self._has_ended and not self.job.is_over:
+                raise LumionError(f"the server ends, and cuts {job.what} short")
             if self._error is not None:
                 raise self._error
             return self.job
+
+    def _is_over(self, job: ServedJob) -> bool:
+        return self.job is not None and self.job.number == job.number and self.job.is_over
 
     def _do_asked(self) -> None:
         """Do the job that waits, if there is one."""
@@ -371,11 +400,11 @@ class BenchKeeper:
         self._told()
 
     def _step(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Tell how far the job is. Raises to cut a calibration short when the server ends."""
+        """Publish how far the job is. Raises ``_ServerEnds`` to cut the job short when the server ends."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
         self._told()
-        if self._stop.is_set() and total:
+        if self._stop.is_set():
             raise _ServerEnds
 
     def _residual(self, name: str, value: float) -> None:
@@ -397,6 +426,7 @@ class BenchKeeper:
         requests, service = [_request(each) for each in _listed(circuits)], self._own_circuits()
 
         def work() -> list[dict[str, Any]]:
+            service.set_up_again()
             proofs = service.connect(requests, milestone=self._step)
             self._upkeep = None
             return [
@@ -411,6 +441,7 @@ class BenchKeeper:
         names = None if circuits is None else [str(each) for each in _listed(circuits)]
 
         def work() -> list[str]:
+            service.set_up_again()
             gone = service.disconnect(names)
             self._upkeep = None
             return [each.name for each in gone]
@@ -424,14 +455,19 @@ class BenchKeeper:
             )
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", self._bench.mesh.controller.info.serial)
         name = out or f"calibration-{serial}.json"
-        if Path(name).name != name:
-            raise ConfigError(f"{name!r} is no plain file name", hint="The record goes to the state directory.")
-        path = self._directory / name
-        draw = int(seed)
+        if _RECORD_NAME.fullmatch(name) is None:
+            raise ConfigError(
+                f"{name[:80]!r} is no name for a record",
+                hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORDS}.",
+            )
+        path, draw = self._directory / RECORDS / name, _whole("seed", seed)
 
         def work() -> dict[str, Any]:
             from calibration.run.journaled_run import calibrate
 
+            clear_host_silence(self._bench, self._lock.program)
+            with writing("the calibration record", path):
+                path.parent.mkdir(exist_ok=True)
             with self._bench.dark():
                 record = calibrate(self._bench, self._aligner, draw, path, self._step, residual=self._residual)
             self._use(path)
@@ -440,11 +476,15 @@ class BenchKeeper:
         return work
 
     def _managing(self) -> FabricManager:
-        if self._manager is None:
-            raise ConfigError(
-                "no fabric is kept on this bench", hint="Its file needs jobs, and the server a record; see --no-fabric."
-            )
-        return self._manager
+        manager = self._manager
+        if manager is not None:
+            return manager
+        if self._wants_fabric and self.service is not None:
+            why = self.trouble or "its jobs are being connected"
+            raise BusyError(f"the fabric cannot take requests now: {why}", hint="Try again once it is kept.")
+        raise ConfigError(
+            "no fabric is kept on this bench", hint="Its file needs jobs, and the server a record; see --no-fabric."
+        )
 
     def _recovering(self) -> Callable[[], Any]:
         manager = self._managing()
@@ -460,13 +500,24 @@ class BenchKeeper:
 
 
 def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
-    """Return a job of the fabric's manager; its result is what stands then."""
+    """Return a job of the fabric's manager. It succeeds if every circuit of the jobs is proven then."""
 
     def work() -> list[str]:
         what()
+        manager.check_standing()
         return [each.name for each in manager.service.state.circuits]
 
     return work
+
+
+def _whole(name: str, value: object) -> int:
+    """Return a whole number of a request, which may come as a text."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"{name} is {str(value)[:40]!r}, and no whole number")
 
 
 def _listed(value: object) -> list[Any]:

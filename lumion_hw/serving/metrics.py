@@ -171,6 +171,11 @@ _GAUGES: Mapping[str, tuple[str, tuple[str, ...], Callable[[ServedState], _Rows]
         (),
         _plain(lambda s: float(bool(s.health.trouble))),
     ),
+    "lumion_controller_faults": (
+        "Latched faults of the mesh controller; while there is one, all heaters are off.",
+        (),
+        _plain(lambda s: float(len(s.health.faults))),
+    ),
     "lumion_pucs": ("PUCs of the mesh by state.", ("state",), _puc_counts),
     "lumion_puc_heat_watts": ("Heater power of a PUC by the currents driven.", ("puc",), _heat),
     "lumion_path_power_dbm": ("Power on a circuit's way through the mesh.", ("circuit", "ports", "hop"), _path_powers),

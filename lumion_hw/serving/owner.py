@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from lumion_hw.acquisition.settings import Setting
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.controller_faults import clear_faults
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.clock import Clock, SystemClock
-from lumion_hw.errors import BusyError, LumionError
+from lumion_hw.errors import BusyError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.files import AnyPath
+from lumion_hw.interfaces import Fault
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
@@ -40,6 +43,8 @@ PUBLISH_S = 0.25
 """Longest time between two states."""
 _RUSH_S = 0.02
 """Shortest: fifty a second, however much happens."""
+_END_S = 0.5
+"""How long a thread of the owner may take to end; one that waits for a device that hangs is left."""
 _LEASE_LOOK_S = 0.05
 _LOCK_LOOK_S = 1.0
 _MARGIN_S = 2.0
@@ -113,6 +118,7 @@ class BenchOwner:
         bench: The open bench.
         lease: Who may change it.
         calls: Calls of the devices' interfaces.
+        ports: TCP ports that clients with connections reach it at.
     """
 
     def __init__(
@@ -132,16 +138,17 @@ class BenchOwner:
         self._started_s = wall_s()
         self._number = 0
         self._events: deque[ServedEvent] = deque(maxlen=_MOST_EVENTS)
-        self._n_events = 0
+        self._n_events = self._n_changes = 0
         self._margins: deque[MarginSample] = deque(maxlen=_MOST_MARGINS)
         self._subscriptions: list[Subscription] = []
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
         bench.events.follow(self._happened)
-        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, Connections)
+        self.ports: set[int] = set()
+        self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, lambda: Connections(self.ports))
         self.calls = Calls(
-            bench.devices, self.lease, closing=self._closing, guard=self._check_free, changed=self._changed
+            bench.devices, self.lease, closing=self._closing, guard=self._check_free, changing=self._changing
         )
         self._driven_by: set[int] = set()
         self._readings = BenchReadings(bench, self._clock, wall_s)
@@ -209,13 +216,13 @@ class BenchOwner:
         self.publish()
 
     def stop(self) -> None:
-        """End it, once what is under way has ended; the bench itself stays open. Idempotent."""
+        """End it within some seconds, whatever is under way; the bench itself stays open. Idempotent."""
         self._stop.set()
         self._news.set()
-        self._keeper.stop()
         self.calls.drop()
+        self._keeper.stop()
         for thread in self._threads:
-            thread.join()
+            thread.join(_END_S)
         self._threads.clear()
         self._readings.stop()
         for each in list(self._subscriptions):
@@ -281,7 +288,8 @@ class BenchOwner:
         points, keeper = self._readings.points(), self._keeper
         silent = self._readings.silent()
         trouble = keeper.trouble if self.failure is None else str(self.failure)
-        circuits = served_circuits(keeper.service, keeper.health, silent, trouble, self._wall_s)
+        faults = tuple(map(str, self._readings.faults))
+        circuits = served_circuits(keeper.service, keeper.health, silent, trouble, faults, self._wall_s)
         return ServedState(
             number=self._number,
             time_s=self._wall_s(),
@@ -293,15 +301,15 @@ class BenchOwner:
             recovery=keeper.recovery,
             job=keeper.job,
             lease=self.lease.served(),
-            health=ServedHealth(self._started_s, silent, keeper.keeps, trouble),
+            health=ServedHealth(self._started_s, silent, keeper.keeps, trouble, faults),
             record_sha256="" if keeper.record is None else keeper.record.content_sha256,
             is_emulated=self.bench.is_emulated,
         )
 
     def _happened(self, event: Mapping[str, Any]) -> None:
-        """Take note of an event; each setting of a value is for the file alone."""
+        """Take note of an event; each change of a value that succeeds is for the file alone."""
         name = str(event["event"])
-        if name == "set":
+        if name == "set" or (name == "set ended" and event.get("outcome") == "done"):
             return
         self._n_events += 1
         data = {key: value for key, value in event.items() if key not in ("event", "bench_s")}
@@ -320,7 +328,7 @@ class BenchOwner:
 
     def _end_leases(self) -> None:
         """End the lease, streams and watches of those who are gone."""
-        standing = Connections()
+        standing = Connections(self.ports)
         self.lease.expire(standing)
         for connection in self.calls.connections():
             if connection not in standing:
@@ -373,22 +381,55 @@ class BenchOwner:
             ConfigError: It cannot be written, or the value is none of its kind or shape.
             UnknownNameError: There is no such point.
             LimitError: Beyond a limit; nothing was changed.
+            LinkError: The device did not answer; the message says whether the value is in force now, if that is known.
             LumionError: As of the device.
         """
         setting = self._readings.setting(name)
         lease = self.lease.check(caller)
         self._check_free(setting.device, "program")
         known: Any = value
+        shown = value if np.ndim(known) == 0 else f"{np.size(known)} values"
+        with self._logged(name, shown, lease.owner, lease.number):
+            try:
+                setting.write(known)
+            except LinkError as error:
+                raise self._after_silence(setting, known, error) from error
+            finally:
+                self._readings.ask(setting.device)
+            self._note_driven(setting.device, lease.number)
+            if settled:
+                setting.wait_settled()
+                self._readings.renew()
+
+    @contextlib.contextmanager
+    def _logged(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
+        """Log a change before it is sent, and its outcome afterwards."""
+        with self._guard:
+            self._n_changes += 1
+            number = self._n_changes
+        about = {"name": name, "by": by, "lease": lease} | ({} if value is None else {"value": value})
+        self.bench.events.add("set", change=number, **about)
         try:
-            setting.write(known)
-        finally:
-            self._readings.ask(setting.device)
-        self._note_driven(setting.device, lease.number)
-        if settled:
-            setting.wait_settled()
-            self._readings.renew()
-        told = value if np.ndim(known) == 0 else f"{np.size(known)} values"
-        self.bench.events.add("set", name=name, value=told, by=lease.owner, lease=lease.number)
+            yield
+        except BaseException as error:
+            outcome = f"{type(error).__name__}: {error}"
+            with contextlib.suppress(LumionError):
+                self.bench.events.add("set ended", change=number, outcome=outcome)
+            raise
+        self.bench.events.add("set ended", change=number, outcome="done")
+
+    def _after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
+        """Return the error for a write whose device fell silent, with what is in force if the device answers again."""
+        failure = self._readings.ask(setting.device)
+        if failure is not None:
+            found = "it does not answer now either, so the value may or may not be in force"
+        else:
+            value: Any = self._readings.value(setting.name)
+            is_in_force = setting.same(value, wanted)
+            shown = f"{np.size(value)} values" if np.ndim(value) else value
+            found = f"asked again, it has {shown}: the write was {'' if is_in_force else 'not '}executed"
+        kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout
+        return kind(f"{setting.name}: {error.message} Then {found}.", device=error.device, address=error.address)
 
     def call(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
@@ -396,12 +437,16 @@ class BenchOwner:
         """Call a method of a device's interface; what only reads needs no lease. Raises as the device."""
         return self.calls.call(device, method, arguments, named, caller)
 
-    def _changed(self, device: str, method: str, caller: Caller) -> None:
+    @contextlib.contextmanager
+    def _changing(self, device: str, method: str, caller: Caller) -> Iterator[None]:
+        """Log a call that may change a device, and ask the device for its settings afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
-        self.bench.events.add("set", name=f"{device}.{method}()", by=lease.owner or caller.name, lease=lease.number)
-        with contextlib.suppress(LumionError):
-            self._readings.ask(device)
+        with self._logged(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):
+            try:
+                yield
+            finally:
+                self._readings.ask(device)
 
     def _note_driven(self, device: str, number: int) -> None:
         section = self.bench.model.mesh
@@ -448,10 +493,40 @@ class BenchOwner:
         return self._keeper.known_service().setup.plan_change((), requests)
 
     def stop_outputs(self, caller: Caller) -> None:
-        """Switch all heaters off at once; needs no lease, since it can only make things safe. Raises as the device."""
+        """Switch all heaters off at once; needs no lease, since it can only make things safe.
+
+        The controller latches a fault, ESTOP, that :meth:`clear_faults` clears. Raises as the device.
+        """
         controller = self.bench.mesh.controller
         self.bench.events.add("stopped", by=caller.name)
-        controller.outputs_off()
+        try:
+            controller.outputs_off()
+        finally:
+            with contextlib.suppress(LumionError):
+                self._readings.read_faults()
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return the latched faults of the mesh controller, read now. Raises as the controller."""
+        self._readings.read_faults()
+        return self._readings.faults
+
+    def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
+        """Clear latched faults of the mesh controller by name, or one by its id.
+
+        Circuits that stand are set up again then, by whoever keeps them.
+
+        Raises:
+            BusyError: The caller does not hold the lease.
+            ConfigError: No latched fault has this name.
+            SafetyError: The cause of one is still present.
+            LumionError: The controller does not answer.
+        """
+        lease = self.lease.check(caller)
+        try:
+            return clear_faults(self.bench, name, lease.owner)
+        finally:
+            with contextlib.suppress(LumionError):
+                self._readings.read_faults()
 
 
 def _driven_ma(bench: Bench, points: Mapping[str, Point]) -> Any:

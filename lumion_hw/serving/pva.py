@@ -87,6 +87,7 @@ class PvaServer:
             self._workers.shutdown()
             raise InUseError(f"port {port} is in use by another program", address=f"{host}:{port}")
         self.address = f"pva://{host}:{taken}"
+        owner.ports.add(taken)
         self._thread = threading.Thread(target=self._post, name="lumion-pva", daemon=True)
         self._thread.start()
 
@@ -96,11 +97,12 @@ class PvaServer:
         return tuple(self._pvs)
 
     def close(self) -> None:
-        """End serving; idempotent."""
+        """End serving; idempotent. Calls under way are given up: what they wait for may take for ever."""
         self._stop.set()
         self._thread.join()
+        self._owner.calls.drop()
         self._server.stop()
-        self._workers.shutdown(cancel_futures=True)
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
         return self
@@ -176,10 +178,7 @@ class PvaServer:
                 pv = self._pvs[pv_name(self._bench, name)]
                 pv.post(_stamped(_table(pv.nt, found), state.time_s, AlarmSeverity.NONE, ""))
         for name, (_code, value) in SCALARS.items():
-            now, severity, alarm = value(state)
-            if self._is_news(name, (now, severity, alarm)):
-                pv = self._pvs[pv_name(self._bench, name)]
-                pv.post(_stamped(pv.nt.wrap(now), state.time_s, severity, alarm))
+            self._post_scalar(name, *value(state), state.time_s)
         beat = self._pvs[pv_name(self._bench, HEARTBEAT)]
         beat.post(_stamped(beat.nt.wrap(state.number), state.time_s, AlarmSeverity.NONE, ""))
 
@@ -249,8 +248,17 @@ class PvaServer:
         self._post_lease()
 
     def _post_lease(self) -> None:
-        pv = self._pvs[pv_name(self._bench, LEASE, "owner")]
-        pv.post(_stamped(pv.nt.wrap(self._owner.lease.served().owner), time.time(), AlarmSeverity.NONE, ""))
+        """Send the holder of the lease at once: whoever has just taken it reads its own name back."""
+        self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
+
+    def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
+        """Send a scalar if it has changed, never an older value after a newer one."""
+        with self._guard:
+            *content, last_s = self._last.get(name, (0.0,))
+            if time_s >= last_s and content != [value, severity, alarm]:
+                self._last[name] = (value, severity, alarm, time_s)
+                pv = self._pvs[pv_name(self._bench, name)]
+                pv.post(_stamped(pv.nt.wrap(value), time_s, severity, alarm))
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -259,6 +267,7 @@ class PvaServer:
         nt = self._p4p.nt.NTScalar("s")
         calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
         calls |= {f"{LEASE}:take": self._take, f"{LEASE}:release": self._release, "stop": self._stop_outputs}
+        calls |= {"faults": self._faults, "clear": self._clear}
         calls |= {job: self._job(job) for job in ("connect", "disconnect", "calibrate", "recover", "fail", "repaired")}
         for name, function in calls.items():
             self._add(pv_name(self._bench, name), nt, "", _Rpc(self, function))
@@ -305,6 +314,15 @@ class PvaServer:
     def _stop_outputs(self, _query: Mapping[str, Any], caller: Caller) -> Any:
         self._owner.stop_outputs(caller)
         return self._told({"result": "all outputs are off"})
+
+    def _faults(self, _query: Mapping[str, Any], _caller: Caller) -> Any:
+        return self._told({"result": json.dumps([str(fault) for fault in self._owner.faults()])})
+
+    def _clear(self, query: Mapping[str, Any], caller: Caller) -> Any:
+        if "fault" not in query:
+            raise ConfigError("which fault?", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists them.")
+        cleared = self._owner.clear_faults(str(query["fault"]), caller)
+        return self._told({"result": json.dumps([str(fault) for fault in cleared])})
 
     def _told(self, fields: Mapping[str, Any]) -> Any:
         """Return a structure of texts and numbers, which clients print as it is."""

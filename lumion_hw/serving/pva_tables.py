@@ -32,9 +32,11 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
+    """Return one row per alarm; a mesh controller that has switched off comes first, since it explains others."""
+    faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(each.name, int(each.severity), each.alarm) for each in state.points.values()]
     circuits = [(each.name, int(each.severity), each.alarm) for each in state.circuits]
-    return [row for row in (*points, *circuits) if row[1]]
+    return [row for row in (*faults, *points, *circuits) if row[1]]
 
 
 def _events(state: ServedState) -> list[tuple[Any, ...]]:
@@ -65,13 +67,20 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
 
 
 def _worst(state: ServedState) -> _Told:
-    worst = max([_N, *(each.severity for each in state.points.values()), *(each.severity for each in state.circuits)])
+    off = [_M] if state.health.faults else []
+    severities = [each.severity for each in state.points.values()] + [each.severity for each in state.circuits]
+    worst = max([_N, *off, *severities])
     return int(worst), worst, worst.name if worst else ""
 
 
 def _trouble(state: ServedState) -> _Told:
     words = state.health.trouble
     return words, _M if words else _N, words
+
+
+def _faults(state: ServedState) -> _Told:
+    faults = list(state.health.faults)
+    return faults, _M if faults else _N, "; ".join(faults)
 
 
 def _silent(state: ServedState) -> _Told:
@@ -132,6 +141,7 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _Told]]] = {
     "mesh:heat_mw": ("ad", _heat),
     "health:keeps": ("s", lambda state: (state.health.keeps, _N, "")),
     "health:trouble": ("s", _trouble),
+    "health:faults": ("as", _faults),
     "health:silent": ("as", _silent),
     "health:severity": ("i", _worst),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),

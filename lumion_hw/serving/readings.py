@@ -14,9 +14,10 @@ import numpy as np
 from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.controller_faults import latched_faults
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
-from lumion_hw.interfaces import MeshController
+from lumion_hw.interfaces import Fault, MeshController
 from lumion_hw.remote.roles import interface_of
 from lumion_hw.serving.state import AlarmSeverity, Point
 
@@ -24,6 +25,7 @@ _PERIOD_S = 0.4
 """Of reading a device; one that takes longer than half of this rests as long as it takes."""
 _SETTINGS_S = 5.0
 """Of asking for settings that nobody has written here: a knob at the instrument may have been turned."""
+_END_S = 1.0
 STALE_S = 0.7
 """Silence of a device after which its values are old; with the period of publishing it is said within a second."""
 _SLOW = 2.5
@@ -205,6 +207,12 @@ class DeviceReadings:
             point = self._setting(self.settings[name], values[name], told_s) if known else self._points[name]
         return point if self.silent is None else self._old(point)
 
+    def value(self, name: str) -> SettingValue:
+        """Return the value of a setting as it was read last; ``None`` if it was never read."""
+        with self._guard:
+            values = {} if self._told is None else self._told[0]
+            return values.get(name, self._in_force.get(name))
+
     def _old(self, point: Point) -> Point:
         silent_s = self._clock.now() - self._heard_s
         why = f"no answer for {silent_s:.0f} s{f': {self._failure}' if self._failure else ''}"
@@ -238,8 +246,33 @@ class BenchReadings:
         }
         self._settings = {name: each for device in self._devices.values() for name, each in device.settings.items()}
         self._device_of = {name: each for each in self._devices.values() for name in each.points()}
+        section = bench.model.mesh
+        self._controller = "" if section is None else section.controller
+        self._faults: tuple[Fault, ...] = ()
+        self._faults_guard = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """Latched faults of the mesh controller, as it reported them last."""
+        return self._faults
+
+    def read_faults(self) -> None:
+        """Ask the mesh controller for its latched faults; a new one is an event, and its heaters are read at once.
+
+        Raises:
+            LumionError: The controller does not answer.
+        """
+        found = latched_faults(self._bench)
+        with self._faults_guard:
+            known = {fault.fault_id for fault in self._faults}
+            fresh = [fault for fault in found if fault.fault_id not in known]
+            changed, self._faults = found != self._faults, found
+        for fault in fresh:
+            self._bench.events.add("fault latched", controller=self._controller, fault=str(fault))
+        if changed:
+            self.ask(self._controller)
 
     def start(self) -> None:
         """Read everything once, then go on reading."""
@@ -259,6 +292,8 @@ class BenchReadings:
         """Read a device, and open it again where it was lost; return how long reading took."""
         try:
             took_s = device.update()
+            if device is self._devices.get(self._controller):
+                self.read_faults()
         except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
             took_s = _PERIOD_S
             device.failed(error)
@@ -271,10 +306,11 @@ class BenchReadings:
             self._read(device)
 
     def stop(self) -> None:
-        """End reading; idempotent. Whoever is in the middle of a question ends it."""
+        """End reading; idempotent. A question under way may end within a second; a device that hangs is left."""
         self._stop.set()
+        end_s = time.monotonic() + _END_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(end_s - time.monotonic(), 0.0))
         self._threads.clear()
 
     def points(self) -> dict[str, Point]:
@@ -311,10 +347,13 @@ class BenchReadings:
             raise ConfigError(f"{name} is a reading and cannot be set", hint="Nothing was changed.")
         raise UnknownNameError(f"there is no reading or setting {name!r}", hint="The served list has them all.")
 
-    def ask(self, device: str) -> None:
-        """Ask a device for its settings now, after something has changed it."""
-        if device in self._devices:
-            self._devices[device].ask()
+    def ask(self, device: str) -> LumionError | None:
+        """Ask a device for its settings now, after something has changed it; return why it failed, if it did."""
+        return self._devices[device].ask() if device in self._devices else None
+
+    def value(self, name: str) -> SettingValue:
+        """Return a setting's value as it was read last."""
+        return self._device_of[name].value(name)
 
 
 def _has_columns(bench: Bench) -> bool:

@@ -240,12 +240,15 @@ class ServedHealth:
         silent: Devices that do not answer: since when, in seconds since 1970, and why, by name.
         keeps: What is kept: ``nothing``, ``circuits``, or ``fabric``.
         trouble: Why circuits or fabric are not kept at present; empty while they are.
+        faults: Latched faults of the mesh controller, each with what it measured; while there is one, all heaters are
+            off and every circuit is dark.
     """
 
     started_s: float
     silent: Mapping[str, tuple[float, str]]
     keeps: str
     trouble: str = ""
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,11 @@ def test_who_does_not_ask_for_it_is_refused_while_heaters_are_held() -> None:
     with bench.open(leave_on_s=60.0) as first:
         first.mesh.program(np.full(30, 0.5))
     bench.clock.sleep(20.0)
-    with pytest.raises(SafetyError, match="latched: WATCHDOG"):
+    with pytest.raises(SafetyError, match=r"an earlier program left the outputs on.*lumion disconnect BENCH --all"):
         bench.open()
+    with bench.open(leave_on_s=60.0) as third:  # as if nobody had tried
+        assert third.mesh.drives(np.full(30, 0.5)).all()
+        assert not any(fault.latched for fault in third.mesh.controller.faults())
 
 
 def test_another_fault_is_never_cleared_on_the_way() -> None:

@@ -91,7 +91,7 @@ def test_a_bench_without_a_record_is_calibrated_on_request_and_has_circuits_then
         with refused("without a calibration record"):
             served.rpc(client, "connect", circuits="sfp-a:sfp-b")
         result = json.loads(served.rpc(client, "calibrate", out="mine.json", timeout=1500.0).result)
-        assert load_record(tmp_path / "mine.json").content_sha256 == result["sha256"]
+        assert load_record(tmp_path / "calibrations" / "mine.json").content_sha256 == result["sha256"]
         until(lambda: told(client, "small:record:sha256") == result["sha256"], 60.0)
         assert {"sweeps", "verification"} <= seen
         assert early["global fit"] >= {"heater_sweeps_rms_sigma", "search_unexplained_share"}

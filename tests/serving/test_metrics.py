@@ -122,6 +122,7 @@ def test_every_metric_of_the_bench_is_on_the_dashboard_or_is_told_by_another(sam
         "lumion_circuit_age_seconds",
         "lumion_circuit_lease_seconds",
         "lumion_keeping_trouble",
+        "lumion_controller_faults",
     }
 
 

@@ -154,8 +154,11 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
         served.rpc(client, "connect", circuits="sfp-a")
     with refused("no fabric is kept"):
         served.rpc(client, "fail", unit="a")
-    with refused("is no plain file name"):
-        served.rpc(client, "calibrate", out="../elsewhere.json")
+    for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
+        with refused("is no name for a record"):
+            served.rpc(client, "calibrate", out=name)
+    with refused("seed is 'x', and no whole number"):
+        served.rpc(client, "calibrate", seed="x")
 
 
 def test_anybody_may_stop(served, client) -> None:

@@ -241,6 +241,7 @@ def test_an_unanswered_request_is_sent_three_times_with_doubling_waits_under_one
 ) -> None:
     board.script[fp.Command.PING] = [silent]
     session.open()
+    session.hurry()
     with pytest.raises(LinkTimeout, match=r"mesh0 @ memory://mesh0: PING: no answer within 182 ms"):
         session.request(fp.PingRequest())
     # No UART: RTO = t_cmd 1 ms + 25 ms (section 4.5), sends at 0, 1 and 3 RTO, deadline 7 RTO.
@@ -250,6 +251,32 @@ def test_an_unanswered_request_is_sent_three_times_with_doubling_waits_under_one
     assert [frame.flags for frame in frames] == [0, fp.HeaderFlag.RETRY, fp.HeaderFlag.RETRY]
     assert len({frame.seq for frame in frames}) == 1
     assert session.state is SessionState.DEGRADED
+
+
+def test_a_question_is_repeated_for_three_seconds_and_a_pause_of_the_board_costs_nothing(
+    session: FramedSession, board: ScriptedBoard, clock: VirtualClock
+) -> None:
+    board.script[fp.Command.PING] = [lambda frame: [] if clock.now() < 1.0 else says(PONG)(frame)]
+    session.open()
+    assert session.request(fp.PingRequest()) == PONG
+    # Repeats at 1, 3, 7, 11, ... RTO of 26 ms: the first one after 1 s comes at 39 RTO.
+    assert clock.now() == pytest.approx(39 * 0.026)
+    board.script[fp.Command.PING] = [silent]
+    began_s = clock.now()
+    with pytest.raises(LinkTimeout, match=r"PING: no answer within 3000 ms; it only asks, nothing was changed"):
+        session.request(fp.PingRequest())
+    assert clock.now() - began_s == pytest.approx(3.0)
+
+
+def test_a_command_that_changes_something_is_not_repeated_for_longer(
+    session: FramedSession, board: ScriptedBoard, clock: VirtualClock
+) -> None:
+    board.script[fp.Command.SET] = [silent]
+    session.open()
+    with pytest.raises(LinkTimeout, match="whether it was executed is not known"):
+        session.request(fp.SetRequest(1, np.zeros(4, np.uint16)))
+    assert clock.now() == pytest.approx(7 * (0.026 + 0.001))  # t_cmd and the wait for a tick of 1 ms
+    assert len(board.seen(fp.Command.SET)) == 3
 
 
 @pytest.mark.parametrize(
@@ -278,6 +305,7 @@ def test_after_a_time_out_the_port_stays_open_and_the_next_good_reply_heals(
 ) -> None:
     board.script[fp.Command.PING] = [silent, silent, silent, says(PONG)]
     session.open()
+    session.hurry()
     with pytest.raises(LinkTimeout):
         session.request(fp.PingRequest())
     assert session.request(fp.PingRequest()) == PONG
@@ -296,6 +324,7 @@ def test_a_reply_that_comes_after_its_deadline_never_answers_the_next_request(
         lambda frame: [(0.02, reply_to(frame, replace(PONG, token=222)))],
     ]
     session.open()
+    session.hurry()
     with pytest.raises(LinkTimeout):
         session.request(fp.PingRequest(111))
     assert session.request(fp.PingRequest(222)).token == 222

@@ -64,7 +64,8 @@ def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> Me
     )
     controller.open()
     with closed_if_failed(controller.close):
-        controller.end_hold()
+        if model.leave_on_s:
+            controller.end_hold()
         controller.configure(model.limits(controller.info.n_heaters, model.watchdog_s))
     return controller
 

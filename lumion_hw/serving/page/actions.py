@@ -37,6 +37,7 @@ class PageActions:
             "set": lambda asked, caller: owner.write(_text(asked, "name"), asked.get("value"), caller),
             "job": self._job,
             "stop": lambda asked, caller: owner.stop_outputs(caller),
+            "clear": lambda asked, caller: [str(fault) for fault in owner.clear_faults(_text(asked, "name"), caller)],
         }
 
     def knows(self, token: str) -> bool:
@@ -47,7 +48,7 @@ class PageActions:
         """Do something; return a status of HTTP and the answer as JSON.
 
         Args:
-            action: ``take``, ``renew``, ``release``, ``set``, ``job`` or ``stop``.
+            action: ``take``, ``renew``, ``release``, ``set``, ``job``, ``stop`` or ``clear``.
             body: What is asked, as a JSON object; ``lease`` is the number of the lease that the page holds.
             client: Address of the page's browser.
         """

@@ -252,6 +252,7 @@ def _health_document(state: ServedState) -> dict[str, Any]:
         "silent": {name: [round(since_s), why] for name, (since_s, why) in health.silent.items()},
         "keeps": health.keeps,
         "trouble": health.trouble,
+        "faults": list(health.faults),
         "record_sha256": state.record_sha256,
     }
 

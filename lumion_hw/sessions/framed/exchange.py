@@ -11,6 +11,7 @@ from firmware_protocol import (
     DEADLINE_RTOS,
     LONGEST_DEADLINE_S,
     PROTOCOL_MAJOR,
+    QUESTION_PATIENCE_S,
     Command,
     FrameTooBigError,
     HeaderFlag,
@@ -103,6 +104,9 @@ class FramedExchange:
         hello: What the board said of its sizes and times.
         baud: Speed of a UART in bit/s, ``None`` where bytes take no time.
         seq: Sequence number of the HELLO.
+
+    Attributes:
+        question_patience_s: How long requests that change nothing are repeated; 0 repeats them like all others.
     """
 
     def __init__(self, line: Line, clock: Clock, where: Where, hello: HelloReply, baud: int | None, seq: int) -> None:
@@ -116,6 +120,7 @@ class FramedExchange:
         self._sizes: dict[tuple[int, int], tuple[float, int]] = {}
         self._late = line.inbox.counts["late"]
         self.last_seq = seq
+        self.question_patience_s = QUESTION_PATIENCE_S
 
     def rto_s(self, message: Request[Message]) -> float:
         """Return the time after which a request sent alone is sent again. Raises ``ConfigError``."""
@@ -263,20 +268,27 @@ class FramedExchange:
         return refused
 
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
-        """Send again what is overdue, under its old number, as often as the losses of this link ask for."""
+        """Send again what is overdue, under its old number, as often as the losses of this link ask for.
+
+        Requests that change nothing are repeated for longer: a board or a host that pauses for a second loses nothing.
+        """
         now = self._clock.now()
+        are_questions = all(is_read(each.message) for each in waiting)
         for job in waiting:
             if job.due_s > now:
                 continue
+            patient = are_questions and now < job.start_s + self.question_patience_s
+            is_over = not patient and (job.attempt + 1 >= job.sends or now >= job.end_s)
             # The port stays open: closing it would turn a lost byte into a lost
             # device, and opening it again may reset the board by DTR (section 4.5).
-            if job.attempt + 1 >= job.sends or now >= job.end_s:
+            if is_over:
                 self._line.state = SessionState.DEGRADED
-                took_effect = False if all(is_read(each.message) for each in waiting) else None
+                took_effect = False if are_questions else None
                 hint = "The port stays open; try again."
                 raise self._line.timeout(job.name, now - job.start_s, hint, took_effect=took_effect)
             job.attempt += 1
-            job.due_s = min(now + job.rto_s * step_rtos(job.attempt), job.end_s)
+            end_s = job.start_s + self.question_patience_s if patient else job.end_s
+            job.due_s = min(now + job.rto_s * step_rtos(job.attempt), end_s)
             self._line.inbox.counts["retries"] += 1
             self._line.write(job.wire(), job.name)
 

@@ -312,6 +312,11 @@ class FramedSession:
             self._line.loss = None
             return hello
 
+    def hurry(self) -> None:
+        """Repeat questions no longer than other requests, until the next session: whoever closes does not wait."""
+        if self._exchange is not None:
+            self._exchange.question_patience_s = 0.0
+
     def close(self) -> None:
         """Close the link; idempotent, never raises."""
         with self._lock:

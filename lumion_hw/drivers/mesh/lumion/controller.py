@@ -7,7 +7,7 @@ keep-alive feeds the controller's watchdog, so that the heaters go off when this
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -40,9 +40,9 @@ from lumion_hw.drivers.mesh.lumion.monitors import check_ability, read_all
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
 from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
 from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
-from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryStreams
+from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryIterator, TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
-from lumion_hw.errors import LinkLost
+from lumion_hw.errors import LinkLost, SafetyError
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -52,7 +52,6 @@ from lumion_hw.interfaces import (
     MonitorReading,
     SweepPlan,
     SweepResult,
-    TelemetrySample,
 )
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
@@ -84,6 +83,9 @@ class LumionMeshController(Driver):
         resume: Drive the table confirmed last again after a reconnection that found another one.
         on_link: Called with every :class:`~lumion_hw.drivers.mesh.lumion.reconnect.LinkEvent`.
         on_fault: Called once with every new latched fault.
+
+    Attributes:
+        ended_hold: Faults that :meth:`end_hold` has cleared.
     """
 
     def __init__(
@@ -129,6 +131,7 @@ class LumionMeshController(Driver):
         self._streams = TelemetryStreams(self._session, clock, self._where, self._keep_going, self._lost)
         self._light = LightWatching(self._session, clock, self._where, self._keep_going, self._lost)
         self._closing = False
+        self.ended_hold: tuple[Fault, ...] = ()
 
     @property
     def info(self) -> ControllerInfo:
@@ -191,11 +194,19 @@ class LumionMeshController(Driver):
             LinkLost: The session is closed or lost.
             LimitError: A limit the controller cannot express, or one that the table driven now breaks.
             ConfigError: An array does not have one value per heater.
-            SafetyError: The watchdog has tripped and its fault has to be cleared first.
+            SafetyError: The controller holds what an earlier program left on; nothing was changed.
             VerifyError: The controller did not take the configuration as it was sent.
         """
         with self._using("configure"), self._lock, self._session.transaction():
             self._session.require_open("CONFIG")  # also where nothing has to be sent
+            if self._on_exit != "hold" and self._session.hello.outputs_state is OutputsState.GRACE:
+                raise SafetyError(
+                    "an earlier program left the outputs on, and the controller holds them",
+                    device=self._where.device,
+                    address=self._where.address,
+                    hint="Nothing was changed. Open the bench with leave_on_s to go on from there, or switch all off: "
+                    "`lumion disconnect BENCH --all`.",
+                )
             self._attacher.declare(limits)
         self._keep.start(limits.watchdog_s)
         if self._closing:  # by another thread, which did not see this keep-alive
@@ -285,7 +296,7 @@ class LumionMeshController(Driver):
 
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
-    ) -> Generator[TelemetrySample, None, None]:
+    ) -> TelemetryIterator:
         """Iterate over monitor readings that the controller sends by itself, until the iterator is closed.
 
         The subscription begins with this call and ends with ``close()`` of the iterator, or when it is no longer
@@ -346,17 +357,15 @@ class LumionMeshController(Driver):
     def end_hold(self) -> None:
         """Take over outputs that an earlier host left on, which the controller holds for a time (section 11.2).
 
-        The watchdog fault that began the hold is cleared by its id, and the outputs stay as they are. After the hold
-        the outputs are at zero; then the fault is cleared only with ``on_exit="hold"``, where it was expected. If any
-        other fault is latched, nothing is changed.
+        The watchdog fault that began the hold is cleared by its id, and the outputs stay as they are: held, or at zero
+        if the hold is over. If any other fault is latched, nothing is changed.
         """
         with self._using("end_hold"), self._lock:
-            if self._on_exit != "hold" and self._session.hello.outputs_state is not OutputsState.GRACE:
-                return
-            latched = [fault for fault in self._watch.kept() if fault.latched]
+            latched = tuple(fault for fault in self._watch.kept() if fault.latched)
             if all(fault.source == FaultSource.WATCHDOG.name for fault in latched):
                 for fault in latched:
                     self._watch.clear(fault.fault_id)
+                self.ended_hold = latched
 
     def outputs_off(self, patience_s: float | None = None) -> None:
         """Stop: all outputs to zero at once, in any state; latches an ESTOP fault that has to be cleared by its id.
@@ -393,7 +402,8 @@ class LumionMeshController(Driver):
     def close(self) -> None:
         """Bring the outputs to what ``on_exit`` says, end the keep-alive and close the link; idempotent, never raises.
 
-        Also called when the interpreter ends. Where zeros cannot be driven an emergency stop is tried, which latches
+        A driver that was never configured has driven nothing, and leaves the outputs as it found them. Also called when
+        the interpreter ends. Where zeros cannot be driven an emergency stop is tried, which latches
         its fault; where nothing is answered the controller's watchdog switches off by itself. In a child process that
         did not open it, nothing is sent and the outputs stay as they are.
         """
@@ -402,14 +412,20 @@ class LumionMeshController(Driver):
             return
         # Before the lock: calls that wait for events, and attempts to come back, end by it and let the lock go.
         self._closing = True
+        self._session.hurry()
         self._keep.stop()
         with self._lock:
             try:
-                if self._session.is_open and self._on_exit == "off" and not self._tables.drive_zeros():
+                if self._is_mine and self._on_exit == "off" and not self._tables.drive_zeros():
                     self._watch.last_resort()
             finally:
                 self._session.close()
                 self._reconnector.closed()
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether this driver may have driven the outputs, and can still switch them."""
+        return self._session.is_open and self._attacher.limits is not None
 
     def _using(self, what: str) -> WatchedCall:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""

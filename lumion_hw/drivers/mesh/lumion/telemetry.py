@@ -6,12 +6,14 @@ the wire, are two numbers in every sample.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Self
 
 from firmware_protocol import (
     FIRST_TELEMETRY_STREAM,
@@ -75,22 +77,34 @@ def subscription(
 
 
 class TelemetryStream:
-    """One subscription.
+    """One subscription; any thread may close it.
 
     Args:
         session: The open session.
         clock: Its clock.
         request: What to subscribe to.
-        keep_going: Called while waiting: feeds the watchdog. Returns the time of its next call.
+        keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
+        when_lost: Told when the link is lost while somebody waits.
+        ended: Called once, when the subscription has ended.
+
+    Raises:
+        LumionError: As of the request; nothing is subscribed to.
     """
 
     def __init__(
-        self, session: FramedSession, clock: Clock, request: SubscribeRequest, keep_going: Callable[[], float]
+        self,
+        session: FramedSession,
+        clock: Clock,
+        request: SubscribeRequest,
+        keep_going: Callable[[], float],
+        when_lost: Callable[[LinkLost], None],
+        ended: Callable[[], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._request = request
-        self._keep_going = keep_going
+        self._keep_going, self._when_lost, self._ended = keep_going, when_lost, ended
+        self._is_closed = False
         self._epoch = session.epoch
         self._full_scale_ma = session.hello.adc_full_scale * 1e-6
         self._track = EventTrack(request.credit_limit)
@@ -98,29 +112,49 @@ class TelemetryStream:
         self._samples: deque[TelemetrySample] = deque(maxlen=2 * request.credit_limit)
         self._silent_s = _SILENT_S + 4 * request.period_ticks * session.hello.tick_us * 1e-6
         self._count = sum(byte.bit_count() for byte in request.mask) or session.hello.n_adc
+        try:
+            self._subscribe()
+        except BaseException:
+            self.close()
+            raise
 
-    def samples(self) -> Generator[TelemetrySample | None, None, None]:
-        """Subscribe, yield ``None``, then a sample at a time; unsubscribe when closed.
-
-        Raises:
-            LinkLost: The session the subscription belonged to is gone.
-            LinkTimeout: The controller sends nothing any more.
-        """
+    def _subscribe(self) -> None:
         with self._session.transaction():
             self._session.listen(self._request.stream, self._take)
             count = self._session.request(self._request).count
+        if count != self._count:
+            raise self._wrong_count(count)
+
+    def read(self) -> TelemetrySample:
+        """Return the next reading.
+
+        Raises:
+            StopIteration: The stream is closed; a thread that waits learns it within half a second.
+            LinkLost: The session the subscription belonged to is gone.
+            LinkTimeout: The controller no longer sends.
+        """
         try:
-            if count != self._count:
-                raise self._wrong_count(count)
-            yield None
-            while True:
-                yield self._next()
-        finally:
+            return self._next()
+        except LinkLost as error:
+            self.close()
+            self._when_lost(error)
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the subscription; idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ended()
             self._unsubscribe()
 
     def _next(self) -> TelemetrySample:
         silences, last_news_s = 0, self._clock.now()
         while not self._samples:
+            if self._is_closed:
+                raise StopIteration
             self._check_session()
             due_s = self._keep_going()
             self._renew()
@@ -132,6 +166,8 @@ class TelemetryStream:
                 if silences == _SILENCES:
                     raise self._silence()
                 self._ask()
+        if self._is_closed:
+            raise StopIteration
         self._renew()
         return self._samples.popleft()
 
@@ -199,6 +235,33 @@ class TelemetryStream:
         )
 
 
+class TelemetryIterator:
+    """Readings of one subscription, which ends when it is closed or no longer referenced.
+
+    Args:
+        stream: The subscription.
+    """
+
+    def __init__(self, stream: TelemetryStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> TelemetrySample:
+        """Return the next reading. Raises as :meth:`TelemetryStream.read`."""
+        return self._stream.read()
+
+    def close(self) -> None:
+        """End the subscription; idempotent."""
+        self._stream.close()
+
+    def __del__(self) -> None:
+        # The session refers to the stream, and not to this object: whoever drops it ends the stream.
+        with contextlib.suppress(Exception):  # at the end of the interpreter
+            self._stream.close()
+
+
 class TelemetryStreams:
     """The streams of one controller, handed out one per iterator.
 
@@ -225,26 +288,17 @@ class TelemetryStreams:
         self._when_lost = when_lost
         self._taken: set[tuple[int, int]] = set()
 
-    def start(
-        self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int
-    ) -> Generator[TelemetrySample, None, None]:
+    def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
         """Subscribe and return the iterator. Raises as ``telemetry`` of the driver."""
         with self._session.transaction():
             request = subscription(self._session.hello, period_s, monitors, n_avg, self._where)
-            samples = self._samples(replace(request, stream=self._free_stream()))
-            next(samples)  # subscribes
-            return cast("Generator[TelemetrySample, None, None]", samples)
-
-    def _samples(self, request: SubscribeRequest) -> Generator[TelemetrySample | None, None, None]:
-        key = (self._session.epoch, request.stream)
-        self._taken.add(key)
-        try:
-            yield from TelemetryStream(self._session, self._clock, request, self._keep_going).samples()
-        except LinkLost as error:
-            self._when_lost(error)
-            raise
-        finally:
-            self._taken.discard(key)
+            request = replace(request, stream=self._free_stream())
+            key = (self._session.epoch, request.stream)
+            self._taken.add(key)
+            ended = functools.partial(self._taken.discard, key)
+            return TelemetryIterator(
+                TelemetryStream(self._session, self._clock, request, self._keep_going, self._when_lost, ended)
+            )
 
     def _free_stream(self) -> int:
         n_streams = self._session.hello.n_streams

@@ -8,7 +8,7 @@ const at = (id) => document.getElementById(id);
 const ARGUMENT = { connect: "circuits", disconnect: "circuits", fail: "unit", repaired: "unit", calibrate: "out" };
 const HINTS = { connect: "sfp-a:sfp-b, sfp-b:sfp-a", disconnect: "names; all without", fail: "server or module", repaired: "server or module", calibrate: "file name; may be empty", recover: "" };
 
-let lease = null, settings = "";
+let lease = null, settings = "", faults = "";
 
 async function ask(action, asked, more = {}) {
   try {
@@ -51,6 +51,14 @@ export function drawControl(changed) {
     at("take-over").hidden = mine || !held.owner;
     setText(at("take-over"), held.owner ? `Take over from ${held.owner}` : "Take over");
   }
+  if (changed.has("health") && known.health) {
+    const names = [...new Set((known.health.faults ?? []).map((fault) => fault.split(" ")[0]))];
+    at("fault-form").hidden = !names.length;
+    if (names.join() !== faults) {
+      faults = names.join();
+      replaced(at("fault-name"), ...names.map((name) => element("option", "", name)));
+    }
+  }
   if (changed.has("point_kinds")) {
     const names = [...known.pointKinds].filter(([, about]) => about[2] && about[4] !== "array").map(([name]) => name);
     if (names.join() !== settings) {
@@ -80,6 +88,10 @@ export function beginActions(announce) {
   on("take-over", "click", () => take(known.lease.owner));
   on("release", "click", async () => { if (await ask("release", {})) { lease = null; announce("Lease given back."); } });
   on("stop", "click", async () => { if (await ask("stop", {})) announce("All heaters are off."); });
+  on("fault-form", "submit", async () => {
+    const name = at("fault-name").value;
+    if (await ask("clear", { name })) announce(`Fault ${name} is cleared.`);
+  });
   on("job-form", "submit", async () => {
     const what = at("job-what").value, text = at("job-argument").value.trim(), asked = {};
     if (text && ARGUMENT[what]) asked[ARGUMENT[what]] = text;

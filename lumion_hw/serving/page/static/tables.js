@@ -312,6 +312,7 @@ let announced = new Set();
 export function alarms() {
   const found = [], silent = known.health?.silent ?? {};
   for (const [name, [since, why]] of Object.entries(silent)) found.push([3, name, `silent for ${duration(serverNow() - since)}: ${why}`]);
+  for (const fault of known.health?.faults ?? []) found.push([2, "mesh controller", `switched off: ${fault}`]);
   if (known.health?.trouble) found.push([2, "keeping", known.health.trouble]);
   for (const circuit of known.circuits) if (circuit.severity) found.push([circuit.severity, circuit.name, circuit.fault || circuit.marks.join("; ")]);
   for (const [name, value] of known.points) {

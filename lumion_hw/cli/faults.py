@@ -1,0 +1,63 @@
+"""``lumion faults``: latched faults of the mesh controller, listed and cleared by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lumion_hw.cli.circuits import BenchTarget, target_options
+from lumion_hw.cli.opening import open_bench
+from lumion_hw.cli.output import echo_json, echo_table, note, say
+from lumion_hw.errors import BusyError
+
+if TYPE_CHECKING:
+    from lumion_hw.interfaces import Fault
+
+_LATCHED = 5
+
+
+@click.command()
+@target_options
+@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults of this name, or the one of this id.")
+def faults(target: BenchTarget, name: str | None) -> None:
+    """List the latched faults of BENCH's mesh controller, which keep its heaters off; clear them by name.
+
+    Remove the cause before you clear a fault: the controller refuses while the cause is present. The heaters stay off
+    until they are programmed. The exit code is 5 while a fault is latched.
+    """
+    from lumion_hw.bench.bench import load
+    from lumion_hw.bench.controller_faults import clear_faults, latched_faults
+    from lumion_hw.circuits import BenchLock, lock_owner
+
+    only = [load(target.file).mesh_section.controller]
+    program = "lumion faults"
+    with target.directory() as directory:
+        owner = lock_owner(directory)
+        if owner is not None and target.take_over is None:
+            raise BusyError(
+                f"{owner.name} drives this bench with {owner.program!r}",
+                hint="Clear the fault there: on the page of a served bench, or by its call BENCH:clear fault=NAME.",
+            )
+        with (
+            BenchLock(directory, program, take_over=target.take_over),
+            open_bench(
+                target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s
+            ) as bench,
+        ):
+            ended_hold: tuple[Fault, ...] = getattr(bench.mesh.controller, "ended_hold", ())
+            cleared = () if name is None else clear_faults(bench, name, program)
+            latched = latched_faults(bench)
+    if target.as_json:
+        echo_json({"latched": list(latched), "cleared": list(cleared), "ended_hold": list(ended_hold)})
+    else:
+        for fault in ended_hold:
+            note(f"{fault}: cleared by opening the bench, since it only began the hold of heaters that were left on")
+        for fault in cleared:
+            say(f"cleared: {fault}")
+        rows = [(each.fault_id, each.source, each.channel, "yes" if each.present else "no", each) for each in latched]
+        echo_table("Latched faults", ("id", "name", "channel", "present", "measured"), rows)
+        if not latched:
+            say("no fault is latched")
+    if latched:
+        click.get_current_context().exit(_LATCHED)
