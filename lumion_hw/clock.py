@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Generic, NewType, Protocol, TypeVar
 
 from lumion_hw.errors import LimitError
@@ -428,6 +429,14 @@ class _SideBySide(Generic[T]):
                 return
             self._all_done.set()
         self._clock.hand_over(None)
+
+
+def boot_id() -> str:
+    """Return what is the same for all processes that share a monotonic clock; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 class _ThreadTicker:

@@ -55,7 +55,8 @@ class CircuitHealth:
         name: Its ends.
         proof: What was measured of it last.
         measured_s: When that was, by the bench's clock; ``None`` if it was not since it is held.
-        lost_db: Light lost against the best that was measured since it is held; ``None`` in the dark.
+        lost_db: Light lost against the best that was measured since it is held; ``None`` in the dark, and while the
+            circuit is broken.
         marks: What is to be known of it.
         fault: Where it is broken, if it is.
         reads: Readings spent on it.
@@ -75,12 +76,13 @@ class CircuitHealth:
 
     def words(self) -> str:
         """Return it in a few words."""
-        lost = "dark" if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
+        dark = "dark" if self.fault is None else "broken"
+        lost = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
         return f"{self.name} {lost}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON knows it."""
-        measured = {} if self.proof is None else proof_document(self.proof)
+        measured = {} if self.proof is None or self.fault is not None else proof_document(self.proof)
         return {
             "circuit": self.name,
             **measured,
@@ -430,6 +432,8 @@ class Upkeep:
         if (found is None) != (health.fault is None) or (found and health.fault and found.place != health.fault.place):
             self._alarm(health.name, found)
         health.fault = found
+        if found is not None:
+            health.lost_db = None
         health.marks = tuple(self._marks(held))
 
     def _promised(self, held: _Held, seen: LightSeen) -> LightSeen:
@@ -641,8 +645,10 @@ class Upkeep:
         if health is None or health.proof is None or health.measured_s is None:
             return circuit
         ago = timedelta(seconds=self._clock.now() - health.measured_s)
-        seen = (self._service.now() - ago).isoformat(timespec="milliseconds")
-        return dataclasses.replace(circuit, proof=proof_document(health.proof), seen_utc=seen, marks=health.marks)
+        seen = (self._service.time.utc() - ago).isoformat(timespec="milliseconds")
+        # A broken circuit has no margin: what is read of it is other light.
+        measured = {} if health.fault is not None else proof_document(health.proof)
+        return dataclasses.replace(circuit, proof=measured, seen_utc=seen, marks=health.marks)
 
 
 def _level(seen: LightSeen | None) -> float:

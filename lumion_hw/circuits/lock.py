@@ -139,6 +139,11 @@ class BenchLock:
             os.utime(self._handle)
 
     @property
+    def owner(self) -> LockOwner:
+        """This program, as others see the owner of the bench."""
+        return self._me
+
+    @property
     def program(self) -> str:
         """What this program is called."""
         return self._me.program

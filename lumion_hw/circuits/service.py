@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path as FilePath
 from typing import Self
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.parts_as_set import wiring_as_set
+from lumion_hw.circuits.bench_time import BenchTime
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof
@@ -31,7 +31,6 @@ from lumion_hw.circuits.state import (
     standing_circuit,
     standing_plan,
 )
-from lumion_hw.clock import Clock
 from lumion_hw.errors import LIST_FAULTS, CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record import CalibrationRecord
@@ -41,23 +40,6 @@ from lumion_hw.storage.record_files import load_record
 _SOMEBODY_ELSE = (
     "Somebody else drives this mesh, or a heater is broken. `lumion disconnect BENCH --all` switches all heaters off."
 )
-
-
-class WallTime:
-    """The time of day that goes as a bench's clock does: on virtual time an hour of leases passes in seconds.
-
-    Args:
-        clock: The bench's clock.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._start_s = clock.now()
-        self._start = datetime.now(UTC)
-
-    def __call__(self) -> datetime:
-        """Return the time of day, in UTC."""
-        return self._start + timedelta(seconds=self._clock.now() - self._start_s)
 
 
 class CircuitService:
@@ -77,7 +59,7 @@ class CircuitService:
         alignments: What searches of this program have found last, by polarization controller.
         journal: What is connected.
         lock: The bench's lock.
-        now: The time of day, as the bench's clock goes.
+        time: The time of leases, and the time of day as the bench's clock goes.
         lost: Circuits that the journal knew and the mesh no longer drives.
     """
 
@@ -130,7 +112,7 @@ class CircuitService:
         self.setup = PathSetup(bench, record, self.aligner)
         self.journal = journal
         self.lock = lock
-        self.now: Callable[[], datetime] = WallTime(bench.clock)
+        self.time = BenchTime(bench.clock)
         self.lost: tuple[StandingCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
@@ -331,9 +313,12 @@ class CircuitService:
 
     def expire(self) -> tuple[StandingCircuit, ...]:
         """Take down the circuits whose leases have ended, and return them. Raises as :meth:`disconnect`."""
-        now = self.now()
-        ended = [circuit.name for circuit in self.state.circuits if circuit.expired(now)]
-        return self.disconnect(ended) if ended else ()
+        ended = [circuit for circuit in self.state.circuits if circuit.has_expired(self.time)]
+        for circuit in ended:
+            lease_s = circuit.request.lease_s
+            reason = "its lease has ended" if lease_s is None else f"its lease of {lease_s:g} s has ended"
+            self.setup.bench.events.add("lease ended", circuit=circuit.name, reason=reason)
+        return self.disconnect([circuit.name for circuit in ended]) if ended else ()
 
     def note(self, circuits: Sequence[StandingCircuit]) -> None:
         """Note new readings, marks and currents of what stands. Raises as :meth:`CircuitJournal.note`."""
@@ -381,14 +366,14 @@ class CircuitService:
 
     def _standing(self, proofs: Sequence[CircuitProof]) -> CircuitState:
         """Return what stands now, with these proofs."""
-        active, now = self.setup.active, self.now()
+        active = self.setup.active
         circuits: tuple[PlannedCircuit, ...] = () if active is None else active.circuits
         measured = {_name(proof.circuit.request): proof for proof in proofs}
         known = {circuit.name: circuit for circuit in self.state.circuits}
         names = [_name(circuit.request) for circuit in circuits]
         return CircuitState(
             tuple(
-                standing_circuit(circuit, measured.get(name), now, known.get(name))
+                standing_circuit(circuit, measured.get(name), self.time, known.get(name))
                 for name, circuit in zip(names, circuits, strict=True)
             ),
             tuple(self.setup.bench.mesh.driven_ma().tolist()),

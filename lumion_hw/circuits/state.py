@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits.bench_time import BenchTime, LeaseEnd
 from lumion_hw.circuits.ends import circuit_ends
 from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
@@ -32,11 +33,12 @@ from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.reading import is_there
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, standing_states
-from lumion_hw.mesh.topology import State
-from lumion_hw.storage.line_journal import LineJournal, read_lines
+from lumion_hw.mesh.topology import MeshTopology, State
+from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, checked, read_lines
 
 JOURNAL = "circuits.jsonl"
 """Name of the journal in the state directory."""
@@ -80,7 +82,7 @@ class StandingCircuit:
         request: What was asked for.
         arms: Its ways through the mesh; two for two tributaries.
         since_utc: When it was set up, ISO 8601.
-        lease_ends_utc: When it is to be taken down; ``None`` if never.
+        lease: When it is to be taken down; ``None`` if never.
         seen_utc: When it was measured last.
         proof: What was measured then: ``launch_dbm``, ``measured_loss_db``, ``predicted_loss_db``, ``received_dbm``,
             ``margin_db``, ``overload_margin_db``, of two polarizations also ``pdl_db``, ``dgd_ps`` and ``prefec_ber``;
@@ -91,7 +93,7 @@ class StandingCircuit:
     request: CircuitRequest
     arms: tuple[StandingArm, ...]
     since_utc: str
-    lease_ends_utc: str | None = None
+    lease: LeaseEnd | None = None
     seen_utc: str | None = None
     proof: Mapping[str, float | None] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
@@ -111,9 +113,13 @@ class StandingCircuit:
         """PUCs it passes."""
         return tuple(puc for path in self.paths for puc in path.pucs)
 
-    def expired(self, now: datetime) -> bool:
+    def lease_left_s(self, time: BenchTime) -> float | None:
+        """Return how long it is still wanted, 0 once its lease has ended; ``None`` without a lease."""
+        return None if self.lease is None else max(time.left_s(self.lease), 0.0)
+
+    def has_expired(self, time: BenchTime) -> bool:
         """Whether its lease has ended."""
-        return self.lease_ends_utc is not None and now >= datetime.fromisoformat(self.lease_ends_utc)
+        return self.lease is not None and time.left_s(self.lease) <= 0.0
 
     def age_s(self, now: datetime) -> float:
         """Return for how long it has stood."""
@@ -294,7 +300,7 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, BegunChange | None]:
         ConfigError: It is damaged.
     """
     path = FilePath(directory) / JOURNAL
-    if not path.exists():
+    if not is_there(path, _WHAT):
         return CircuitState(), None
     return _contents(read_lines(path, _WHAT).entries, path)
 
@@ -339,22 +345,21 @@ def judged(mesh: MeshAccess, state: CircuitState, begun: BegunChange | None) -> 
 
 
 def standing_circuit(
-    circuit: PlannedCircuit, proof: CircuitProof | None, now: datetime, before: StandingCircuit | None = None
+    circuit: PlannedCircuit, proof: CircuitProof | None, time: BenchTime, before: StandingCircuit | None = None
 ) -> StandingCircuit:
     """Return a circuit as the journal keeps it.
 
     Args:
         circuit: What was planned.
         proof: What was measured of it, if it was.
-        now: The time.
+        time: The time.
         before: What the journal knew of it: since when it stands, its lease and its last proof.
     """
-    lease_s = circuit.request.lease_s
+    lease_s, now = circuit.request.lease_s, _in_utc(time.utc())
     if before is None:
-        ends = None if lease_s is None else _in_utc(datetime.fromtimestamp(now.timestamp() + lease_s, UTC))
-        before = StandingCircuit(circuit.request, (), _in_utc(now), ends)
+        before = StandingCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
     measured = dict(before.proof) if proof is None else proof_document(proof)
-    seen = before.seen_utc if proof is None else _in_utc(now)
+    seen = before.seen_utc if proof is None else now
     arms = tuple(StandingArm(arm.path, arm.trim) for arm in circuit.arms)
     return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen)
 
@@ -398,6 +403,7 @@ def standing_plan(
     """
     if not state.circuits:
         return None
+    _check_fits(record.mesh, state)
     wiring, mesh, planning = wiring or model.to_wiring(), record.mesh, planning_mesh(record)
     routed = []
     for circuit in state.circuits:
@@ -414,6 +420,22 @@ def standing_plan(
         currents_ma,
         heat_mw=float(planning.heat_mw(currents_ma).sum()),
     )
+
+
+def _check_fits(mesh: MeshTopology, state: CircuitState) -> None:
+    """Refuse circuits over PUCs or ports that a mesh does not have. Raises ``ConfigError``."""
+    pucs = {*state.states, *(puc for circuit in state.circuits for puc in circuit.pucs)}
+    ports = {port for circuit in state.circuits for path in circuit.paths for port in (path.source, path.target)}
+    wrong = [f"PUC {puc}" for puc in pucs if not 0 <= puc < mesh.n_pucs]
+    wrong += [f"port {port}" for port in ports if not 0 <= port < mesh.n_ports]
+    if len(state.currents_ma) != 2 * mesh.n_pucs:
+        wrong.append(f"{len(state.currents_ma)} heater currents")
+    if wrong:
+        raise ConfigError(
+            f"the journal of circuits has {', '.join(wrong)}, and this mesh has {mesh.n_pucs} PUCs and "
+            f"{mesh.n_ports} ports",
+            hint=OTHER_VERSION,
+        )
 
 
 def _fibres(wiring: Wiring, circuit: StandingCircuit, path: Path) -> tuple[InputPath, OutputPath]:
@@ -460,45 +482,42 @@ def _contents(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[Cir
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is no {_FORMAT} journal", hint="Choose another directory with --state.")
     state, begun = CircuitState(), None
-    try:
-        ended = [number for number, entry in enumerate(entries) if entry["entry"] == "ended"]
-        if ended:
-            state = _state(entries[ended[-1]])
-        for entry in entries[ended[-1] + 1 if ended else 0 :]:
-            if entry["entry"] == "begun":
-                begun = BegunChange(
-                    entry["what"],
-                    tuple(entry["circuits"]),
-                    entry["since_utc"],
-                    tuple(entry["before_ma"]),
-                    entry["pid"],
-                )
-    except (KeyError, TypeError, ValueError) as error:
-        hint = "It is of another version of this program: use that one, or move it away to begin anew."
-        raise ConfigError(f"{path}: its entries are not of this version ({error!r})", hint=hint) from error
+    if any(not isinstance(entry.get("entry"), str) for entry in entries):
+        raise ConfigError(f"{path}: an entry does not say what it is", hint=OTHER_VERSION)
+    ended = [number for number, entry in enumerate(entries) if entry["entry"] == "ended"]
+    if ended:
+        state = _state(entries[ended[-1]], path)
+    for entry in entries[ended[-1] + 1 if ended else 0 :]:
+        if entry["entry"] == "begun":
+            known = {name: entry[name] for name in _BEGUN if name in entry}
+            begun = checked(BegunChange, known, path)
     return state, begun
 
 
-def _arm(document: Mapping[str, Any]) -> StandingArm:
-    path, trim = document["path"], document["trim"]
-    return StandingArm(
-        Path(path["source"], path["target"], tuple(path["pucs"]), path["loss_db"]),
-        None if trim is None else ArmTrim(**trim),
-    )
+def _state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
+    """Return what stands by an entry; leases of earlier versions end by the time of day alone."""
+    document = {name: entry[name] for name in _STATE if name in entry}
+    circuits = document.get("circuits")
+    for circuit in circuits if isinstance(circuits, list) else ():
+        if isinstance(circuit, dict) and "lease_ends_utc" in circuit:
+            ends_utc = circuit.pop("lease_ends_utc")
+            circuit["lease"] = None if ends_utc is None else {"clock": "", "ends_s": 0.0, "ends_utc": ends_utc}
+    state = checked(CircuitState, document, path)
+    for circuit in state.circuits:
+        lease_utc = None if circuit.lease is None else circuit.lease.ends_utc
+        for text in filter(None, (circuit.since_utc, circuit.seen_utc, lease_utc)):
+            _check_utc(text, path)
+    return state
 
 
-def _state(entry: Mapping[str, Any]) -> CircuitState:
-    circuits = tuple(
-        StandingCircuit(
-            CircuitRequest(**each["request"]),
-            tuple(map(_arm, each["arms"])),
-            each["since_utc"],
-            each["lease_ends_utc"],
-            each["seen_utc"],
-            each["proof"],
-            tuple(each["marks"]),
-        )
-        for each in entry["circuits"]
-    )
-    states: dict[int, State] = {int(puc): state for puc, state in entry["states"].items()}
-    return CircuitState(circuits, tuple(entry["currents_ma"]), states, entry["record"])
+_BEGUN = tuple(field.name for field in dataclasses.fields(BegunChange))
+_STATE = tuple(field.name for field in dataclasses.fields(CircuitState))
+
+
+def _check_utc(text: str, path: FilePath) -> None:
+    try:
+        is_instant = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        is_instant = False
+    if not is_instant:
+        raise ConfigError(f"{path}: {text[:40]!r} is no instant of time", hint=OTHER_VERSION)

@@ -7,7 +7,7 @@ import dataclasses
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,9 @@ from lumion_hw.files.writing import Over, check_target
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
+    from lumion_hw.circuits.bench_time import BenchTime
     from lumion_hw.circuits.hold import CircuitHealth
-    from lumion_hw.circuits.state import StandingCircuit
+    from lumion_hw.circuits.state import CircuitState, MeshFinding, StandingCircuit
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
@@ -279,6 +280,7 @@ def hold(
             service.connect(requests)
         if not service.state.circuits:
             raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
+        service.setup.bench.events.follow(_note_lease)
         upkeep = Upkeep(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             upkeep.run(for_s, _teller(every_s, target.as_json))
@@ -300,20 +302,21 @@ def hold(
 
 @click.command()
 @target_options
-@click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
+@click.option("--check", is_flag=True, help="Read the mesh back, and measure every circuit.")
 def circuits(target: BenchTarget, check: bool) -> None:
     """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
 
-    This reads what was written down, and touches no device. With --check the controller is asked what it drives; the
-    exit code is 3 if that differs from what was written down.
+    This reads the journal and touches no device. With --check the mesh is read back and every circuit is measured,
+    changing nothing; the exit code is 3 if the mesh differs from the journal or a circuit carries no good light.
     """
     from lumion_hw.circuits import lock_owner, read_state
+    from lumion_hw.circuits.bench_time import BenchTime
 
     with target.directory() as directory:
         state, begun = read_state(directory)
         owner = lock_owner(directory)
-        finding = _finding(target, directory) if check else None
-        now = datetime.now(UTC)
+        finding, state, broken = _checked(target, directory) if check else (None, state, False)
+        now = BenchTime()
         if target.as_json:
             echo_json(
                 {
@@ -336,7 +339,7 @@ def circuits(target: BenchTarget, check: bool) -> None:
                 say(f"held by {owner.name} ({owner.program}) since {owner.since_utc}")
             if finding is not None:
                 say(str(finding))
-    if finding is not None and finding.verdict.value not in ("as left", "as before"):
+    if broken:
         click.get_current_context().exit(_OUT_OF_TOLERANCE)
 
 
@@ -438,7 +441,7 @@ def _row(circuit: StandingCircuit) -> tuple[object, ...]:
     return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
-def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
+def _listed(circuit: StandingCircuit, now: BenchTime) -> tuple[object, ...]:
     document = _standing_document(circuit, now)
     margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
     return (
@@ -452,26 +455,23 @@ def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
     )
 
 
-def _standing_document(circuit: StandingCircuit, now: datetime) -> dict[str, Any]:
+def _standing_document(circuit: StandingCircuit, now: BenchTime) -> dict[str, Any]:
     """Return a standing circuit as JSON, with the marks that its age brings."""
     seen_s = None
     if circuit.seen_utc is not None:
-        seen_s = max((now - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
-    left_s = None
-    if circuit.lease_ends_utc is not None:
-        left_s = max((datetime.fromisoformat(circuit.lease_ends_utc) - now).total_seconds(), 0.0)
+        seen_s = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
     marks = list(circuit.marks)
     if seen_s is None or seen_s > _STALE_S:
         marks.append("stale: not measured for an hour")
-    if circuit.expired(now):
+    if circuit.has_expired(now):
         marks.append("expired")
     return {
         "circuit": circuit.name,
         "request": circuit.request,
         "pucs": circuit.pucs,
         "ports": [(path.source, path.target) for path in circuit.paths],
-        "age_s": round(circuit.age_s(now), 3),
-        "lease_left_s": left_s,
+        "age_s": round(circuit.age_s(now.utc()), 3),
+        "lease_left_s": circuit.lease_left_s(now),
         "measured_s_ago": seen_s,
         **circuit.proof,
         "marks": marks,
@@ -521,6 +521,12 @@ def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitH
     return tell
 
 
+def _note_lease(event: Mapping[str, Any]) -> None:
+    """Report the end of a lease on stderr at once."""
+    if event["event"] == "lease ended":
+        note(f"{event['circuit']}: {event['reason']}; the circuit is taken down")
+
+
 def _span(seconds: float) -> str:
     """Return a time in the largest unit that fits."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
@@ -556,19 +562,64 @@ def _brought_to_rest(target: BenchTarget) -> tuple[StandingCircuit, ...]:
     return stood
 
 
-def _finding(target: BenchTarget, directory: Path) -> Any:
-    """Ask the controller what it drives, leaving it as it is."""
+def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
+    """Read the mesh back and measure the circuits, changing nothing.
+
+    Returns:
+        What the mesh drives, the circuits as measured now, and whether anything is wrong.
+    """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
-    from lumion_hw.circuits.state import judged, read_state
+    from lumion_hw.circuits.state import MeshVerdict, judged, read_state
 
     state, begun = read_state(directory)
-    only = [load(target.file).mesh_section.controller]
+    only = None if state.circuits else [load(target.file).mesh_section.controller]
     with (
         BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
         open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
     ):
-        return judged(b.mesh, state, begun)
+        finding = judged(b.mesh, state, begun)
+        if finding.verdict not in (MeshVerdict.AS_LEFT, MeshVerdict.AS_BEFORE):
+            dark = tuple(_broken(circuit, f"the mesh is {finding.verdict}") for circuit in state.circuits)
+            return finding, dataclasses.replace(state, circuits=dark), True
+        if not state.circuits:
+            return finding, state, False
+        measured = _measured(b, target.record_of(directory), state)
+    broken = any(mark.startswith("broken") for circuit in measured for mark in circuit.marks)
+    return finding, dataclasses.replace(state, circuits=measured), broken
+
+
+def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[StandingCircuit, ...]:
+    """Return the circuits of the journal as they are measured now."""
+    from lumion_hw.bench.parts_as_set import wiring_as_set
+    from lumion_hw.circuits import PathSetup
+    from lumion_hw.circuits.state import now_utc, proof_document, standing_plan
+    from lumion_hw.storage import load_record
+
+    setup = PathSetup(bench, load_record(record))
+    plan = standing_plan(bench.model, setup.record, state, wiring_as_set(bench))
+    if plan is None:
+        return ()
+    setup.adopt(plan)
+    proofs, silent = setup.prove_answering()
+    found = {_name(proof.circuit.request): proof for proof in proofs}
+    why = {_name(request): text for request, text in silent.items()}
+    measured = []
+    for circuit in state.circuits:
+        proof = found.get(circuit.name)
+        if proof is None or not proof.proven:
+            measured.append(_broken(circuit, why.get(circuit.name, "") if proof is None else ", ".join(proof.failures)))
+        else:
+            kept = tuple(mark for mark in circuit.marks if not mark.startswith("broken"))
+            measured.append(dataclasses.replace(circuit, proof=proof_document(proof), marks=kept, seen_utc=now_utc()))
+    return tuple(measured)
+
+
+def _broken(circuit: StandingCircuit, why: str) -> StandingCircuit:
+    """Return a circuit that carries no good light: without the numbers of a time when it did."""
+    from lumion_hw.circuits.state import now_utc
+
+    return dataclasses.replace(circuit, proof={}, marks=(f"broken: {why}",), seen_utc=now_utc())
 
 
 def _name(request: CircuitRequest) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,19 @@ import click
 from lumion_hw.cli.circuits import BenchTarget, target_options
 from lumion_hw.cli.numbers import LONGEST_D, Duration
 from lumion_hw.cli.output import echo_json, echo_table, note, say
-from lumion_hw.errors import BusyError, ConfigError
+from lumion_hw.errors import BusyError, ConfigError, LumionError
 
 if TYPE_CHECKING:
+    from lumion_hw.circuits.lock import LockOwner
     from lumion_hw.fabric import FabricManager, FabricState
+    from lumion_hw.fabric.requests import FabricRequest
 
-_REQUESTS = "fabric.requests"
+_RUN = "lumion fabric run"
+_MANAGERS = (_RUN, "lumion serve")
+"""Programs that keep a fabric and take requests."""
+_TAKEN_WITHIN_S = 30.0
+"""How long a manager may take to take a request; while it connects the jobs it takes none."""
+_LOOK_S = 0.05
 _FAILED = 3
 
 
@@ -41,37 +48,26 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
     A manager that is killed is followed by the next one, which goes on from the journals and the mesh. --hook names a
     program that is called with stop, rebuild, restore or go, the job, and its members.
     """
-    with _managed(target, "lumion fabric run", hook) as manager:
+    with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()
         if finished is not None:
             note(f"ended what an earlier manager had begun: {finished.failed} by {finished.spare}")
         _tell(target.as_json)("watching", _summary(manager))
-        directory = manager.service.journal.path.parent
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
-            _run(manager, for_s, directory)
+            _run(manager, for_s)
         state = manager.state
     if state.refused:
         note(f"without circuits: {', '.join(state.refused)}")
         click.get_current_context().exit(_FAILED)
 
 
-def _run(manager: FabricManager, for_s: float | None, directory: Path) -> None:
-    def between() -> None:
-        for request in _taken(directory / _REQUESTS):
-            try:
-                _do(manager, request)
-            except ConfigError as error:
-                note(str(error))
+def _run(manager: FabricManager, for_s: float | None) -> None:
+    """Run the manager, and do what other programs ask of it between two steps."""
+    from lumion_hw.fabric.requests import RequestBox
 
-    manager.run(for_s, between=between)
-
-
-def _do(manager: FabricManager, request: Mapping[str, Any]) -> None:
-    name = str(request.get("unit", ""))
-    if request.get("what") == "fail":
-        manager.fail(name, str(request.get("words", "declared by hand")))
-    elif request.get("what") == "repaired":
-        manager.repaired(name)
+    service = manager.service
+    box, me = RequestBox(service.journal.path.parent), service.lock.owner
+    manager.run(for_s, between=lambda: box.serve(me, lambda request: request.perform(manager)))
 
 
 @fabric.command()
@@ -81,17 +77,21 @@ def _do(manager: FabricManager, request: Mapping[str, Any]) -> None:
 def fail(target: BenchTarget, unit: str, words: str) -> None:
     """Take UNIT, a server or accelerator, out of service; a spare takes its place.
 
-    Where a manager runs it is told, and does it; else it is done here.
+    If a manager runs, the request goes to it, and this command waits for the outcome.
     """
-    _ask_or_do(target, {"what": "fail", "unit": unit, "words": words})
+    _ask_or_do(target, "fail", unit, words)
 
 
 @fabric.command()
 @target_options
 @click.option("--repaired", "unit", metavar="UNIT", help="This server or accelerator has been repaired.")
 def recover(target: BenchTarget, unit: str | None) -> None:
-    """End a recovery that a killed manager had begun, connect what jobs miss, and take repaired units back."""
-    _ask_or_do(target, {} if unit is None else {"what": "repaired", "unit": unit})
+    """Finish a recovery that a killed manager had begun, connect what jobs miss, and take repaired units back.
+
+    If a manager runs, the request goes to it, and this command waits for the outcome. Success means that every circuit
+    of the jobs carries light.
+    """
+    _ask_or_do(target, "recover" if unit is None else "repaired", unit or "")
 
 
 @fabric.command()
@@ -142,10 +142,16 @@ def history(target: BenchTarget) -> None:
         return
     rows: list[tuple[object, ...]] = []
     for entry in entries:
-        spans = " ".join(f"{span['name']} {span['at_ms']:.1f}" for span in entry.get("spans", []))
-        who = entry.get("failed") or entry.get("unit") or entry.get("circuit")
-        what = entry.get("outcome") or entry["entry"]
-        rows.append((entry["utc"], what, who, entry.get("spare"), spans or entry.get("words")))
+        try:
+            spans = " ".join(f"{span['name']} {span['at_ms']:.1f}" for span in entry.get("spans", []))
+            what = entry.get("outcome") or entry["entry"]
+            who = entry.get("failed") or entry.get("unit") or entry.get("circuit")
+            rows.append((entry["utc"], what, who, entry.get("spare"), spans or entry.get("words")))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"entry {entry.get('n')} of the fabric's journal is not of this version ({error!r})",
+                hint="Read it with --json, or with the version that wrote it.",
+            ) from error
     echo_table("History", ("when", "what", "of", "spare", "spans, ms since the fault; or why"), rows)
 
 
@@ -166,20 +172,23 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
             yield manager
 
 
-def _ask_or_do(target: BenchTarget, request: Mapping[str, Any]) -> None:
+def _ask_or_do(target: BenchTarget, what: str, unit: str, reason: str = "declared by hand") -> None:
     """Do something, or have the manager do it that holds the bench."""
-    try:
-        with _managed(target, "lumion fabric") as manager:
-            manager.begin()
-            _do(manager, request)
-            summary, refused = _summary(manager), manager.state.refused
-    except BusyError:
-        if not request:
-            raise
-        with target.directory() as directory, (directory / _REQUESTS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(request) + "\n")
-        say("told the manager that runs; `lumion fabric status` shows what it does")
-        return
+    from lumion_hw.circuits import lock_owner
+    from lumion_hw.fabric.requests import FabricRequest
+
+    request = FabricRequest(what, unit, reason)
+    with target.directory() as directory:
+        owner = lock_owner(directory)
+        if owner is not None and owner.program in _MANAGERS and target.take_over is None:
+            _ask(directory, request, owner)
+            say(f"done by {owner.name} ({owner.program}): every circuit of the jobs carries light")
+            return
+    with _managed(target, "lumion fabric") as manager:
+        manager.begin()
+        if what != "recover":
+            request.perform(manager)
+        summary, refused = _summary(manager), manager.state.refused
     if target.as_json:
         echo_json(summary)
     else:
@@ -190,21 +199,41 @@ def _ask_or_do(target: BenchTarget, request: Mapping[str, Any]) -> None:
         click.get_current_context().exit(_FAILED)
 
 
-def _taken(path: Path) -> list[dict[str, Any]]:
-    """Return what others ask of this manager, and take it away."""
-    taken = path.with_suffix(".taken")
+def _ask(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
+    """Leave a request for a manager, and wait for its outcome.
+
+    Raises:
+        BusyError: The manager does not take the request, which was withdrawn.
+        LumionError: What the manager failed with, with its exit code.
+    """
+    from lumion_hw.circuits import lock_owner
+    from lumion_hw.fabric.requests import RequestBox
+
+    box = RequestBox(directory)
+    number, since_s, is_taken = box.send(request, manager), time.monotonic(), False
     try:
-        path.rename(taken)
-        lines = taken.read_text(encoding="utf-8").splitlines()
-        taken.unlink()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            document = json.loads(line)
-            found += [document] if isinstance(document, dict) else []
-    return found
+        while (outcome := box.outcome(number)) is None:
+            is_late = time.monotonic() > since_s + _TAKEN_WITHIN_S
+            if (is_late or lock_owner(directory) != manager) and not is_taken:
+                if box.withdraw(number):
+                    raise BusyError(
+                        f"{manager.name} ({manager.program}) did not take the request within {_TAKEN_WITHIN_S:.0f} s",
+                        hint="Nothing was done. It may still be connecting the jobs, or keep no fabric; try again.",
+                    )
+                is_taken = True
+            if is_taken and lock_owner(directory) != manager:
+                raise LumionError(
+                    f"{manager.name} ended while it worked on the request",
+                    hint="`lumion fabric status BENCH` shows how far it came.",
+                )
+            time.sleep(_LOOK_S)
+    except BaseException:
+        box.withdraw(number)
+        raise
+    if outcome.error:
+        error = LumionError(outcome.error)
+        error.exit_code = outcome.exit_code
+        raise error
 
 
 def _tell(as_json: bool) -> Any:

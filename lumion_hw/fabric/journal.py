@@ -18,7 +18,8 @@ from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
-from lumion_hw.storage.line_journal import LineJournal, read_lines
+from lumion_hw.files.reading import is_there
+from lumion_hw.storage.line_journal import LineJournal, checked, read_lines
 
 JOURNAL = "fabric.jsonl"
 """Name of the journal in the state directory."""
@@ -106,7 +107,7 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
         ConfigError: It is damaged.
     """
     path = Path(directory) / JOURNAL
-    if not path.exists():
+    if not is_there(path, _WHAT):
         return FabricState(), []
     entries = read_lines(path, _WHAT).entries
     return _state(entries, path), list(entries[1:])
@@ -115,11 +116,10 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
 def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is no {_FORMAT} journal", hint="Choose another directory with --state.")
-    try:
-        states = [entry["state"] for entry in entries if "state" in entry]
-        if not states:
-            return FabricState()
-        return FabricState(**{**states[-1], "avoided": tuple(states[-1]["avoided"])})
-    except (KeyError, TypeError) as error:
-        hint = "It is of another version of this program: use that one, or move it away to begin anew."
-        raise ConfigError(f"{path}: its entries are not of this version ({error!r})", hint=hint) from error
+    states = [entry["state"] for entry in entries if "state" in entry]
+    if not states:
+        return FabricState()
+    state = checked(FabricState, states[-1], path)
+    if state.open is not None:
+        checked(FailureVerdict, state.open, path)
+    return state

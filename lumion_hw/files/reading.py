@@ -61,6 +61,18 @@ def read_file(
     return data
 
 
+def is_there(path: Path, what: str) -> bool:
+    """Return whether there is something at a path.
+
+    Raises:
+        ConfigError: The system does not say, such as in a directory that this user must not read.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise ConfigError(f"cannot read {what} {str(path)[:300]}: {error.strerror or error}.") from error
+
+
 def check_regular(path: Path) -> None:
     """Raise ``OSError`` if there is no regular file at a path."""
     mode = os.stat(path).st_mode

@@ -10,10 +10,9 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
-from lumion_hw.clock import Clock, SystemClock
+from lumion_hw.clock import Clock, SystemClock, boot_id
 from lumion_hw.errors import BusyError, ConfigError, ConnectError, FrameError, LinkLost, LumionError
 from lumion_hw.files.reading import parse_json
 from lumion_hw.links.owner import Owner, fork_safe
@@ -245,14 +244,6 @@ class PvaConnection:
 
 def _internal(method: str, named: Mapping[str, Any], number: int | None) -> dict[str, Any]:
     return {"device": "", "method": method, "arguments": [], "named": encoded(dict(named)), "lease": number}
-
-
-def boot_id() -> str:
-    """Return what is the same for all processes that share a monotonic clock; empty where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _program_name() -> str:

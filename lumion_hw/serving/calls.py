@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from lumion_hw.clock import boot_id
 from lumion_hw.errors import BusyError, ConfigError, LumionError, UnknownNameError
-from lumion_hw.remote.client import boot_id
 from lumion_hw.remote.codec import decoded, encoded, encoded_error
 from lumion_hw.remote.pv_names import HANDLE
 from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, members

@@ -62,7 +62,7 @@ def _circuit(
 ) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
-    now, proof, seen_s = service.now(), standing.proof, _instant_s(standing.seen_utc)
+    proof, seen_s = standing.proof, _instant_s(standing.seen_utc)
     marks, fault, lost_db = standing.marks, "", None
     if health is not None:
         marks, lost_db, fault = health.marks, health.lost_db, "" if health.fault is None else str(health.fault)
@@ -71,14 +71,13 @@ def _circuit(
             seen_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
     if not why and (seen_s is None or wall_s - seen_s > UNSEEN_S):
         why = "not measured now"
-    ends = _instant_s(standing.lease_ends_utc)
     return ServedCircuit(
         name=standing.name,
         source=standing.request.source,
         target=standing.request.target,
         since_s=_instant_s(standing.since_utc) or 0.0,
-        age_s=standing.age_s(now),
-        lease_left_s=None if ends is None else max(ends - now.timestamp(), 0.0),
+        age_s=standing.age_s(service.time.utc()),
+        lease_left_s=standing.lease_left_s(service.time),
         seen_s=seen_s,
         proof=proof,
         lost_db=lost_db,

@@ -24,6 +24,7 @@ from lumion_hw.circuits import BenchLock, CircuitHealth, CircuitJournal, Circuit
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, Span
+from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record import CalibrationRecord
@@ -84,6 +85,7 @@ class BenchKeeper:
     ) -> None:
         self._bench, self._lock, self._told, self._wall_s = bench, lock, told, wall_s
         self._directory = Path(directory)
+        self._requests = RequestBox(directory)
         self._wants_fabric = fabric and bool(bench.model.fabric.all_jobs)
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
@@ -227,6 +229,8 @@ class BenchKeeper:
         """
         try:
             self._do_asked()
+            if not self._wants_fabric:
+                self._requests.serve(self._lock.owner, self._perform)
             self._keep(for_s)
             self._well()
         except Exception as error:  # noqa: BLE001 - served on, and tried again: the bench may come back
@@ -304,9 +308,14 @@ class BenchKeeper:
             thread.join()
 
     def _do_asked_here(self) -> None:
-        """Between two steps of the fabric's manager: it is kept, and a job has its turn."""
+        """Between two steps of the fabric's manager: it is kept, and jobs and requests have their turn."""
         self._well()
         self._do_asked()
+        self._requests.serve(self._lock.owner, self._perform)
+
+    def _perform(self, request: FabricRequest) -> None:
+        """Do what another program asks of the fabric's manager. Raises as :meth:`FabricRequest.perform`."""
+        request.perform(self._managing())
 
     def _heard(self, what: str, told: Mapping[str, Any]) -> None:
         """Take note of what the fabric's manager tells."""

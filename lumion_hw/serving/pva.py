@@ -200,15 +200,16 @@ class PvaServer:
             return
         plain = _plain(point)
         key = plain.tobytes() if isinstance(plain, np.ndarray) else plain
+        taken_s = point.taken_s or self._began_s  # one that was never read has been unknown since the beginning
         with self._guard:
             last = self._last.get(point.name)
             if last is not None:
                 same = last[:3] == (key, point.severity, point.alarm)
-                if point.taken_s < last[3] or (same and point.taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
+                if taken_s < last[3] or (same and taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
-            self._last[point.name] = (key, point.severity, point.alarm, point.taken_s)
+            self._last[point.name] = (key, point.severity, point.alarm, taken_s)
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(plain)
-            pv.post(_stamped(value, point.taken_s, point.severity, point.alarm))
+            pv.post(_stamped(value, taken_s, point.severity, point.alarm))
 
     # -- puts ---------------------------------------------------------------------------------------------------------
 

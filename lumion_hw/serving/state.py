@@ -130,8 +130,8 @@ class ServedCircuit:
 
     @property
     def margin_db(self) -> float | None:
-        """Margin over the receiver's sensitivity as last measured."""
-        return self.proof.get("margin_db")
+        """Margin over the receiver's sensitivity as last measured; ``None`` while the circuit is broken."""
+        return None if self.fault else self.proof.get("margin_db")
 
     @property
     def alarm(self) -> str:

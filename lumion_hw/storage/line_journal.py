@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -25,6 +25,9 @@ from lumion_hw.files.writing import check_target, write_file, writing
 LARGEST_BYTES = 4 * MEGABYTE
 """A journal that has grown beyond this is begun anew with what still counts; the old one stays beside it."""
 _MOST_BYTES = 64 * MEGABYTE
+OTHER_VERSION = "It is of another version of this program: use that one, or move the journal away to begin anew."
+"""What to do about a journal whose entries are not those of this version."""
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,29 @@ def read_lines(path: AnyPath, what: str) -> JournalLines:
             )
         entries.append(entry)
     return JournalLines(tuple(entries), torn)
+
+
+def checked(kind: type[Value], document: object, path: Path) -> Value:
+    """Return what an entry of a journal holds, as a value of its type.
+
+    Args:
+        kind: A dataclass, its fields annotated.
+        document: What the entry holds, as JSON has it.
+        path: The journal, for the message.
+
+    Raises:
+        ConfigError: A field is missing, unknown or of another type; the message names it.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the entry"
+        raise ConfigError(f"{path}: {field}: {first['msg']}", hint=OTHER_VERSION) from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}", hint=OTHER_VERSION) from error
 
 
 def _line(document: Mapping[str, Any]) -> bytes:

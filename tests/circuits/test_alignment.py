@@ -1,13 +1,15 @@
 """The polarization search on a simulated controller: four squeezers of unknown period behind an unknown fibre."""
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from simulated_boxes import GradientBox
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import CircuitError, DeviceError, LimitError
+from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError
 from lumion_hw.interfaces.polarization import ActuatorInfo
 from lumion_hw.polarization import Aligner
 
@@ -234,3 +236,43 @@ def test_a_search_that_starts_at_the_best_setting_stays_there() -> None:
     found = aligner.maximise("pol", squeezers, squeezers.reading_w)
     assert squeezers.loss_db < 0.05
     assert found.reads <= 1 + 2 * (4 * 3 + 1)  # at most two rounds of three readings per squeezer and one to confirm
+
+
+class GoesOut:
+    """Reads a power until the light is gone for good; then exactly nothing."""
+
+    def __init__(self, read_w, after: int) -> None:
+        self._read_w, self._left = read_w, after
+
+    def __call__(self) -> float:
+        self._left -= 1
+        return self._read_w() if self._left >= 0 else 0.0
+
+
+@pytest.mark.parametrize(
+    "share", [0.5, *(pytest.param(each, marks=pytest.mark.long) for each in np.linspace(0, 1, 40))]
+)
+def test_light_that_goes_out_during_a_search_ends_it_with_a_result_or_an_error_of_the_package(share: float) -> None:
+    """A supply may fail at any reading: whichever it is, nobody divides by it."""
+    aligner = Aligner(VirtualClock())
+    whole, boxes = Squeezers(0), (GradientBox(3), Squeezers(0), Squeezers(0))
+    reads = [Aligner(VirtualClock()).maximise("box", GradientBox(3), GradientBox(3).reading_w).reads]
+    reads += [aligner.maximise("pol-a", whole, whole.reading_w).reads] * 2
+    searches = (Aligner(VirtualClock()), Aligner(VirtualClock()), aligner)  # without periods, and with them
+    for search, box, n_reads in zip(searches, boxes, reads, strict=True):
+        with contextlib.suppress(LumionError):
+            found = search.maximise("pol-a", box, GoesOut(box.reading_w, round(share * n_reads)))
+            assert 0.0 <= found.swing_db <= 60.0
+            assert not np.isnan(found.remaining_loss_db)
+
+
+def test_light_that_goes_out_while_it_is_followed_is_lost_or_an_error_of_the_package() -> None:
+    box, aligner = Squeezers(0), Aligner(VirtualClock())
+    found = aligner.maximise("pol-a", box, box.reading_w)
+    read = GoesOut(box.reading_w, 5)
+    tracking = aligner.track("pol-a", box, read, found)
+    with contextlib.suppress(LumionError):
+        states = [tracking.step() for _ in range(60)]
+        assert states[-1].lost
+    with contextlib.suppress(LumionError):
+        tracking.read_elsewhere(lambda: 0.0)

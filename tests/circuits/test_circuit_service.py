@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from lasting_bench import HOLD_S, LastingBench
 from lumion_hw.bench.bench import left_on, load
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
 from lumion_hw.circuits.service import bring_to_rest
-from lumion_hw.circuits.state import CircuitJournal
+from lumion_hw.circuits.state import CircuitJournal, StandingArm, standing_plan
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError
 
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
@@ -251,7 +253,11 @@ def test_a_lease_ends_on_the_clock_of_the_bench(bench: LastingBench) -> None:
         service.connect([AB, CircuitRequest("sfp-b", "sfp-a", lease_s=60.0)], align=False)
         assert service.expire() == ()
         bench.clock.sleep(61.0)
+        events: list[dict[str, object]] = []
+        service.setup.bench.events.follow(events.append)
         assert [circuit.name for circuit in service.expire()] == ["sfp-b:sfp-a"]
+        (ended,) = [event for event in events if event["event"] == "lease ended"]
+        assert (ended["circuit"], ended["reason"]) == ("sfp-b:sfp-a", "its lease of 60 s has ended")
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
 
 
@@ -272,3 +278,55 @@ def test_verdicts_are_those_of_the_read_back(bench: LastingBench) -> None:
         assert service.restore().verdict is MeshVerdict.AS_LEFT
         service.connect([AB], align=False)
         assert service.restore().verdict is MeshVerdict.AS_LEFT
+
+
+FORGED = {
+    "a lease without a zone": (("circuits", 0, "since_utc"), "2026-11-27T12:00:00", "no instant of time"),
+    "currents that are words": (("currents_ma",), ["much"], "currents_ma"),
+    "a circuit without ends": (("circuits", 0, "request"), {}, "circuits.0.request.source"),
+    "arms that are a number": (("circuits", 0, "arms"), 7, "circuits.0.arms"),
+    "a state that there is none of": (("states",), {"3": "open"}, "states"),
+    "a negative lease": (("circuits", 0, "request", "lease_s"), -1.0, "lease_s"),
+    "nothing": (("circuits",), None, "circuits"),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_row_that_no_program_writes_is_refused_though_its_check_sum_is_right(bench: LastingBench, what: str) -> None:
+    with bench.service() as service:
+        service.connect([AB], align=False)
+    keys, value, says = FORGED[what]
+    *lines, last = bench.journal.read_bytes().splitlines(keepends=True)
+    entry = json.loads(last[9:])
+    place = entry
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    text = json.dumps(entry, separators=(",", ":")).encode()
+    bench.journal.write_bytes(b"".join(lines) + b"%08x %s\n" % (zlib.crc32(text), text))
+    with pytest.raises(ConfigError, match=says):
+        read_state(bench.directory)
+
+
+def test_circuits_over_pucs_that_the_mesh_does_not_have_are_refused(bench: LastingBench) -> None:
+    with bench.service() as service:
+        service.connect([AB], align=False)
+        (circuit,) = service.state.circuits
+        path = replace(circuit.paths[0], pucs=(0, 4711))
+        forged = replace(service.state, circuits=(replace(circuit, arms=(StandingArm(path),)),))
+        with pytest.raises(ConfigError, match="PUC 4711, and this mesh has 15 PUCs"):
+            standing_plan(service.setup.bench.model, service.setup.record, forged)
+
+
+def test_a_journal_of_an_earlier_version_has_its_lease(bench: LastingBench) -> None:
+    with bench.service() as service:
+        service.connect([replace(AB, lease_s=3600.0)], align=False)
+    *lines, last = bench.journal.read_bytes().splitlines(keepends=True)
+    entry = json.loads(last[9:])
+    lease = entry["circuits"][0].pop("lease")
+    entry["circuits"][0]["lease_ends_utc"] = lease["ends_utc"]
+    text = json.dumps(entry, separators=(",", ":")).encode()
+    bench.journal.write_bytes(b"".join(lines) + b"%08x %s\n" % (zlib.crc32(text), text))
+    (circuit,) = read_state(bench.directory)[0].circuits
+    assert circuit.lease is not None
+    assert circuit.lease.ends_utc == lease["ends_utc"]

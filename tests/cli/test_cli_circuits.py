@@ -94,6 +94,42 @@ def test_without_a_record_it_is_asked_for(capsys: pytest.CaptureFixture[str], tm
     assert "Give --record RECORD" in capsys.readouterr().err
 
 
+def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "circuits"))
+    from lasting_bench import LastingBench
+
+    from lumion_hw.circuits import CircuitRequest
+
+    bench = LastingBench(tmp_path)
+    monkeypatch.setattr("lumion_hw.cli.circuits.open_bench", lambda *_, **__: bench.open())
+    with bench.service() as service:
+        service.connect([CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")], align=False)
+        noted = {circuit.name: circuit.proof["margin_db"] for circuit in service.state.circuits}
+    command = ["circuits", str(SMALL), "--check", "--state", str(bench.directory), "--record", str(bench.record)]
+    assert main([*command, "--json"]) == 0
+    for circuit in json.loads(capsys.readouterr().out)["circuits"]:
+        assert circuit["margin_db"] == pytest.approx(noted[circuit["circuit"]], abs=0.5)
+    with bench.open() as opened:
+        opened.transponders["sfp-a"].disable()
+    assert main([*command, "--json"]) == 3
+    broken, well = json.loads(capsys.readouterr().out)["circuits"]
+    assert "margin_db" not in broken
+    assert broken["marks"][0].startswith("broken: ")
+    assert well["margin_db"] is not None
+    assert well["marks"] == []
+    assert main(command) == 3
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sfp-a:sfp-b"))
+    assert "dB lost" not in line
+    with bench.open() as opened:
+        opened.mesh.program(0.0 * opened.mesh.driven_ma())
+    assert main([*command, "--json"]) == 3
+    assert [each["marks"] for each in json.loads(capsys.readouterr().out)["circuits"]] == [
+        ["broken: the mesh is dark"]
+    ] * 2
+
+
 # -- on a bench that goes on: served by `lumion emulate` in the background
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from recorded_calibration import RECORD, SMALL
 
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
+from lumion_hw.errors import CircuitError
+from lumion_hw.fabric.requests import FabricRequest, RequestBox
 
 ON_THE_BENCH = ["--emulate", "--seed", str(recorded_calibration.SEED), "--record", str(RECORD)]
 Told = Callable[..., list[dict]]
@@ -57,14 +61,56 @@ def test_a_job_without_a_spare_ends_with_code_3_and_the_reason(told: Told, capsy
     assert "no spare that is free" in status["state"]["refused"]["a-b"]
 
 
-@pytest.mark.long
-def test_where_a_manager_runs_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    state = tmp_path / "state"
-    with BenchLock(state, "another manager"):
-        assert main(["fabric", "fail", str(SMALL), "b", "--state", str(state), *ON_THE_BENCH]) == 0
-    assert "told the manager that runs" in capsys.readouterr().out
-    (line,) = (state / "fabric.requests").read_text().splitlines()
-    assert json.loads(line) == {"what": "fail", "unit": "b", "words": "declared by hand"}
-    assert main(["fabric", "run", str(SMALL), "--for", "2s", "--state", str(state), *ON_THE_BENCH]) == 0
-    assert "recovered: failed: b, spare: c" in capsys.readouterr().out
-    assert not (state / "fabric.requests").exists()
+@contextlib.contextmanager
+def serving_requests(lock: BenchLock, state: Path, perform: Callable[[FabricRequest], None]) -> Iterator[None]:
+    """Do requests in a thread, as the manager does between two steps."""
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.wait(0.001):
+            RequestBox(state).serve(lock.owner, perform)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_where_a_manager_runs_it_does_what_is_asked_and_the_outcome_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[FabricRequest] = []
+
+    def perform(request: FabricRequest) -> None:
+        done.append(request)
+        if request.what == "repaired":
+            raise CircuitError("sfp-a:sfp-b is dark")
+
+    target = [str(SMALL), "--state", str(tmp_path)]
+    with BenchLock(tmp_path, "lumion fabric run") as lock, serving_requests(lock, tmp_path, perform):
+        assert main(["fabric", "fail", *target, "b"]) == 0
+        assert "every circuit of the jobs carries light" in capsys.readouterr().out
+        assert main(["fabric", "recover", *target, "--repaired", "b"]) == 3
+        assert "sfp-a:sfp-b is dark" in capsys.readouterr().err
+        assert main(["fabric", "recover", *target]) == 0
+    assert done == [FabricRequest("fail", "b"), FabricRequest("repaired", "b"), FabricRequest("recover")]
+
+
+def test_a_manager_that_takes_no_request_leaves_nothing_for_the_next_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumion_hw.cli.fabric._TAKEN_WITHIN_S", 0.0)
+    with BenchLock(tmp_path, "lumion fabric run"):
+        assert main(["fabric", "fail", str(SMALL), "b", "--state", str(tmp_path)]) == 6
+    assert "did not take the request" in capsys.readouterr().err
+    assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_another_program_that_holds_the_bench_is_no_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with BenchLock(tmp_path, "lumion hold"):
+        assert main(["fabric", "fail", str(SMALL), "b", "--state", str(tmp_path), *ON_THE_BENCH]) == 6
+    assert "drives this bench with 'lumion hold'" in capsys.readouterr().err
+    assert not (tmp_path / "requests").exists()

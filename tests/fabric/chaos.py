@@ -148,12 +148,20 @@ def _two_die(manager: FabricManager, rng: np.random.Generator, kill: _KilledAt) 
 
 
 def _spare_dies_in_the_recovery(manager: FabricManager, rng: np.random.Generator, kill: _KilledAt) -> int:
-    """The spare's light goes out while it is being put in the place of a server that was declared failed."""
+    """The spare's light goes out while it is being put in the place of a server that was declared failed.
+
+    A warm spare is in place after milliseconds; a cold one is lit and its polarization searched, which takes seconds.
+    """
     del kill
     if not manager.spares:
         return 0
     faults, spare = manager.bench.emulated.faults, find_unit(manager.bench.model, manager.spares[0])
-    later_s = manager.bench.clock.now() + float(rng.uniform(0.0, 5e-3))
+    loops = [f"{nic}:{nic}" for nic in spare.nics]
+    is_cold = bool(rng.integers(2))
+    if is_cold:
+        standing = {circuit.name for circuit in manager.service.state.circuits}
+        manager.service.disconnect([name for name in loops if name in standing])
+    later_s = manager.bench.clock.now() + float(rng.uniform(0.0, 3.0 if is_cold else 5e-3))
     manager.bench.emulated.world.time.add(later_s, lambda: faults.kill_modules(spare.nics))
     return _declared(manager, manager.members(manager.jobs[0])[0]) + len(manager.run(1.0))
 

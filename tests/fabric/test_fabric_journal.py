@@ -1,9 +1,15 @@
 """The journal of the fabric: what is known outlives its growth."""
 
 import dataclasses
+import json
+import zlib
 from pathlib import Path
 
-from lumion_hw.fabric import FabricJournal
+import pytest
+
+from lumion_hw.cli import main
+from lumion_hw.errors import ConfigError
+from lumion_hw.fabric import FabricJournal, read_fabric
 from lumion_hw.fabric.journal import JOURNAL
 from lumion_hw.storage import line_journal
 
@@ -18,3 +24,43 @@ def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, m
     assert (tmp_path / JOURNAL).stat().st_size < 3000
     with FabricJournal(tmp_path, "small") as again:
         assert again.state == known
+
+
+def forged(directory: Path, **changes: object) -> None:
+    """Append a row that no program writes, with a check sum that is right."""
+    with FabricJournal(directory, "small") as journal:
+        journal.note("failed", journal.state, spans=changes.pop("spans", []))
+    *lines, last = (directory / JOURNAL).read_bytes().splitlines(keepends=True)
+    entry = json.loads(last[9:])
+    entry["state"] |= changes
+    text = json.dumps(entry, separators=(",", ":")).encode()
+    (directory / JOURNAL).write_bytes(b"".join(lines) + b"%08x %s\n" % (zlib.crc32(text), text))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"failed": "all"}, "failed"),
+        ({"places": {"a": 7}}, "places"),
+        ({"avoided": ["many"]}, "avoided"),
+        ({"open": {"suspect": "nobody"}}, "suspect"),
+        ({"fades": None}, "fades"),
+    ],
+)
+def test_a_row_that_no_program_writes_is_refused_and_its_field_named(tmp_path: Path, changes, says: str) -> None:
+    forged(tmp_path, **changes)
+    with pytest.raises(ConfigError, match=says):
+        read_fabric(tmp_path)
+    assert main(["fabric", "status", "small-bench", "--state", str(tmp_path)]) == 2
+
+
+def test_spans_that_no_program_writes_are_an_error_of_the_history(tmp_path: Path, capsys) -> None:
+    forged(tmp_path, spans=[{"name": 7}])
+    assert main(["fabric", "history", "small-bench", "--state", str(tmp_path)]) == 2
+    assert "entry 1 of the fabric's journal is not of this version" in capsys.readouterr().err
+
+
+def test_a_directory_that_cannot_be_read_is_one_paragraph(capsys) -> None:
+    for command in (["fabric", "status"], ["fabric", "history"], ["circuits"]):
+        assert main([*command, "small-bench", "--state", "x" * 300]) == 2
+        assert "cannot read the journal of" in capsys.readouterr().err

@@ -1,0 +1,179 @@
+"""Requests to the manager that keeps a bench's fabric, from programs that do not hold the bench.
+
+A request is a file in the state directory. The manager renames it before it acts, and leaves the outcome in a file
+beside it; whoever sent it waits for that. A request carries its time and the manager it is meant for, so that no later
+manager acts on it: by then the unit may be healthy again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.circuits.lock import LockOwner
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.reading import read_json
+from lumion_hw.files.writing import write_file, writing
+
+if TYPE_CHECKING:
+    from lumion_hw.fabric.manager import FabricManager
+
+LONGEST_AGE_S = 60.0
+"""A request that is older is refused: its sender no longer waits for it."""
+_FOLDER = "requests"
+_MOST_BYTES = 65536
+_WHAT = "a request to the fabric's manager"
+
+
+@dataclass(frozen=True)
+class FabricRequest:
+    """What a manager is to do.
+
+    Attributes:
+        what: ``fail``, ``repaired`` or ``recover``.
+        unit: The server or accelerator; empty for ``recover``.
+        reason: Why, for the history.
+    """
+
+    what: str
+    unit: str = ""
+    reason: str = "declared by hand"
+
+    def perform(self, manager: FabricManager) -> None:
+        """Do it, and measure the circuits of all jobs.
+
+        Raises:
+            ConfigError: There is no such request, or no such unit, or it is in another state.
+            CircuitError: A circuit of a job does not carry light now.
+            LumionError: A device failed, or a journal cannot be written.
+        """
+        actions: dict[str, Callable[[], object]] = {
+            "fail": lambda: manager.fail(self.unit, self.reason),
+            "repaired": lambda: manager.repaired(self.unit),
+            "recover": manager.begin,
+        }
+        if self.what not in actions:
+            raise ConfigError(f"there is no request {self.what[:40]!r}", hint=f"There are {', '.join(actions)}.")
+        actions[self.what]()
+        manager.check_standing()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a request.
+
+    Attributes:
+        error: Why it failed; empty if it succeeded.
+        exit_code: Exit code of a command that reports it.
+    """
+
+    error: str = ""
+    exit_code: int = 0
+
+
+class RequestBox:
+    """The requests of one bench.
+
+    Args:
+        directory: State directory of the bench.
+    """
+
+    def __init__(self, directory: AnyPath) -> None:
+        self._folder = Path(directory) / _FOLDER
+
+    def send(self, request: FabricRequest, manager: LockOwner) -> str:
+        """Leave a request for a manager, and return its number. Raises ``LumionError`` if it cannot be written."""
+        number = uuid.uuid4().hex
+        document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
+        with writing(_WHAT, self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+        write_file(self._path(number, "json"), _WHAT, json.dumps(document) + "\n", "any")
+        return number
+
+    def withdraw(self, number: str) -> bool:
+        """Take a request back; return whether the manager had not taken it."""
+        try:
+            self._path(number, "json").unlink()
+        except OSError:
+            return False
+        return True
+
+    def outcome(self, number: str) -> Outcome | None:
+        """Return what came of a request, once; ``None`` before the manager has ended it.
+
+        Raises:
+            ConfigError: The outcome cannot be read.
+        """
+        path = self._path(number, "done")
+        if not path.exists():
+            return None
+        try:
+            document: Any = read_json(path, "the outcome of a request", most_bytes=_MOST_BYTES)
+            return Outcome(str(document["error"]), int(document["exit_code"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConfigError(f"{path} is no outcome of a request ({error!r})") from error
+        finally:
+            path.unlink(missing_ok=True)
+
+    def serve(self, me: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+        """Do what others ask of this manager, and leave the outcomes. Never raises because of a request.
+
+        Args:
+            me: This program, as the owner of the bench.
+            perform: Does one request; whatever it raises is the outcome.
+        """
+        with contextlib.suppress(OSError):
+            for path in sorted(self._folder.glob("*.json")):
+                self._serve(path, me, perform)
+
+    def _serve(self, path: Path, me: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
+        taken = path.with_suffix(".taken")
+        try:
+            path.rename(taken)
+        except OSError:
+            return  # withdrawn meanwhile
+        outcome = Outcome()
+        try:
+            perform(_request(taken, me))
+        except LumionError as error:
+            outcome = Outcome(str(error), error.exit_code)
+        except Exception as error:  # noqa: BLE001 - a request ends no manager
+            outcome = Outcome(f"unexpected {type(error).__name__}: {error}", 1)
+        finally:
+            with contextlib.suppress(LumionError):
+                write_file(path.with_suffix(".done"), _WHAT, json.dumps(dataclasses.asdict(outcome)) + "\n", "any")
+            taken.unlink(missing_ok=True)
+
+    def _path(self, number: str, suffix: str) -> Path:
+        return self._folder / f"{number}.{suffix}"
+
+
+def _request(path: Path, me: LockOwner) -> FabricRequest:
+    """Return the request of a file.
+
+    Raises:
+        ConfigError: It is none, too old, or meant for another manager.
+    """
+    document: Any = read_json(path, _WHAT, most_bytes=_MOST_BYTES)
+    try:
+        request = FabricRequest(str(document["what"]), str(document["unit"]), str(document["reason"]))
+        age_s, manager = time.time() - float(document["sent_s"]), str(document["manager"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} is no request to a fabric's manager ({error!r})") from error
+    if manager != _identity(me):
+        raise ConfigError(f"the request was meant for another manager, {manager}", hint="Send it again.")
+    if not age_s <= LONGEST_AGE_S:
+        raise ConfigError(f"the request is {age_s:.0f} s old", hint="Send it again if it is still wanted.")
+    return request
+
+
+def _identity(manager: LockOwner) -> str:
+    return f"{manager.name} since {manager.since_utc}"
