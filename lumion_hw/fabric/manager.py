@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Self
 
-from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, RoutingError, SafetyError
+from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
+from lumion_hw.fabric.jobs import JobCircuits, circuit_name
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.keeping import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
@@ -41,7 +40,7 @@ _STEP_S = 0.5
 _DARK_W = w_from_dbm(-25.0)
 
 
-class FabricManager:
+class FabricManager(JobCircuits):
     """Keeps the jobs of a bench file connected.
 
     Args:
@@ -67,13 +66,11 @@ class FabricManager:
         detectors: Sequence[Detector] | None = None,
         tell: Told = lambda what, told: None,
     ) -> None:
-        self.service, self.journal = service, journal
-        self.bench: Bench = service.setup.bench
+        super().__init__(service, journal, tell)
         self._hooks: JobHooks = hooks or NoHooks()
         model = self.bench.model
         self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
-        self._tell = tell
         self.standby = Standby(service)
         self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
         self.fault_s: float | None = None
@@ -84,43 +81,10 @@ class FabricManager:
         self._searched: set[str] = set()
         self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
 
-    # -- what is to stand ---------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> FabricState:
-        """What is known."""
-        return self.journal.state
-
     @property
     def upkeep(self) -> Upkeep:
         """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
         return self._keeper.upkeep
-
-    @property
-    def jobs(self) -> tuple[JobModel, ...]:
-        """The jobs of the bench file."""
-        return self.bench.model.fabric.all_jobs
-
-    def members(self, job: JobModel) -> tuple[str, ...]:
-        """Return who stands in the places of a job's members, in rank order."""
-        return tuple(self.state.at(member) for member in job.members)
-
-    @property
-    def spares(self) -> tuple[str, ...]:
-        """Spares that are healthy and free, and what was replaced and has been repaired."""
-        busy = {name for job in self.jobs for name in self.members(job)}
-        known = dict.fromkeys((*self.bench.model.fabric.spares, *(m for job in self.jobs for m in job.members)))
-        return tuple(name for name in known if name not in busy and name not in self.state.failed)
-
-    def _wanted(self) -> list[CircuitRequest]:
-        """Return the circuits of all jobs that are not refused."""
-        model = self.bench.model
-        jobs = [job for job in self.jobs if job.name not in self.state.refused]
-        return [request for job in jobs for request in job_requests(model, job, self.state.places)]
-
-    def _standing(self) -> list[CircuitRequest]:
-        active = self.service.setup.active
-        return [] if active is None else [circuit.request for circuit in active.circuits]
 
     # -- begin and end ------------------------------------------------------------------------------------------------
 
@@ -147,27 +111,6 @@ class FabricManager:
             self.connect()
             self.refresh()
         return finished
-
-    def check_standing(self) -> None:
-        """Measure the circuits of all jobs.
-
-        Raises:
-            CircuitError: A job is refused, or a circuit is not connected or not proven; the message names each.
-            LumionError: A device does not answer.
-        """
-        bad = [f"{job} is refused: {why}" for job, why in self.state.refused.items()]
-        standing = self._standing()
-        bad += [f"{_name(each)} is not connected" for each in self._wanted() if each not in standing]
-        bad += [
-            f"{_name(proof.circuit.request)}: {', '.join(proof.failures)}"
-            for proof in self.confirm()
-            if not proof.proven
-        ]
-        if bad:
-            raise CircuitError(
-                f"not every circuit of the jobs carries light: {'; '.join(bad)}",
-                hint="`lumion fabric status BENCH` shows jobs, spares and failed units.",
-            )
 
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
         """Finish a recovery that was begun and interrupted.
@@ -197,81 +140,6 @@ class FabricManager:
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
                         return None
         return self.recover(verdict)
-
-    def connect(self) -> None:
-        """Take down what nobody wants, and connect what the jobs miss; a job that cannot be is refused with the reason.
-
-        A member that does not answer has failed, and a spare is taken in its place.
-
-        Raises:
-            LumionError: The mesh controller failed, or a journal cannot be written.
-        """
-        self._take_down_leftovers()
-        for job in self.jobs:
-            while job.name not in self.state.refused:
-                wanted = job_requests(self.bench.model, job, self.state.places)
-                missing = [request for request in wanted if request not in self._standing()]
-                if not missing:
-                    break
-                try:
-                    self.service.connect([*missing, *self._loops_with_room(missing)])
-                except LumionError as error:
-                    self._raise_if_controller(error)
-                    check_faults(self.bench)
-                    self._substitute(job, str(error))
-                else:
-                    self._tell("connected", {"circuits": [_name(request) for request in missing]})
-
-    def _take_down_leftovers(self) -> None:
-        wanted, standing = self._wanted(), self._standing()
-        idle = [loop for name in self.spares for loop in loops(find_unit(self.bench.model, name))]
-        leftover = [request for request in standing if request not in wanted]
-        if all(request in standing for request in wanted):
-            leftover = [request for request in leftover if request not in idle]
-        # Else loops make room first: jobs go before spares.
-        self._free(leftover, [end for each in leftover for end in (each.source, each.target) if not self._answers(end)])
-
-    def _answers(self, module: str) -> bool:
-        try:
-            self.bench.transponders[module].status()
-        except LumionError:
-            return False
-        return True
-
-    def _raise_if_controller(self, error: Exception) -> None:
-        """Raise an error that no other spare helps against: of the mesh controller, or a bench that was taken over."""
-        device = error.device if isinstance(error, LumionError) else None
-        if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
-            raise error
-
-    def _substitute(self, job: JobModel, words: str) -> None:
-        """Take spares in the places of members that do not answer, or refuse the job."""
-        places, failed = dict(self.state.places), dict(self.state.failed)
-        for member in job.members:
-            at = places.get(member, member)
-            if at in failed or not all(map(self._answers, find_unit(self.bench.model, at).nics)):
-                failed.setdefault(at, "its modules do not answer")
-                free = [name for name in self.spares if name not in failed and name not in places.values()]
-                if free:
-                    places[member] = free[0]
-        state = dataclasses.replace(self.state, failed=failed)
-        changed = {member: at for member, at in places.items() if member != at}
-        if changed != dict(self.state.places):
-            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=words)
-            return
-        refused = {**self.state.refused, job.name: words}
-        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=words)
-        self._tell("refused", {"jobs": [job.name], "words": words})
-
-    def _loops_with_room(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return loops of spares that are possible beside what is missing, if all ways are chosen together."""
-        room: list[CircuitRequest] = []
-        for name in self.spares:
-            more = [*room, *loops(find_unit(self.bench.model, name))]
-            with contextlib.suppress(LumionError):
-                self.service.setup.plan_change((), [*missing, *more])
-                room = more
-        return room
 
     def refresh(self) -> None:
         """Let spares stand by, make plans anew, and watch what stands now."""
@@ -310,16 +178,16 @@ class FabricManager:
         known = units(self.bench.model)
         sender = {nic: name for name in names for nic in known[name].nics}
         fed = {
-            _name(each.request): FedBy(sender[each.request.source], each.request.source)
+            circuit_name(each.request): FedBy(sender[each.request.source], each.request.source)
             for each in circuits
             if each.request.source in sender
         }
         self.judge.watch(fed)
         exits = ExitPower(self.bench, self.service.setup.record)
-        promised = {_name(each.request): exits.promised_ma(each) for each in circuits}
+        promised = {circuit_name(each.request): exits.promised_ma(each) for each in circuits}
         watched = Watched(
             self.bench,
-            tuple(each for each in circuits if _name(each.request) in fed),
+            tuple(each for each in circuits if circuit_name(each.request) in fed),
             names,
             {name: each for name, each in promised.items() if each is not None},
         )
@@ -333,7 +201,7 @@ class FabricManager:
         if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if _name(each.request) in unwatched)
+        circuits = tuple(each for each in watched.circuits if circuit_name(each.request) in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
@@ -580,25 +448,6 @@ class FabricManager:
             self.connect()
             self.refresh()
 
-    def _retry_refused(self) -> None:
-        """Take refused jobs up again, except those that lack a spare for a failed member."""
-        for job in self.jobs:
-            if job.name not in self.state.refused:
-                continue
-            places = dict(self.state.places)
-            for member in job.members:
-                at = places.get(member, member)
-                if at in self.state.failed:
-                    free = [name for name in self.spares if name not in places.values()]
-                    if not free:
-                        break
-                    places[member] = free[0]
-            else:
-                places = {member: at for member, at in places.items() if member != at}
-                refused = {name: words for name, words in self.state.refused.items() if name != job.name}
-                state = dataclasses.replace(self.state, places=places, refused=refused)
-                self.journal.note("tried again", state)
-
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal.
 
@@ -675,21 +524,6 @@ class FabricManager:
                 self.service.connect(list(plan.moved))
             raise
 
-    def _free(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Take circuits down; modules that may be dead are not waited for.
-
-        Args:
-            requests: The circuits; those that do not stand are left out.
-            lost: Modules that may be dead.
-        """
-        standing = [request for request in requests if request in self._standing()]
-        dead = [_name(each) for each in standing if {each.source, each.target} & set(lost)]
-        alive = [_name(each) for each in standing if _name(each) not in dead]
-        if dead:
-            self.service.drop(dead)
-        if alive:
-            self.service.disconnect(alive)
-
     def _ended(
         self, verdict: FailureVerdict, plan: StandbyPlan, proofs: tuple[CircuitProof, ...], timer: SpanTimer
     ) -> Recovery:
@@ -754,20 +588,6 @@ class FabricManager:
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
-    def confirm(self) -> tuple[CircuitProof, ...]:
-        """Ask receivers and meters about all circuits of the jobs; those that say otherwise are told.
-
-        Raises:
-            LumionError: A device does not answer.
-        """
-        wanted = self._wanted()
-        self.service.setup.await_los_clear(wanted)
-        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in wanted)
-        bad = [proof for proof in proofs if not proof.proven]
-        if bad:
-            self._tell("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
-        return proofs
-
     def _fence(self, failed: str) -> None:
         """Keep what has failed from shining into the mesh when it comes back by itself."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
@@ -797,7 +617,7 @@ class FabricManager:
         circuit = (
             None
             if active is None
-            else next((each for each in active.circuits if _name(each.request) == verdict.name), None)
+            else next((each for each in active.circuits if circuit_name(each.request) == verdict.name), None)
         )
         if circuit is None or active is None:
             self.journal.end("nothing to do", self.state, words=verdict.words)
@@ -870,7 +690,3 @@ class FabricManager:
         self.journal.end("refused", dataclasses.replace(self.state, failed=failed, refused=refused), words=words)
         self._tell("refused", {"jobs": [job.name for job in jobs], "words": words})
         self.refresh()
-
-
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"
