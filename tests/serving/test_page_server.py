@@ -283,6 +283,59 @@ def test_many_connections_that_ask_for_nothing_do_not_keep_a_page_out(server, cl
     page.close()
 
 
+class _Transport(asyncio.Transport):
+    """A connection of which nothing is sent."""
+
+    is_aborted = False
+
+    def get_extra_info(self, name, default=None):
+        return default
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def test_of_many_connections_that_come_in_one_round_of_the_loop_only_as_many_are_kept_as_there_may_be(
+    monkeypatch,
+) -> None:
+    """The loop takes a whole backlog at once, and forgets an aborted connection in its next round."""
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr(guard, "MOST_CONNECTIONS", 8)
+    config = uvicorn.Config(lambda: None, http=guard.PatientProtocol, ws="none", lifespan="off", log_config=None)
+    config.load()
+    loop, state = asyncio.new_event_loop(), ServerState()
+    transports = [_Transport() for _ in range(40)]
+    with contextlib.closing(loop):
+        for transport in transports:
+            guard.PatientProtocol(config, state, {}, loop).connection_made(transport)
+    assert sum(not each.is_aborted for each in transports) == 8
+    assert not any(each.is_aborted for each in transports[-8:]), "the oldest make room"
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 256), (200, 100), (4, 8)])
+def test_a_process_that_may_have_few_files_takes_fewer_connections(monkeypatch, files: int, most: int) -> None:
+    monkeypatch.setattr(guard.resource, "getrlimit", lambda _: (files, files))
+    assert guard.most_connections() == most
+
+
+def test_an_error_of_the_loop_that_comes_again_and_again_is_one_line_a_minute(caplog) -> None:
+    class Loop:
+        now_s = 0.0
+
+        def time(self) -> float:
+            return self.now_s
+
+    loop, errors = Loop(), guard.LoopErrors()
+    for _ in range(100):
+        errors(loop, {"message": "out of system resource", "exception": OSError(24, "Too many open files")})
+    assert len(caplog.records) == 1
+    loop.now_s = 61.0
+    errors(loop, {"message": "out of system resource"})
+    assert caplog.records[1].getMessage().endswith("(99 more like it in the last minutes)")
+
+
 def test_a_request_to_read_has_no_body(client) -> None:
     assert client.request("GET", "/metrics", content=b"x").status_code == 400
     assert client.request("DELETE", "/metrics").status_code == 405

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import math
+import resource
 import socket
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
@@ -14,12 +18,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 
 MOST_CONNECTIONS = 256
-"""Connections at a time; one more, and the oldest that asks for nothing is closed."""
+"""Connections at a time, fewer where this process may have few files; one more, and the oldest idle one is closed."""
+_FEWEST_CONNECTIONS = 8
+_REPORT_EVERY_S = 60.0
 REQUEST_S = 10.0
 """Time to say a request in, its body included."""
 MOST_BODY = 64 * 1024
 """Bytes of a request's body."""
 
+_log = logging.getLogger(__name__)
 _HEADERS = {
     # Inline script and style are refused, whoever has put them there.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -102,16 +109,23 @@ class PatientProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _made_s = 0.0
+    _is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make room for the new one, if need be, by closing the oldest that asks for nothing."""
         super().connection_made(transport)  # type: ignore[arg-type] # as asyncio says it
         self._made_s = self.loop.time()
         self._watch()
-        if len(self.connections) > MOST_CONNECTIONS:
-            idle = [each for each in self.connections if isinstance(each, PatientProtocol) and each is not self]
-            idle = [each for each in idle if not each.is_serving]
-            (min(idle, key=lambda each: each._made_s) if idle else self).transport.abort()
+        # Those that are aborted leave the set in the next round of the loop, and many may come in one round.
+        there = [each for each in self.connections if isinstance(each, PatientProtocol) and not each._is_aborted]
+        if len(there) > most_connections():
+            idle = [each for each in there if not each.is_serving and each is not self]
+            (min(idle, key=lambda each: each._made_s) if idle else self).abort()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_aborted = True
+        self.transport.abort()
 
     @property
     def is_serving(self) -> bool:
@@ -136,7 +150,30 @@ class PatientProtocol(H11Protocol):
     def _give_up(self) -> None:
         self._deadline = None
         if not self.is_serving:
-            self.transport.abort()
+            self.abort()
+
+
+def most_connections() -> int:
+    """Return how many connections the page may have: at most half of the files that this process may open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(min(MOST_CONNECTIONS, files // 2), _FEWEST_CONNECTIONS)
+
+
+class LoopErrors:
+    """Logs errors of the loop of a page server, one line a minute: a process without files left meets them often."""
+
+    def __init__(self) -> None:
+        self._reported_s = -math.inf
+        self._unreported = 0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Take an error of the loop."""
+        if loop.time() < self._reported_s + _REPORT_EVERY_S:
+            self._unreported += 1
+            return
+        more = f" ({self._unreported} more like it in the last minutes)" if self._unreported else ""
+        _log.error("page server: %s: %s%s", context.get("message", "error"), context.get("exception", ""), more)
+        self._reported_s, self._unreported = loop.time(), 0
 
 
 def host_names(host: str) -> list[str]:

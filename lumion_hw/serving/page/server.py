@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import socket
 import threading
@@ -111,7 +112,13 @@ class PageServer:
         self._await_start()
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        from lumion_hw.serving.page.guard import LoopErrors
+
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        await self._server.serve(sockets=[self._socket])
 
     def _await_start(self) -> None:
         """Return when requests are answered."""
