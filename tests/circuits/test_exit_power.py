@@ -11,6 +11,7 @@ from lumion_hw import Bench
 from lumion_hw.circuits.exit_power import ExitPower, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import DeviceError
+from tests.one_at_a_time import Interleaved
 
 
 class Instrument:
@@ -90,3 +91,17 @@ def test_meters_and_monitors_of_a_bench_are_read_so() -> None:
         together_s = bench.clock.now() - began_s
         power.read_w(outputs[0])
         assert together_s == pytest.approx(bench.clock.now() - began_s - together_s, rel=0.2)
+
+
+def test_callers_from_many_threads_each_get_a_reading_of_their_channel_from_a_look_that_began_after_them() -> None:
+    looks: list[tuple[int, ...]] = []
+
+    def look(channels: Collection[int]) -> dict[int, str]:
+        looks.append(tuple(channels))
+        return {channel: f"reading of {channel}" for channel in channels}
+
+    instrument: SharedInstrument[str] = SharedInstrument(SystemClock(), look)
+    threads = Interleaved(lines_of=[SharedInstrument])
+    seen = threads.run(*[partial(instrument.read, channel) for channel in range(5)])
+    assert seen == [f"reading of {channel}" for channel in range(5)]
+    assert sorted(channel for channels in looks for channel in channels) == [0, 1, 2, 3, 4], "each is read once"

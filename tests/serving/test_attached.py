@@ -6,7 +6,7 @@ from serving_bench import SMALL, serving
 
 from lumion_hw import Bench
 from lumion_hw.bench.bench import load
-from lumion_hw.errors import BusyError, ConfigError, ConnectError, LimitError, LinkError, UnknownNameError
+from lumion_hw.errors import BusyError, ConfigError, ConnectError, LimitError, LinkError, LinkLost, UnknownNameError
 from lumion_hw.interfaces import CoherentTransponder
 from lumion_hw.remote.client import PvaConnection
 from lumion_hw.serving.owner import PUBLISH_S
@@ -132,3 +132,35 @@ def test_a_server_that_ends_is_a_lost_link_and_not_a_wait_for_ever(tmp_path) -> 
     with pytest.raises(LinkError, match="the served bench is gone"):
         bench.meters["meter0"].read(1)
     bench.close()
+
+
+class _Beats:
+    """An event that is never set; it ends a keeper after some of its waits."""
+
+    def __init__(self, beats: int) -> None:
+        self.left = beats
+
+    def wait(self, _timeout_s: float) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+    def is_set(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("raised", "asked"), [(None, 5), (LinkLost("the served bench is gone"), 5), (BusyError("bob holds lease 8"), 1)]
+)
+def test_a_lease_is_renewed_until_somebody_else_has_it(raised: Exception | None, asked: int) -> None:
+    """A server that is gone may come back; a lease that was lost is not asked for again under its old number."""
+    connection = PvaConnection.__new__(PvaConnection)
+    connection._ended, connection._number, questions = _Beats(5), 7, []
+
+    def ask(request, _device=""):
+        questions.append(request["lease"])
+        if raised is not None:
+            raise raised
+
+    connection._ask = ask
+    connection._keep()
+    assert questions == [7] * asked
