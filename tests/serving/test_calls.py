@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lumion_hw.serving import LeaseBook
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.lease import Caller
 from tests.one_at_a_time import Interleaved
+from tests.waiting import PATIENCE_S
 
 
 class Stream:
@@ -73,14 +75,15 @@ def test_no_more_calls_of_one_connection_are_under_way_than_there_may_be(lease: 
     monkeypatch.setattr("lumion_hw.serving.calls._MOST_CALLS", 2)
     calls = Calls({}, lease)
     threads = Interleaved(lines_of=[inspect.unwrap(Calls._counted)])
-    inside, most = [0], [0]
+    inside, most, two_are_inside = [0], [0], threading.Event()
 
     def call() -> None:
         with contextlib.suppress(BusyError), calls._counted("c"):
             inside[0] += 1
             most[0] = max(most[0], inside[0])
-            for _ in range(20):
-                threads.give_way()
+            if inside[0] >= 2:
+                two_are_inside.set()
+            two_are_inside.wait(PATIENCE_S)
             inside[0] -= 1
 
     threads.run(*[call] * 5)
