@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +14,8 @@ from pathlib import Path
 import pytest
 import recorded_calibration
 from recorded_calibration import RECORD, SMALL
+from test_cli_emulate import served
+from waiting import PATIENCE_S, Bound
 
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
@@ -114,3 +119,18 @@ def test_another_program_that_holds_the_bench_is_no_manager(tmp_path: Path, caps
         assert main(["fabric", "fail", str(SMALL), "b", "--state", str(tmp_path), *ON_THE_BENCH]) == 6
     assert "drives this bench with 'lumion hold'" in capsys.readouterr().err
     assert not (tmp_path / "requests").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_a_manager_that_watches_ends_at_the_first_signal(tmp_path: Path, not_for_ever: Bound, signal_number) -> None:
+    with served(SMALL, tmp_path, "--seed", str(recorded_calibration.SEED)):
+        command = [sys.executable, "-m", "lumion_hw.cli", "fabric", "run", str(SMALL), "--state", str(tmp_path / "s")]
+        command += ["--record", str(RECORD), "--endpoints", str(tmp_path / "endpoints.json"), "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        not_for_ever(process)
+        while json.loads(process.stdout.readline())["event"] != "watching":
+            pass
+        process.send_signal(signal_number)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == (143 if signal_number == signal.SIGTERM else 0)
