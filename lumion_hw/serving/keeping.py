@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.controller_faults import clear_host_silence
+from lumion_hw.bench.controller_faults import clear_host_silence, latched_faults
 from lumion_hw.circuits import BenchLock, CircuitHealth, CircuitJournal, CircuitRequest, CircuitService, Upkeep
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
@@ -431,11 +431,16 @@ class BenchKeeper:
             )
         return service
 
+    def _return_from_trip(self, service: CircuitService) -> None:
+        """Set the circuits up again if the controller has switched off; heaters that a client drives stay as they are."""
+        if latched_faults(self._bench) or service.journal.begun is not None:
+            service.set_up_again()
+
     def _connecting(self, circuits: Sequence[object]) -> Callable[[], Any]:
         requests, service = [_request(each) for each in _listed(circuits)], self._own_circuits()
 
         def work() -> list[dict[str, Any]]:
-            service.set_up_again()
+            self._return_from_trip(service)
             proofs = service.connect(requests, milestone=self._step)
             self._upkeep = None
             return [
@@ -450,7 +455,7 @@ class BenchKeeper:
         names = None if circuits is None else [str(each) for each in _listed(circuits)]
 
         def work() -> list[str]:
-            service.set_up_again()
+            self._return_from_trip(service)
             gone = service.disconnect(names)
             self._upkeep = None
             return [each.name for each in gone]

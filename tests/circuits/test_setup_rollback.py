@@ -180,3 +180,30 @@ def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: 
     assert str(caught.value).startswith("2 of 2 circuits could not be proven")
     assert "proven: none" in str(caught.value)
     assert not bench.mesh.driven_ma().any()
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.5, 2.0])
+def test_a_laser_that_dies_while_its_polarization_is_searched_is_an_error_of_the_package(
+    bench: Bench, in_service: PathSetup, after_s: float
+) -> None:
+    before_ma = bench.mesh.driven_ma()
+    faults = bench.emulated.faults
+    faults.after(after_s, lambda: faults.inject("sfp-a", "laser_broken"))
+    with pytest.raises(LumionError):
+        in_service.establish(in_service.plan(A_TO_B))
+    assert np.array_equal(bench.mesh.driven_ma(), before_ma)
+
+
+def test_an_error_that_is_none_of_the_package_becomes_one_and_all_is_as_before(
+    undisturbed: PathSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_ma = undisturbed.bench.mesh.driven_ma()
+
+    def divide(*_arguments: object, **_named: object) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr(undisturbed._aligner, "maximise", divide)
+    with pytest.raises(CircuitError, match="unexpected ZeroDivisionError: float division by zero; all is as it was"):
+        undisturbed.establish(undisturbed.plan(A_TO_B))
+    monkeypatch.undo()
+    assert_as_before(undisturbed, before_ma)

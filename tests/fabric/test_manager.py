@@ -197,6 +197,32 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", [ZeroDivisionError, CircuitError, np.linalg.LinAlgError])
+def test_whatever_one_spare_raises_the_next_one_is_tried(prototype: FabricManager, monkeypatch, kind) -> None:
+    service, switch, connect, errors = (
+        prototype.service,
+        prototype.service.switch,
+        prototype.service.connect,
+        [kind("planted")],
+    )
+
+    def fail_once(call, *arguments, **named):
+        if errors:
+            raise errors.pop()
+        return call(*arguments, **named)
+
+    monkeypatch.setattr(service, "switch", lambda *args, **named: fail_once(switch, *args, **named))
+    monkeypatch.setattr(service, "connect", lambda *args, **named: fail_once(connect, *args, **named))
+    first, second = (plan.spare for plan in prototype.standby.plans["server1"])
+    recovery = prototype.fail("server1")
+    assert recovery is not None
+    assert (recovery.failed, recovery.spare) == ("server1", second)
+    assert first != second
+    prototype.check_standing()
+    monkeypatch.undo()
+    prototype.put_back()
+
+
 def test_two_failures_at_once_take_two_spares_or_say_why(prototype: FabricManager) -> None:
     for name in ("server0", "server2", "server3", "server1"):
         if name in prototype.state.failed:
