@@ -432,7 +432,7 @@ class BenchKeeper:
         return service
 
     def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if the controller has switched off; heaters that a client drives stay as they are."""
+        """Set the circuits up again if the controller has switched off; leave heaters that a client drives alone."""
         if latched_faults(self._bench) or service.journal.begun is not None:
             service.set_up_again()
 
