@@ -321,8 +321,15 @@ class CircuitService:
         return self.disconnect([circuit.name for circuit in ended]) if ended else ()
 
     def note(self, circuits: Sequence[StandingCircuit]) -> None:
-        """Note new readings, marks and currents of what stands. Raises as :meth:`CircuitJournal.note`."""
-        self.journal.note(dataclasses.replace(self._standing(()), circuits=tuple(circuits)))
+        """Note new readings, marks and currents of the circuits. Raises as :meth:`CircuitJournal.note`.
+
+        A controller that drives nothing has switched off: then the currents noted before are kept, which
+        :meth:`set_up_again` drives again.
+        """
+        state = dataclasses.replace(self._standing(()), circuits=tuple(circuits))
+        if circuits and not any(state.currents_ma):
+            state = dataclasses.replace(state, currents_ma=self.state.currents_ma)
+        self.journal.note(state)
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:

@@ -98,6 +98,16 @@ def test_upkeep_names_the_controller_and_blames_no_path(one_bench, service) -> N
     assert "WATCHDOG (id" in str(alarms[0]["detail"])
 
 
+def test_upkeep_that_is_interrupted_by_a_trip_notes_no_dark_mesh(one_bench, service) -> None:
+    upkeep, noted_ma = Upkeep(service), service.state.currents_ma
+    upkeep.run(1.0)
+    one_bench.emulated.faults.after(0.5, lambda: trip(one_bench, FaultSource.WATCHDOG))
+    upkeep.run(0.9)  # it ends while the heaters are off, and notes what it has seen
+    assert not one_bench.driven_ma().any()
+    assert service.state.currents_ma == noted_ma
+    assert all(proof.proven for proof in service.set_up_again())
+
+
 def test_upkeep_sets_circuits_up_again_that_a_restarted_controller_no_longer_drives(one_bench, service) -> None:
     upkeep = Upkeep(service)
     upkeep.run(2.0)
