@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, VerifyError
@@ -204,9 +204,12 @@ class FlagStore:
 
     def clear(self, names: Collection[str] | None = None) -> None:
         """Forget flags: those of these names, or all."""
+        self.forget(lambda key: names is None or key[0] in names)
+
+    def forget(self, which: Callable[[FlagKey], bool]) -> None:
+        """Forget the flags that a condition holds for."""
         with self._memory.pages.transaction():
-            for key in [key for key in self._seen if names is None or key[0] in names]:
-                del self._seen[key]
+            self._seen = {key: flag for key, flag in self._seen.items() if not which(key)}
 
     def _asserted(self, page: Page, data: dict[int, int]) -> Iterable[FlagKey]:
         if not any(data.values()):  # mostly, and a module that is waited for is asked again and again
