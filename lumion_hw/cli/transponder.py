@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
+from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
     from lumion_hw.clock import Clock
@@ -190,7 +190,7 @@ def watch(
             if shown:
                 clock.sleep(period_s)
             line = _line(module, clock.now() - started)
-            say(json.dumps(line, allow_nan=False) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            say(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             shown += 1
 
 
@@ -210,7 +210,7 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
     if out is None:
         echo_json(document)
         return
-    write_file(out, "the dump", json.dumps(document, indent=2) + "\n", over="nothing")
+    write_file(out, "the dump", json_text(document, indent=2) + "\n", over="nothing")
     note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
 
 

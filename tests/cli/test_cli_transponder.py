@@ -19,7 +19,7 @@ from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from cmis_peer import ACTIVATED, Peer
-from sfp_memories import CONSTANTS, IDENTITY, MONITORS
+from sfp_memories import CONSTANTS, IDENTITY, MONITORS, seal
 
 BENCH = """
 version: 1
@@ -123,6 +123,25 @@ def test_decode_of_something_else_is_one_sentence(
     assert main(["transponder", "decode", str(path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert main(["transponder", "decode", str(tmp_path / "missing")]) == 2
+
+
+def test_decode_of_a_calibration_constant_that_is_none_is_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = {0x50: bytearray(IDENTITY + bytes(160)), 0x51: bytearray(CONSTANTS + MONITORS + bytes(146))}
+    memory[0x50][92] = 0x58  # externally calibrated
+    memory[0x51][64:68] = bytes.fromhex("7FC00000")  # Rx_PWR(2) is NaN
+    seal(memory)
+    path = tmp_path / "sfp.bin"
+    path.write_bytes(bytes(memory[0x50] + memory[0x51]))
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    document = json.loads(run(capsys, "decode", str(path), "--json", code=1), parse_constant=refuse)
+    constant = next(item for item in document["fields"] if item["name"] == "cal_rx_power_2")
+    assert (constant["value"], constant["quality"]) == (None, "inconsistent")
+    assert "cal_rx_power_2 is nan" in document["findings"][0]["message"]
 
 
 def test_decode_takes_sfp_dumps_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

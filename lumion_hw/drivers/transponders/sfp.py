@@ -14,6 +14,7 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DiagnosticCalibration,
     OpticalPower,
     Thresholds,
+    implausible_words,
     raw_count,
 )
 from lumion_hw.drivers.transponders.sfp_identity import (
@@ -226,7 +227,7 @@ class SfpTransponder(Driver):
         """Read the module's monitors, in one coherent transfer.
 
         Raises:
-            DeviceError: The values did not become valid in time.
+            DeviceError: The values did not become valid in time, or the module's calibration constants are damaged.
             OutOfRangeError: A power is above the module's measurable range.
         """
         calibration = self._diagnostics()
@@ -240,14 +241,16 @@ class SfpTransponder(Driver):
                     address=self._registers.name,
                     hint="Put an attenuator in; receivers are damaged above +4 dBm.",
                 )
-            if power.state is RangeState.INVALID:
+        counts = {monitor: raw_count(monitor, memory, MONITOR_START) for monitor in MONITORS}
+        values = {monitor: calibration.value(monitor, count) for monitor, count in counts.items()}
+        for monitor, count in counts.items():
+            if not calibration.is_plausible(monitor, count):
                 raise DeviceError(
-                    f"{name} is no number by the module's own calibration constants (A2h:56 to 91)",
+                    f"{monitor} is {implausible_words(monitor, values[monitor])}",
                     device=self._device,
                     address=self._registers.name,
                     hint="The module's memory is damaged; use another module.",
                 )
-        values = {m: calibration.value(m, raw_count(m, memory, MONITOR_START)) for m in MONITORS[:3]}
         return Monitors(
             temperature_c=values["temperature"],
             supply_v=values["supply"],
