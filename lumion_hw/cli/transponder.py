@@ -197,8 +197,20 @@ def watch(
 @transponder.command()
 @_device_arguments
 @out_option("File to write; stdout if not given.")
-def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: Path | None) -> None:
-    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread."""
+@click.pass_context
+def dump(
+    context: click.Context,
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    out: Path | None,
+) -> None:
+    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread.
+
+    A page that cannot be read is named in the dump with the reason, and the rest is saved; the exit code is 1 then.
+    """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
 
@@ -209,9 +221,13 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
     document = image.to_document()
     if out is None:
         echo_json(document)
-        return
-    write_file(out, "the dump", json_text(document, indent=2) + "\n", over="nothing")
-    note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
+    else:
+        write_file(out, "the dump", json_text(document, indent=2) + "\n", over="nothing")
+        note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
+    for place, reason in document.get("unreadable", {}).items():
+        note(f"{device}: {place} could not be read: {reason}")
+    if image.unreadable:
+        context.exit(LumionError.exit_code)
 
 
 class _Password(click.ParamType[str]):

@@ -86,6 +86,22 @@ def test_dump_and_decode_go_together(bench: str, tmp_path: Path, capsys: pytest.
     assert json.loads(run(capsys, "dump", bench, "zr1"))["lower"].startswith("1852")
 
 
+def test_dump_saves_what_can_be_read_and_names_the_rest(
+    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eeprom = tmp_path / "eeprom"
+    eeprom.write_bytes(eeprom.read_bytes()[: (0x35 + 1) * 128 + 50])  # the bus breaks off in the middle of page 35h
+    out = tmp_path / "zr1.json"
+    assert main(["transponder", "dump", bench, "zr1", "--out", str(out)]) == 1
+    assert "zr1: 35 could not be read: " in capsys.readouterr().err
+    document = json.loads(out.read_text())
+    assert list(document["unreadable"]) == ["35"]
+    assert {"00", "01", "02", "34"} <= document["pages"].keys()
+    decoded = run(capsys, "decode", str(out), code=1)
+    assert "the page 35h could not be read" in decoded
+    assert "LUMION TEST" in decoded
+
+
 def test_decode_of_a_linear_file_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(Path(bench).with_name("eeprom"))
     out = run(capsys, "decode", file, "--fields")

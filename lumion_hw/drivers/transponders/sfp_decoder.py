@@ -285,6 +285,11 @@ def _truncated(dump: _SfpDump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
 
 
+def _unreadable(dump: _SfpDump) -> Iterator[Finding]:
+    for key, reason in dump.image.unreadable.items():
+        yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"could not be read {reason}")
+
+
 def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
@@ -304,7 +309,7 @@ def _texts(dump: _SfpDump) -> Iterator[Finding]:
 def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
     """Yield what does not fit together about the diagnostic memory."""
     abilities, present = dump.abilities, bool(dump.image.a2)
-    if abilities.diagnostics and not present:
+    if abilities.diagnostics and not present and "a2" not in dump.image.unreadable:
         yield Finding(Severity.NOTE, "A0h:92", "missing_page", "A2h is not in the dump, though the module has it")
     if present and not abilities.diagnostics:
         message = "A2h is in the dump, though the module does not announce it"
@@ -370,4 +375,4 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, place, "outside_limits", message)
 
 
-_CHECKS = (_truncated, _checksums, _texts, _diagnostics, _constants, _monitors)
+_CHECKS = (_truncated, _unreadable, _checksums, _texts, _diagnostics, _constants, _monitors)

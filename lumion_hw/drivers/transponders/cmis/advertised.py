@@ -137,8 +137,9 @@ class Advertised:
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated."""
-        return {stage: duration_s(self.number(f"max_duration_{stage}")) for stage in STAGES}
+        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated, or the page is not known."""
+        codes_of = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
+        return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in codes_of.items()}
 
     @cached_property
     def grids(self) -> LaserGrids:
