@@ -43,7 +43,7 @@ class LogbookEntry:
         answer: What the bench said.
         at_s: Bench time of the run when it was there.
         asked_hz: Frequency a source was to be tuned to.
-        spent_s: Bench time that the settings took, moving the light not counted.
+        spent_s: Bench time that the settings took, moving the light not counted; ``None`` if it was not noted.
     """
 
     kind: Kind
@@ -52,7 +52,7 @@ class LogbookEntry:
     answer: Real
     at_s: float = 0.0
     asked_hz: float = 0.0
-    spent_s: float = 0.0
+    spent_s: float | None = None
 
     def asks_as(self, other: LogbookEntry) -> bool:
         """Return whether both ask the same."""
@@ -87,7 +87,8 @@ class LogbookEntry:
             kind: Kind = document["kind"]
             currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
             at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
-            spent_s = float(document.get("spent_s", 0.0))  # not in journals from before it was needed
+            spent_s = document.get("spent_s")  # not in journals from before it was needed
+            spent_s = None if spent_s is None else float(spent_s)
             _check(kind, currents_ma, answer)
             return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz, spent_s)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -126,7 +127,7 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
         if entry.kind == "settings":
             count = len(entry.currents_ma)
             # A sweep executed by the controller has one time for all its settings: they are spread evenly over it.
-            spent_s = entry.spent_s or entry.at_s - before_s
+            spent_s = entry.at_s - before_s if entry.spent_s is None else entry.spent_s
             times.append(entry.at_s - spent_s * np.arange(count - 1, -1, -1) / count)
         before_s = entry.at_s
     return np.concatenate(times) if times else np.zeros(0)
@@ -455,7 +456,7 @@ class Logbook:
             answer = ask()
             at_s = self.elapsed_s()
             entry = replace(
-                entry, answer=answer, at_s=at_s, spent_s=at_s - self._began_s if kind == "settings" else 0.0
+                entry, answer=answer, at_s=at_s, spent_s=at_s - self._began_s if kind == "settings" else None
             )
             self.keep(entry)
         self.entries.append(entry)

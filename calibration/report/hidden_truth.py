@@ -104,7 +104,9 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
     Several modules tell how far they are apart, not where they are: their mean is taken for what their labels say.
     """
     world = bench.emulated.world
-    found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz}
+    found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
+    if not any(found.values()):  # held, not found
+        return 0.0
     off = [
         chain.frequency_hz - world.slopes.reference_hz - found[path.port]
         for chain, path in zip(world.chains, world.wiring.inputs, strict=True)

@@ -9,7 +9,6 @@ torn is dropped.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 import zlib
@@ -21,6 +20,7 @@ from typing import Any
 
 from calibration.measure.logbook import LogbookEntry
 from lumion_hw.errors import BusyError, CalibrationError, ConfigError
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import MEGABYTE, check_regular, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
@@ -316,7 +316,7 @@ def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> Con
 
 
 def _line(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    text = json_text(document, compact=True).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

@@ -8,7 +8,6 @@ exported twice gives the same documents.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
@@ -22,6 +21,7 @@ from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.recording import RecordedLog
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.writing import Over, write_file
 
 Document = tuple[str, dict[str, Any]]
@@ -72,10 +72,7 @@ def write_documents(recording: RecordedLog, target: AnyPath, over: Over = "own")
     Raises:
         ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
     """
-    lines = [
-        json.dumps({"name": name, "doc": content}, allow_nan=False) + "\n"
-        for name, content in bluesky_documents(recording)
-    ]
+    lines = [json_text({"name": name, "doc": content}) + "\n" for name, content in bluesky_documents(recording)]
     write_file(Path(target), "the documents", "".join(lines), over)
     return len(lines)
 

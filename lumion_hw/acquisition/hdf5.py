@@ -8,7 +8,6 @@ a dimension scale, and states have the flag attributes of the CF conventions.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
 from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.writing import write_file
 
@@ -126,7 +126,7 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
         said = {"record_id": header.record.record_id, "content_sha256": header.record.content_sha256}
         _group(entry, "calibration_record", "NXcollection", said)
     if header.settings is not None:
-        said = {"type": "application/json", "data": json.dumps(header.settings)}
+        said = {"type": "application/json", "data": json_text(header.settings)}
         _group(entry, "settings_before", "NXnote", said)
 
 

@@ -8,7 +8,6 @@ recognised by its checksum and cut off when the file is opened again.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 import zlib
@@ -28,6 +27,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record import CalibrationRecord
@@ -101,7 +101,7 @@ class LogHeader:
 
     def line(self) -> bytes:
         """Return the first line of the file."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False).encode() + b"\n"
+        return json_text({"format": FORMAT, **asdict(self)}, ascii_only=False).encode() + b"\n"
 
     @classmethod
     def parse(cls, line: bytes, path: AnyPath) -> LogHeader:

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from lumion_hw.clock import Clock
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.writing import check_target, writing
 from lumion_hw.links.owner import fork_safe
 
@@ -79,7 +80,7 @@ class EventLog:
         # First, to be read first in the line, and last again: no value of an event replaces time and name.
         own = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event}
         entry = own | data | own
-        line = json.dumps(entry, default=_plain)
+        line = json_text(entry, default=_plain)
         for told in self._followers:
             told(json.loads(line))
         self._write(line + "\n")

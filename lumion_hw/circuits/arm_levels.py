@@ -73,6 +73,12 @@ class ArmLevels:
         levels = [each for each in self.received_dbm if each is not None]
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
+    @property
+    def dimmer_first(self) -> tuple[int, ...]:
+        """The arms by what they bring, the dimmest first; an arm without light is dimmer than any level in dBm."""
+        levels = [-math.inf if level is None else level for level in self.received_dbm]
+        return tuple(sorted(range(len(levels)), key=levels.__getitem__))
+
 
 class ArmLeveller:
     """Tells arms apart and levels them, for circuits that carry no traffic yet.
@@ -298,7 +304,7 @@ def _wanted_trims_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[f
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:
         return None
-    dim, bright = sorted((0, 1), key=lambda index: levels.received_dbm[index] or -math.inf)
+    dim, bright = levels.dimmer_first
     then = now.copy()
     # A trim of the dimmer arm goes first, but for what keeps both below the overload.
     then[dim] -= min(excess_db, now[dim] - min(now))

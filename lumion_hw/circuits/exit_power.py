@@ -152,10 +152,17 @@ class ExitPower:
         return self._bench.mesh.meters is None and out.port in self._bench.mesh.monitor_ports
 
     def _monitor_w(self, port: int) -> float:
+        responsivity = self._responsivity_a_per_w(port)
+        if not responsivity > 0.0:
+            raise CircuitError(
+                f"the calibration record says that the photodiode at port {port} shows no light "
+                f"({responsivity:g} mA per mW): its light cannot be proven",
+                hint="Put a meter on a tap at this port, or calibrate again.",
+            )
         current_ma = self._monitors.read(port)
         if math.isnan(current_ma):
             raise DeviceError(f"the monitor at port {port} is saturated")
-        return current_ma * 1e-3 / self._responsivity_a_per_w(port)
+        return current_ma * 1e-3 / responsivity
 
     def in_fibre_dbm(self, out: OutputPath) -> float | None:
         """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
@@ -192,9 +199,9 @@ class ExitPower:
         """Return the power that leaves the mesh on the chip, by port, where there is a monitor that can read it."""
         mesh = self._bench.mesh
         return {
-            port: current_ma * 1e-3 / self._responsivity_a_per_w(port)
+            port: current_ma * 1e-3 / responsivity
             for port, current_ma in zip(mesh.monitor_ports, mesh.monitors_ma().tolist(), strict=True)
-            if not math.isnan(current_ma)
+            if not math.isnan(current_ma) and (responsivity := self._responsivity_a_per_w(port)) > 0.0
         }
 
     def facet_loss_db(self, port: int) -> float:
@@ -203,8 +210,9 @@ class ExitPower:
         return self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db
 
     def _responsivity_a_per_w(self, port: int) -> float:
-        # mA per mW are A/W.
-        return self._record.port(port).monitor_ma_per_mw or self._bench.mesh.responsivity_a_per_w
+        # mA per mW are A/W. 0 is a photodiode that was found dead, not one that is not known.
+        calibrated = self._record.port(port).monitor_ma_per_mw
+        return self._bench.mesh.responsivity_a_per_w if calibrated is None else calibrated
 
     def _monitor_look(self, ports: Collection[int]) -> Mapping[int, float]:
         del ports  # one scan has them all

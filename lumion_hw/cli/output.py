@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.errors import LumionError, exit_code
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.shown import lines, one_line
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def json_option(function: _Command) -> _Command:
 def echo_json(document: Mapping[str, Any], *, in_one_line: bool = False) -> None:
     """Print one JSON document on stdout, in one line where many follow each other.
 
-    NaN and infinity are refused with ``ValueError``: JSON has no such numbers, and a reading is a number or an error.
+    NaN and infinity, which JSON does not have, are printed as ``null``.
     """
-    click.echo(json.dumps(document, indent=None if in_one_line else 2, allow_nan=False, default=_plain))
+    click.echo(json_text(document, indent=None if in_one_line else 2, default=_plain))
 
 
 def _plain(value: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +14,13 @@ from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
+from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
     from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
-    from lumion_hw.interfaces import LockReport, Reading, Transponder
+    from lumion_hw.interfaces import CoherentTransponder, LockReport, Reading, Transponder
 
 _MOST_FIRMWARE_BYTES = 64 << 20
 _MODULE_KINDS = ("cmis", "sfp-8472")
@@ -59,6 +59,14 @@ def _cmis(module: Transponder, what: str) -> CmisTransponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
+        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+    return module
+
+
+def _coherent(module: Transponder, what: str) -> CoherentTransponder:
+    from lumion_hw.interfaces import CoherentTransponder
+
+    if not isinstance(module, CoherentTransponder):
         raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
     return module
 
@@ -117,7 +125,7 @@ def tune(
 @_device_arguments
 @click.option("--off", is_flag=True, help="Switch the transmitter off instead.")
 @click.option("--application", type=click.IntRange(1, 15), help="Select this application first.")
-@click.option("--first-lane", default=1, show_default=True, type=click.IntRange(1, 8), help="Its first host lane.")
+@click.option("--first-lane", type=click.IntRange(1, 8), help="Only the data path that begins on this host lane.")
 @click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Wait so many seconds for the link.")
 @json_option
 @click.pass_context
@@ -130,18 +138,22 @@ def enable(
     endpoints: str | None,
     off: bool,
     application: int | None,
-    first_lane: int,
+    first_lane: int | None,
     lock_s: float | None,
     as_json: bool,
 ) -> None:
-    """Switch the transmitter of DEVICE on, and wait until there is light; or off with --off."""
-    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+    """Switch the transmitter of DEVICE on, and wait until there is light; or off with --off.
+
+    A module that runs several data paths switches all of them; with --first-lane only one, the others are left alone.
+    """
+    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+        module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
         if application is not None:
-            chosen = _cmis(module, "selecting an application")
+            chosen = _coherent(module, "selecting an application")
             chosen.power_up()
-            chosen.select_application(application, first_lane)
+            chosen.select_application(application)
         module.disable() if off else module.enable()
-        report = None if lock_s is None else _cmis(module, "waiting for a lock").wait_for_lock(lock_s)
+        report = None if lock_s is None else _coherent(module, "waiting for a lock").wait_for_lock(lock_s)
         monitors = module.monitors()
     if as_json:
         echo_json({"device": device, "enabled": not off, "monitors": monitors, "lock": _lock_document(report)})
@@ -178,15 +190,27 @@ def watch(
             if shown:
                 clock.sleep(period_s)
             line = _line(module, clock.now() - started)
-            say(json.dumps(line, allow_nan=False) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            say(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             shown += 1
 
 
 @transponder.command()
 @_device_arguments
 @out_option("File to write; stdout if not given.")
-def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: Path | None) -> None:
-    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread."""
+@click.pass_context
+def dump(
+    context: click.Context,
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    out: Path | None,
+) -> None:
+    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread.
+
+    A page that cannot be read is named in the dump with the reason, and the rest is saved; the exit code is 1 then.
+    """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
 
@@ -197,9 +221,13 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
     document = image.to_document()
     if out is None:
         echo_json(document)
-        return
-    write_file(out, "the dump", json.dumps(document, indent=2) + "\n", over="nothing")
-    note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
+    else:
+        write_file(out, "the dump", json_text(document, indent=2) + "\n", over="nothing")
+        note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
+    for place, reason in document.get("unreadable", {}).items():
+        note(f"{device}: {place} could not be read: {reason}")
+    if image.unreadable:
+        context.exit(LumionError.exit_code)
 
 
 class _Password(click.ParamType[str]):

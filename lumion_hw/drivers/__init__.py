@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.cmis.context import Quirks
     from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
     from lumion_hw.drivers.transponders.cmis.driver import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis.path_driver import ModulePath
     from lumion_hw.drivers.transponders.cmis.snapshots import Difference, differences
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule, Finding, Severity
     from lumion_hw.drivers.transponders.dump_decoder import decode_file
@@ -68,6 +69,7 @@ __all__ = [
     "LinkEventKind",
     "LinkState",
     "LumionMeshController",
+    "ModulePath",
     "NovoptelPm1000",
     "OzDa100",
     "OzEpc04",
@@ -125,6 +127,7 @@ if not TYPE_CHECKING:
             "transponders.cmis.context": ("Quirks",),
             "transponders.cmis.data_paths": ("DataPath",),
             "transponders.cmis.driver": ("CmisTransponder",),
+            "transponders.cmis.path_driver": ("ModulePath",),
             "transponders.cmis.snapshots": ("Difference", "differences"),
             "transponders.decoded": ("DecodedField", "DecodedModule", "Finding", "Severity"),
             "transponders.dump_decoder": ("decode_file",),

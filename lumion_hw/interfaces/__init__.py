@@ -58,6 +58,7 @@ from lumion_hw.interfaces.temperature import (
 )
 from lumion_hw.interfaces.transponder import (
     Application,
+    BreakoutTransponder,
     CoherentTransponder,
     LinkQuantity,
     LockReport,
@@ -92,6 +93,7 @@ __all__ = [
     "Application",
     "AttenuatorLimits",
     "AttenuatorSettings",
+    "BreakoutTransponder",
     "CoherentTransponder",
     "ControllerInfo",
     "ControllerLimits",

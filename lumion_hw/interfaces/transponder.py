@@ -360,8 +360,10 @@ class CoherentTransponder(Transponder, Protocol):
     def power_down(self) -> None:
         """Put the module in low power, and wait until it is."""
 
-    def select_application(self, number: int, first_lane: int = 1) -> None:
-        """Run an application from a host lane on. The transmitter is off afterwards.
+    def select_application(self, number: int, first_lane: int | None = None) -> None:
+        """Run an application from a host lane on, by default the first one that it may begin on.
+
+        The transmitter is off afterwards; data paths on other lanes are left alone.
 
         Raises:
             ConfigError: The module does not offer it there.
@@ -396,3 +398,23 @@ class CoherentTransponder(Transponder, Protocol):
 
     def clear_flags(self) -> None:
         """Forget the flags seen so far; one whose cause lasts comes back at the next read."""
+
+
+@runtime_checkable
+class BreakoutTransponder(CoherentTransponder, Protocol):
+    """A module that runs several data paths side by side, such as 4x100G from one 400G-DR4.
+
+    A data path is one instance of an application: host lanes that go with media lanes, named by its first host lane.
+    The calls of the module itself are about all its data paths: ``enable`` switches all of them on, its status is that
+    of a dark module only if all are dark, and its link is up when all are.
+    """
+
+    def path(self, first_lane: int) -> CoherentTransponder:
+        """Return one data path, whose calls leave the light of all others alone. Its ``close`` does nothing.
+
+        Args:
+            first_lane: First host lane, from 1.
+
+        Raises:
+            ConfigError: No application begins on this host lane.
+        """

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.files.json_text import check_numbers
 from lumion_hw.mesh.canonical import arrays_sha256, content_hash, readable
 from lumion_hw.mesh.record_entries import (
     CONVENTIONS,
@@ -330,10 +331,12 @@ class CalibrationRecord:
             arrays_file: Name of the side file, if the arrays are kept.
 
         Raises:
-            ValueError: It holds NaN or infinity, which JSON does not know.
+            ConfigError: It holds NaN or infinity, which JSON does not have; the message names the place.
         """
+        body = self.body()
+        check_numbers(body, "the calibration record")
         values = (SCHEMA, SCHEMA_VERSION, self.record_id, self.content_sha256, arrays_file)
-        return readable(dict(zip(HEADER, values, strict=True)) | self.body()) + "\n"
+        return readable(dict(zip(HEADER, values, strict=True)) | body) + "\n"
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:

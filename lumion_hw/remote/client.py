@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import queue
 import socket
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 from lumion_hw.clock import Clock, SystemClock, boot_id
 from lumion_hw.errors import BusyError, ConfigError, ConnectError, FrameError, LinkLost, LumionError
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json
 from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.remote.codec import decoded_error, encoded, received
@@ -144,7 +144,7 @@ class PvaConnection:
         return self._ask({"device": device, "method": method, **values, "lease": self._number}, device)
 
     def _ask(self, request: Mapping[str, Any], device: str = "") -> Any:
-        text = json.dumps(request, separators=(",", ":"))
+        text = json_text(request, compact=True)
         name = pv_name(self._prefix, CALL)
         uri = self._p4p.nt.NTURI([("request", "s")]).wrap(name, kws={"request": text})
         answers: queue.SimpleQueue[Any] = queue.SimpleQueue()

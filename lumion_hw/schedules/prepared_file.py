@@ -13,6 +13,7 @@ from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import check_numbers
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.canonical import content_hash, readable
@@ -103,6 +104,7 @@ def save_prepared(
         __version__, **belonging, job=plan.job, iterations=plan.iterations, configurations=configurations
     )
     body = TypeAdapter(_Content).dump_python(content, mode="json")
+    check_numbers(body, _WHAT)
     header = dict(zip(_HEADER, (_SCHEMA, _VERSION, content_hash(body)), strict=True))
     write_file(Path(path), _WHAT, readable(header | body) + "\n", over)
 

@@ -6,7 +6,6 @@ address and a list of those who may connect, it listens on loopback and sends no
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from lumion_hw.errors import ConfigError, InUseError, UnknownNameError
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json
 from lumion_hw.remote.pv_names import CALL, HEARTBEAT, LEASE, PROTOCOL, SERVED, pv_name, require_p4p
 from lumion_hw.serving.calls import answered
@@ -158,7 +158,7 @@ class PvaServer:
         for name, (code, value) in SCALARS.items():
             handler = _Put(self, self._put_owner) if name == f"{LEASE}:owner" else None
             self._add(pv_name(self._bench, name), nt.NTScalar(code), value(state)[0], handler)
-        self._add(SERVED, nt.NTScalar("s"), json.dumps({"bench": self._bench, "protocol": PROTOCOL}))
+        self._add(SERVED, nt.NTScalar("s"), json_text({"bench": self._bench, "protocol": PROTOCOL}))
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
 
     def _post(self) -> None:
@@ -276,7 +276,7 @@ class PvaServer:
     def _call(self, query: Mapping[str, Any], caller: Caller) -> Any:
         request: Any = parse_json(str(query["request"]).encode(), "a call of a served bench")
         document = answered(request, caller, self._owner.calls, self._owner.lease, {"describe": self._describe})
-        return self._p4p.nt.NTScalar("s").wrap(json.dumps(document, separators=(",", ":")))
+        return self._p4p.nt.NTScalar("s").wrap(json_text(document, compact=True))
 
     def _describe(self, _caller: Caller) -> dict[str, Any]:
         bench = self._owner.bench
@@ -289,7 +289,7 @@ class PvaServer:
     def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
         def do(query: Mapping[str, Any], caller: Caller) -> Any:
             job = self._owner.wait(self._owner.ask(what, query, caller))
-            return self._told({"result": json.dumps(job.result)})
+            return self._told({"result": json_text(job.result)})
 
         return do
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lumion_hw.files.json_text import json_text
 from lumion_hw.serving.state import AlarmSeverity, ServedState
 
 _N, _M = AlarmSeverity.NONE, AlarmSeverity.MAJOR
@@ -40,7 +40,7 @@ def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _events(state: ServedState) -> list[tuple[Any, ...]]:
-    return [(each.number, each.time_s, each.event, json.dumps(each.data)) for each in state.events]
+    return [(each.number, each.time_s, each.event, json_text(each.data)) for each in state.events]
 
 
 def _spans(state: ServedState) -> list[tuple[Any, ...]]:

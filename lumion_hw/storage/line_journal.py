@@ -8,7 +8,6 @@ when it is opened again.
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import check_numbers, json_text
 from lumion_hw.files.reading import MEGABYTE, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
@@ -96,10 +96,11 @@ class LineJournal:
 
         Raises:
             LumionError: There is no room, or the disk failed: the journal is as it was before.
-            ConfigError: It is closed.
+            ConfigError: It is closed, or the entry holds NaN or infinity: it could not be worked with again.
         """
         if self._handle is None:
             raise ConfigError(f"{self.path}: this journal is closed")
+        check_numbers(entry, f"an entry of {self._what}")
         left = _line({"n": self._n, **entry})
         with writing(self._what, self.path):
             try:
@@ -214,7 +215,7 @@ def checked(kind: type[Value], document: object, path: Path) -> Value:
 
 
 def _line(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+    text = json_text(document, compact=True).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

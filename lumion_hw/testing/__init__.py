@@ -14,6 +14,7 @@ from lumion_hw.public_names import public_names
 if TYPE_CHECKING:
     from lumion_hw.testing.contracts.amplifier import OpticalAmplifierContract
     from lumion_hw.testing.contracts.attenuator import VariableAttenuatorContract
+    from lumion_hw.testing.contracts.breakout import BreakoutTransponderContract
     from lumion_hw.testing.contracts.coherent import CoherentTransponderContract
     from lumion_hw.testing.contracts.common import DeviceContract
     from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TRANSPORTS",
+    "BreakoutTransponderContract",
     "CoherentTransponderContract",
     "DeviceContract",
     "DisturbedLink",
@@ -62,6 +64,7 @@ if not TYPE_CHECKING:
             "contracts.optical_switch": ("OpticalSwitchContract",),
             "contracts.spectrum_analyzer": ("SpectrumAnalyzerContract",),
             "contracts.temperature": ("TemperatureControllerContract",),
+            "contracts.breakout": ("BreakoutTransponderContract",),
             "contracts.coherent": ("CoherentTransponderContract",),
             "contracts.common": ("DeviceContract",),
             "contracts.mesh_controller": ("MeshControllerContract",),

@@ -112,6 +112,15 @@ def test_a_batch_takes_the_time_since_what_was_asked_before_it() -> None:
     assert found.tolist() == [1.0, 2.25, 2.5, 2.75, 3.0]
 
 
+def test_a_batch_that_took_no_time_happened_at_one_instant() -> None:
+    """0 s is a duration; only a batch that does not state one is spread over the time since the entry before it."""
+    settings = LogbookEntry("settings", 3, np.zeros((3, 2)), np.zeros((3, 4)), 5.0, spent_s=0.0)
+    before = LogbookEntry("launched", 3, np.zeros((0, 2)), np.zeros((1, 1)), 2.0)
+    assert times_s([before, settings]).tolist() == [5.0, 5.0, 5.0]
+    assert LogbookEntry.of(settings.document()).spent_s == 0.0
+    assert LogbookEntry.of(replace(settings, spent_s=None).document()).spent_s is None
+
+
 def test_excess_is_what_drift_and_noise_do_not_explain(small: SimulatedMesh) -> None:
     plan, model = _settings(small), _model(small)
     drifted = small.measure(plan.currents_ma, plan.source, power_db=0.3 * RAMP, common_rad=0.05 * RAMP)

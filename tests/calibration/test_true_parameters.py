@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 from bench_run import SMALL, Calibrated
@@ -21,6 +24,7 @@ from calibration.report.hidden_truth import (
     true_parameters,
 )
 from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.record import CalibrationRecord
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibrated) -> None:
@@ -44,6 +48,27 @@ def test_modules_are_found_as_far_apart_as_they_are_and_their_mean_is_the_refere
     for chain, path in zip(world.chains, world.wiring.inputs, strict=True):
         true_hz = chain.frequency_hz - world.slopes.reference_hz
         assert abs(true_hz - offset_hz - found[path.port]) < 0.02e9  # 1.4 mrad per PUC
+
+
+def test_a_module_that_is_exactly_on_the_reference_counts_like_the_others() -> None:
+    """Of three modules at -2, 0 and +5 GHz, found -1, 0 and +1 GHz off: the mean of -1, 0 and +4 GHz is 1 GHz."""
+    paths = [SimpleNamespace(port=port) for port in (1, 2, 3)]
+    chains = [SimpleNamespace(frequency_hz=193.1e12 + off_hz) for off_hz in (-2e9, 0.0, 5e9)]
+    slopes, wiring = SimpleNamespace(reference_hz=193.1e12), SimpleNamespace(inputs=paths)
+    bench = SimpleNamespace(
+        emulated=SimpleNamespace(world=SimpleNamespace(slopes=slopes, wiring=wiring, chains=chains))
+    )
+
+    def record(*detuning_hz: float | None) -> CalibrationRecord:
+        ports = [
+            SimpleNamespace(port=path.port, source_detuning_hz=own_hz)
+            for path, own_hz in zip(paths, detuning_hz, strict=True)
+        ]
+        return cast(CalibrationRecord, SimpleNamespace(ports=ports))
+
+    assert reference_offset_hz(cast(Bench, bench), record(-1e9, 0.0, 1e9)) == pytest.approx(1e9)
+    assert reference_offset_hz(cast(Bench, bench), record(-1e9, None, 1e9)) == pytest.approx(1.5e9)
+    assert reference_offset_hz(cast(Bench, bench), record(0.0, 0.0, 0.0)) == 0.0, "held at 0, and not found"
 
 
 def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(recorded: Calibrated) -> None:

@@ -11,7 +11,7 @@ from planning_cases import fully_known
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
-from lumion_hw.circuits.arm_levels import ArmLeveller
+from lumion_hw.circuits.arm_levels import ArmLeveller, ArmLevels
 from lumion_hw.errors import CircuitError, LinkError
 
 PAIR = SMALL.with_name("zr_pair.yaml")
@@ -31,6 +31,21 @@ def setup() -> Iterator[PathSetup]:
 def imbalance_db(bench: Bench, circuit: PlannedCircuit) -> float:
     x_db, y_db = true_arm_losses_db(bench, circuit)
     return abs(x_db - y_db)
+
+
+@pytest.mark.parametrize(
+    ("received_dbm", "dimmer_first"),
+    [
+        pytest.param((0.0, -3.0), (1, 0), id="0 dBm is brighter than -3 dBm"),
+        pytest.param((-3.0, 0.0), (0, 1), id="whichever arm it is"),
+        pytest.param((2.0, 0.0), (1, 0), id="and dimmer than 2 dBm"),
+        pytest.param((-3.0, None), (1, 0), id="no light is dimmest"),
+    ],
+)
+def test_an_arm_of_exactly_0_dbm_is_one_of_light(
+    received_dbm: tuple[float | None, ...], dimmer_first: tuple[int, int]
+) -> None:
+    assert ArmLevels(received_dbm).dimmer_first == dimmer_first
 
 
 @pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5))])

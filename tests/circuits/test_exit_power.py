@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 
 import pytest
+from planning_cases import fully_known
 
 from lumion_hw import Bench
 from lumion_hw.circuits.exit_power import ExitPower, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
-from lumion_hw.errors import DeviceError
+from lumion_hw.errors import CircuitError, DeviceError
 from tests.one_at_a_time import Interleaved
 
 
@@ -105,3 +107,23 @@ def test_callers_from_many_threads_each_get_a_reading_of_their_channel_from_a_lo
     seen = threads.run(*[partial(instrument.read, channel) for channel in range(5)])
     assert seen == [f"reading of {channel}" for channel in range(5)]
     assert sorted(channel for channels in looks for channel in channels) == [0, 1, 2, 3, 4], "each is read once"
+
+
+def test_a_photodiode_of_0_ma_per_mw_is_dead_and_not_an_unknown_one() -> None:
+    """Its record states that it shows nothing: no power can be told from it, least of all by the nominal figure."""
+    with Bench.emulate("lumion-prototype", seed=1) as bench:
+        record = fully_known(bench)
+        port = record.monitor_ports[0]
+        out = next(each for each in bench.wiring.outputs if each.port == port)
+        out = replace(out, meter=None, meter_channel=None)
+
+        def power(ma_per_mw: float | None) -> ExitPower:
+            ports = [replace(each, monitor_ma_per_mw=ma_per_mw) for each in record.ports if each.port == port]
+            others = [each for each in record.ports if each.port != port]
+            return ExitPower(bench, replace(record, ports=(*others, *ports)))
+
+        assert port in power(None).leaving_w()
+        power(None).read_w(out)
+        assert port not in power(0.0).leaving_w()
+        with pytest.raises(CircuitError, match=f"the photodiode at port {port} shows no light"):
+            power(0.0).read_w(out)

@@ -19,7 +19,7 @@ from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from cmis_peer import ACTIVATED, Peer
-from sfp_memories import CONSTANTS, IDENTITY, MONITORS
+from sfp_memories import CONSTANTS, IDENTITY, MONITORS, seal
 
 BENCH = """
 version: 1
@@ -86,6 +86,22 @@ def test_dump_and_decode_go_together(bench: str, tmp_path: Path, capsys: pytest.
     assert json.loads(run(capsys, "dump", bench, "zr1"))["lower"].startswith("1852")
 
 
+def test_dump_saves_what_can_be_read_and_names_the_rest(
+    bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eeprom = tmp_path / "eeprom"
+    eeprom.write_bytes(eeprom.read_bytes()[: (0x35 + 1) * 128 + 50])  # the bus breaks off in the middle of page 35h
+    out = tmp_path / "zr1.json"
+    assert main(["transponder", "dump", bench, "zr1", "--out", str(out)]) == 1
+    assert "zr1: 35 could not be read: " in capsys.readouterr().err
+    document = json.loads(out.read_text())
+    assert list(document["unreadable"]) == ["35"]
+    assert {"00", "01", "02", "34"} <= document["pages"].keys()
+    decoded = run(capsys, "decode", str(out), code=1)
+    assert "the page 35h could not be read" in decoded
+    assert "LUMION TEST" in decoded
+
+
 def test_decode_of_a_linear_file_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
     file = str(Path(bench).with_name("eeprom"))
     out = run(capsys, "decode", file, "--fields")
@@ -123,6 +139,25 @@ def test_decode_of_something_else_is_one_sentence(
     assert main(["transponder", "decode", str(path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert main(["transponder", "decode", str(tmp_path / "missing")]) == 2
+
+
+def test_decode_of_a_calibration_constant_that_is_none_is_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = {0x50: bytearray(IDENTITY + bytes(160)), 0x51: bytearray(CONSTANTS + MONITORS + bytes(146))}
+    memory[0x50][92] = 0x58  # externally calibrated
+    memory[0x51][64:68] = bytes.fromhex("7FC00000")  # Rx_PWR(2) is NaN
+    seal(memory)
+    path = tmp_path / "sfp.bin"
+    path.write_bytes(bytes(memory[0x50] + memory[0x51]))
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    document = json.loads(run(capsys, "decode", str(path), "--json", code=1), parse_constant=refuse)
+    constant = next(item for item in document["fields"] if item["name"] == "cal_rx_power_2")
+    assert (constant["value"], constant["quality"]) == (None, "inconsistent")
+    assert "cal_rx_power_2 is nan" in document["findings"][0]["message"]
 
 
 def test_decode_takes_sfp_dumps_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.drivers.transponders.cmis import CmisTransponder, ModulePath
 from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus, ReceivedLight
 from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
@@ -15,7 +15,7 @@ from lumion_hw.links.memory import MemoryLink
 from lumion_hw.quantities import w_from_dbm
 from lumion_hw.sessions.module.paged_i2c import BridgedI2c
 from lumion_hw.sessions.module.sc18im700 import Sc18im700
-from lumion_hw.testing.contracts import CoherentTransponderContract
+from lumion_hw.testing.contracts import BreakoutTransponderContract, CoherentTransponderContract
 
 BAUD = 115_200
 
@@ -82,6 +82,51 @@ class TestEmulatedModule(CoherentTransponderContract):
             return w_from_dbm(fibre.launched.power_dbm) if fibre.launched and fibre.launched.enabled else 0.0
 
         return launched
+
+
+class TestOnePathOfAModule(TestEmulatedModule):
+    """What holds for a module holds for its only data path. Low power and closing are those of the module."""
+
+    @pytest.fixture
+    def driver(self, module: CmisModule, clock: VirtualClock) -> Iterator[ModulePath]:
+        opened = CmisTransponder(module, clock, device="zr1")
+        opened.open()
+        path = opened.path(1)
+        path.power_up()
+        path.enable()
+        path.close = opened.close  # type: ignore[method-assign]
+        path.power_down = opened.power_down  # type: ignore[method-assign]
+        yield path
+        opened.close()
+
+
+class TestBrokenOutModule(BreakoutTransponderContract):
+    """4x100G from one 400G-DR4: path k begins on host lane 2k - 1, and has media lane k."""
+
+    @pytest.fixture
+    def clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    @pytest.fixture
+    def module(self, clock: VirtualClock) -> CmisModule:
+        return CmisModule.from_profile("400g-dr4", clock=clock, seed=1, warm=True)
+
+    @pytest.fixture
+    def driver(self, module: CmisModule, clock: VirtualClock) -> Iterator[CmisTransponder]:
+        driver = CmisTransponder(module, clock, device="dr4")
+        driver.open()
+        driver.power_up()
+        driver.disable()
+        yield driver
+        driver.close()
+
+    @pytest.fixture
+    def unplug(self, module: CmisModule) -> Callable[[], None]:
+        return module.unplug
+
+    @pytest.fixture
+    def launched_w(self, module: CmisModule) -> Callable[[int], float]:
+        return lambda first_lane: w_from_dbm(module.light((first_lane + 1) // 2).power_dbm)
 
 
 @pytest.mark.long

@@ -26,8 +26,10 @@ class FirmwarePeer(Peer):
         refuse: Status for a command, by its number.
     """
 
-    def __init__(self, clock: VirtualClock, *, mechanism: int = 0x01, unit: int = 1) -> None:
+    def __init__(self, clock: VirtualClock, *, mechanism: int = 0x01, unit: int = 1, epl_code: int = 7) -> None:
         super().__init__(clock)
+        self.put(1, 163, bytes([0x40 | epl_code]))
+        self.epl_bytes = 128 * {5: 8, 6: 12, 7: 16}.get(epl_code, epl_code)
         self.pages |= {page: bytearray(128) for page in (3, *range(0xA0, 0xB0))}
         self.lower[39:41] = b"\x01\x02"
         self.put(1, 142, bytes([0x60 | 0x04]))  # user EEPROM on page 03h
@@ -87,6 +89,9 @@ class FirmwarePeer(Peer):
         elif number in (LPL, EPL):
             address = int.from_bytes(payload[:4], "big")
             block = payload[4:] if number == LPL else extended
+            assert 0 < len(block) <= (116 if number == LPL else self.epl_bytes)
+            if address + len(block) > self.size - BEGINNING:
+                return 0x42
             assert address >= len(self.image) - BEGINNING
             self.image += b"\xff" * (address + BEGINNING - len(self.image)) + block
         elif number == COMPLETE:
@@ -153,12 +158,72 @@ def test_a_file_arrives_whole_by_every_way(
     assert (peer.running, peer.valid) == (0, [True, True])
 
 
+@pytest.mark.parametrize("n_bytes", [1, 115, 116, 117, 127, 128, 129, 231, 232, 233])
+@pytest.mark.parametrize(("mechanism", "unit", "block"), [(0x01, 15, 116), (0x10, 15, 128)])
+def test_the_last_block_ends_with_the_file(
+    clock: VirtualClock, mechanism: int, unit: int, block: int, n_bytes: int
+) -> None:
+    """On both sides of each block's end: nothing missing, and no block that goes past the image."""
+    peer = FirmwarePeer(clock, mechanism=mechanism, unit=unit)
+    opened(peer, clock).download_firmware(FILE[: BEGINNING + n_bytes])
+    assert bytes(peer.image) == FILE[: BEGINNING + n_bytes]
+    assert peer.heard.count(LPL) + peer.heard.count(EPL) == -(-n_bytes // block)
+
+
+def test_a_file_of_its_beginning_alone_is_refused(peer: FirmwarePeer, clock: VirtualClock) -> None:
+    module = opened(peer, clock)
+    for n_bytes in (0, BEGINNING - 1, BEGINNING):
+        with pytest.raises(DeviceError, match="no firmware file"):
+            module.download_firmware(FILE[:n_bytes])
+    assert START not in peer.heard
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "unit", "epl_code", "command", "n_blocks"),
+    [
+        (0x10, 255, 1, EPL, 40),
+        (0x10, 255, 4, EPL, 10),
+        (0x10, 255, 5, EPL, 5),
+        (0x10, 255, 6, EPL, 4),
+        (0x11, 255, 0, LPL, 44),  # pages of which the module has none
+        (0x11, 255, 8, LPL, 44),  # a reserved code
+    ],
+)
+def test_a_block_is_no_longer_than_the_pages_the_module_has(
+    clock: VirtualClock, mechanism: int, unit: int, epl_code: int, command: int, n_blocks: int
+) -> None:
+    peer = FirmwarePeer(clock, mechanism=mechanism, unit=unit, epl_code=epl_code)
+    opened(peer, clock).download_firmware(FILE)
+    assert bytes(peer.image) == FILE
+    assert peer.heard.count(command) == n_blocks
+    n_pages = peer.epl_bytes // 128
+    assert {page for page, _, _ in peer.log if page in range(0xA0, 0xB0)} <= set(range(0xA0, 0xA0 + n_pages))
+
+
+def test_a_module_that_takes_extended_payloads_only_and_has_no_pages_for_them_takes_none(clock: VirtualClock) -> None:
+    peer = FirmwarePeer(clock, mechanism=0x10, epl_code=0)
+    with pytest.raises(NotSupportedError, match="firmware over the command data block"):
+        opened(peer, clock).download_firmware(FILE)
+    assert START not in peer.heard
+
+
 def test_erased_blocks_are_left_out_where_the_module_says_so(peer: FirmwarePeer, clock: VirtualClock) -> None:
     peer.flags |= 0x04
     file = FILE[:BEGINNING] + b"\xff" * 1160 + b"end" * 100
     opened(peer, clock).download_firmware(file)
     assert bytes(peer.image) == file
     assert peer.heard.count(LPL) == 3
+
+
+@pytest.mark.parametrize("n_bytes", [231, 232, 233])
+def test_the_last_block_is_sent_also_if_it_is_an_erased_one(
+    peer: FirmwarePeer, clock: VirtualClock, n_bytes: int
+) -> None:
+    peer.flags |= 0x04
+    file = FILE[:BEGINNING] + b"\xff" * n_bytes
+    opened(peer, clock).download_firmware(file)
+    assert bytes(peer.image) == file
+    assert peer.heard.count(LPL) == 1
 
 
 def test_an_update_is_downloaded_run_and_committed(peer: FirmwarePeer, clock: VirtualClock) -> None:
@@ -265,6 +330,9 @@ def test_the_password_unlocks_the_users_memory(peer: FirmwarePeer, clock: Virtua
     for wrong in (0x8000_0000, -1):
         with pytest.raises(LimitError, match="host password"):
             module.change_password(wrong)
-    for offset, n_bytes in ((-1, 1), (120, 9)):
+    for offset, n_bytes in ((-1, 1), (120, 9), (128, 1)):
         with pytest.raises(LimitError, match="user's bytes"):
             module.write_user_memory(offset, bytes(n_bytes))
+    module.write_user_memory(120, b"to the e")
+    module.write_user_memory(127, b"E")
+    assert module.user_memory()[119:] == b"\0to the E"

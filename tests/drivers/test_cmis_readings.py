@@ -377,7 +377,7 @@ def test_a_path_that_is_held_down_says_so(module: CmisTransponder, peer: Peer) -
     assert (report.stage, report.code_name) == (LockStage.DP_INIT, "deactivated")
     assert "DPDeinit is set" in report.detail
     peer.put(0x11, 206, bytes(8))
-    assert "no application uses media lane 1" in module.lock_state().detail
+    assert "no application is selected" in module.lock_state().detail
 
 
 def test_a_dark_transmitter_says_so(lit: CmisTransponder, peer: Peer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.dump_decoder import decode_file
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
+from lumion_hw.standards.sff8472.registers import FIELDS
 
 Memory = dict[int, bytearray]
 
@@ -76,10 +78,10 @@ def test_fields_come_with_values_units_and_words() -> None:
 def test_external_calibration_is_applied() -> None:
     def change(memory: Memory) -> None:
         put(A0H, 92, "58")(memory)
-        put(A2H, 76, "0200 000A")(memory)  # bias: slope 2, offset 10 counts of 2 uA
+        put(A2H, 76, "0180 000A")(memory)  # bias: slope 1.5, offset 10 counts of 2 uA
 
     bias = decoded(change).field("tx_bias")
-    assert bias.value == pytest.approx(170.02)
+    assert bias.value == pytest.approx(127.52)
     assert decoded().field("cal_tx_bias_slope").quality is Quality.NOT_SUPPORTED  # internally calibrated
 
 
@@ -88,8 +90,43 @@ def test_a_power_whose_constants_are_no_numbers_is_none() -> None:
         put(A0H, 92, "58")(memory)
         put(A2H, 56, "7FC0 0000")(memory)  # received power: no number times the count to the fourth
 
-    power = decoded(change).field("rx_power")
-    assert (power.value, power.quality) == (None, Quality.INCONSISTENT)
+    module = decoded(change)
+    for name in ("rx_power", "rx_power_high_alarm", "cal_rx_power_4"):
+        assert (module.field(name).value, module.field(name).quality) == (None, Quality.INCONSISTENT)
+    assert [item.address for item in module.damage][:2] == ["A2h:56", "A2h:104"]
+    assert "cal_rx_power_4 is nan" in module.damage[0].message
+
+
+@pytest.mark.parametrize(
+    ("offset", "constant", "name", "message"),
+    [
+        pytest.param(
+            68,
+            "47C3 5000",
+            "rx_power",
+            r"rx_power is 1e\+04 mW \(40.0 dBm\), and SFF-8472 ends at .*8.16 dBm",
+            id="Rx 1e5",
+        ),
+        pytest.param(80, "0A00", "tx_power", r"12.59 mW \(11.0 dBm\)", id="Tx power, slope 10"),
+        pytest.param(84, "0400", "temperature", r"180 degC, and SFF-8472 ends at -128 to 128 degC", id="temperature"),
+        pytest.param(88, "0300", "supply", r"9.9 V, and SFF-8472 ends at 0 to 6.554 V", id="supply, slope 3"),
+        pytest.param(76, "0200", "tx_bias", r"170 mA, and SFF-8472 ends at 0 to 131.1 mA", id="bias, slope 2"),
+    ],
+)
+def test_an_absurd_constant_is_an_error_and_makes_no_value(offset: int, constant: str, name: str, message: str) -> None:
+    """SFF-8472 clause 9.3 gives every externally calibrated monitor the range of the internally calibrated one."""
+
+    def change(memory: Memory) -> None:
+        put(A0H, 92, "58")(memory)
+        put(A2H, offset, constant)(memory)
+
+    module = decoded(change)
+    assert (module.field(name).value, module.field(name).quality) == (None, Quality.INCONSISTENT)
+    found = [item for item in module.damage if item.address == f"A2h:{FIELDS[name].byte}"]
+    assert [item.kind for item in found] == ["impossible"]
+    assert re.search(message, found[0].message)
+    sound = "rx_power" if name == "tx_power" else "tx_power"
+    assert module.field(sound).quality is Quality.OK
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     CalibrationKind,
     DiagnosticCalibration,
     calibration_kind,
+    implausible_words,
 )
 from lumion_hw.interfaces import RangeState
 
@@ -100,6 +101,45 @@ def test_constants_that_are_no_numbers_make_no_power(constant: float) -> None:
     power = calibration.power("rx_power", 1000)
     assert (power.state, power.power_dbm) == (RangeState.INVALID, None)
     assert calibration.thresholds("rx_power", bytes(memory)).high_alarm is None
+
+
+@pytest.mark.parametrize(
+    ("monitor", "raw", "plausible"),
+    [  # SFF-8472 clause 9.3: -128 to +128 degC, 0 to 6.55 V, 0 to 131 mA, 0 to 6.5 mW, externally calibrated, too
+        pytest.param("rx_power", 65_435, True, id="65535 counts are 6.5535 mW"),
+        pytest.param("rx_power", 65_436, False, id="one count more"),
+        pytest.param("tx_bias", 65_535, True, id="32767.5 - 100 counts"),
+        pytest.param("temperature", 16_383, True, id="32766 counts are 127.99 degC"),
+        pytest.param("temperature", 16_384, False, id="32768 counts are 128 degC"),
+        pytest.param("temperature", -16_384, True, id="-32768 counts are -128 degC"),
+        pytest.param("temperature", -16_385, False, id="two counts less"),
+        pytest.param("supply", 32_767, True, id="65534 counts are 6.5534 V"),
+        pytest.param("supply", 32_768, False, id="65536 counts"),
+        pytest.param("tx_bias", 100, True, id="-50 counts: the offset of a dark laser"),
+    ],
+)
+def test_what_a_calibrated_monitor_can_be(monitor: str, raw: int, plausible: bool) -> None:
+    constants = bytearray(IDENTITY_CONSTANTS)
+    constants[72:76] = struct.pack(">f", 100.0)  # received power: raw + 100
+    constants[76:80] = struct.pack(">Hh", 0x0080, -100)  # bias: 0.5 raw - 100
+    constants[84:86] = struct.pack(">H", 0x0200)  # temperature: 2 raw
+    constants[88:90] = struct.pack(">H", 0x0200)  # supply: 2 raw
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, bytes(constants))
+    assert calibration.is_plausible(monitor, raw) is plausible
+
+
+def test_an_absurd_constant_makes_no_power() -> None:
+    """5 counts^-1 x 1000^2 counts are 5e6 counts of 0.1 uW: 500 mW, 27 dBm."""
+    memory = bytearray(external_constants())
+    memory[64:68] = struct.pack(">f", 5.0)
+    memory[32:40] = struct.pack(">4H", 1000, 10, 900, 20)
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
+    assert calibration.power("rx_power", 1000).state is RangeState.INVALID
+    thresholds = calibration.thresholds("rx_power", bytes(memory))
+    assert (thresholds.high_alarm, thresholds.high_warning) == (None, None)
+    assert thresholds.low_warning is not None
+    words = implausible_words("rx_power", calibration.value("rx_power", 1000))
+    assert words.startswith("500.2 mW (27.0 dBm), and SFF-8472 ends at 0 to 6.5535 mW (8.16 dBm)")
 
 
 def test_thresholds_are_calibrated_like_their_monitor() -> None:

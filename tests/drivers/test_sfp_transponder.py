@@ -463,6 +463,26 @@ def test_diagnostics_that_are_not_announced_are_used_only_on_request(module: Mod
     assert sfp.monitors().temperature_c == 45.0
 
 
+@pytest.mark.parametrize(
+    ("offset", "constant", "message"),
+    [
+        pytest.param(68, "7FC00000", "rx_power is no number by the calibration constants", id="Rx power, NaN"),
+        pytest.param(68, "47C35000", "rx_power is .*SFF-8472 ends at 0 to 6.5535 mW", id="Rx power, 1e5"),
+        pytest.param(84, "0400", "temperature is 180 degC, and SFF-8472 ends at -128", id="temperature, slope 4"),
+    ],
+)
+def test_monitors_with_damaged_constants_are_an_error(
+    module: Module, clock: VirtualClock, offset: int, constant: str, message: str
+) -> None:
+    module.memory[A0H][92] = 0x58  # externally calibrated
+    module.memory[A2H][offset : offset + len(constant) // 2] = bytes.fromhex(constant)
+    module.seal()
+    sfp = SfpTransponder(module, clock, device="sfp1")
+    sfp.open()
+    with pytest.raises(DeviceError, match=message):
+        sfp.monitors()
+
+
 def test_tuning_is_not_supported(sfp: SfpTransponder) -> None:
     with pytest.raises(NotSupportedError, match="fixed"):
         sfp.tune(193.1)

@@ -140,9 +140,22 @@ def test_an_impossible_length_is_a_parameter_error() -> None:
     assert status(host) == PARAMETER
 
 
-def test_a_payload_of_the_wrong_length_is_a_parameter_error() -> None:
+def test_the_longest_payload_has_120_bytes() -> None:
+    """120 are read and found to be no query; 121 there is no room for."""
     host = awake()
-    assert run(host, 0x0000, 0xFF) == PARAMETER
+    for length, heard in ((120, BAD_CODE), (121, PARAMETER)):
+        host.select(0x9F)
+        host.module.write(130, bytes([0, 0, length, 0, 0, 0]))
+        host.module.write(128, b"\x00\x00")
+        host.wait(0.1)
+        assert status(host) == heard
+
+
+@pytest.mark.parametrize(("command", "lengths"), [(0x0000, (0, 1, 3)), (0x0001, (3, 5)), (0x0002, (3, 5))])
+def test_a_payload_of_the_wrong_length_is_a_parameter_error(command: int, lengths: tuple[int, ...]) -> None:
+    host = awake()
+    for length in lengths:
+        assert run(host, command, 0xFF - command - length, bytes(length)) == PARAMETER
 
 
 def test_a_wrong_password_is_refused_and_locks() -> None:

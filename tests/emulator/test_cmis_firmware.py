@@ -10,7 +10,7 @@ import struct
 import pytest
 from cmis_testbench import Host, lit
 
-from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
+from lumion_hw.emulator.transponders.cmis.cdb import LARGEST, firmware_image
 from lumion_hw.errors import LumionError
 
 DONE, UNKNOWN, PARAMETER, PASSWORD, WRONG_STATE, TASK = 0x01, 0x41, 0x42, 0x46, 0x47, 0x60
@@ -290,6 +290,82 @@ def test_blocks_are_checked_and_may_be_repeated() -> None:
     assert updater.run(EPL, bytes(4), epl=8) == UNKNOWN
     assert updater.start_image() == WRONG_STATE
     assert updater.run(COPY, b"\xab") == WRONG_STATE
+
+
+@pytest.mark.parametrize("length", [104, 116])  # the last block is a whole one, or a short one
+def test_the_last_byte_of_an_image_may_be_written_and_none_behind_it(length: int) -> None:
+    updater = Updater()
+    updater.begin()
+    *blocks, (begin, last) = updater.blocks(length=length)
+    for address, block in blocks:
+        assert updater.write(address + 1, block[1:]) == PARAMETER  # a gap of one byte
+        assert updater.write(address, block) == DONE
+    assert updater.write(begin, last + b"x") == PARAMETER
+    assert updater.write(begin, last) == DONE
+    assert updater.write(begin + len(last), b"x") == PARAMETER
+    assert updater.write(begin + len(last) - 1, last[-1:]) == DONE
+    assert updater.run(COMPLETE) == DONE
+    assert updater.images()["B"] == ("valid", NEW)
+
+
+def test_where_blocks_may_be_left_out_the_end_of_the_image_is_where_it_is() -> None:
+    updater = Updater(PLUS)
+    updater.run(0x0001, HOST_PASSWORD)
+    updater.begin()
+    body = len(FILE) - updater.features()["start_size"]
+    assert updater.write(body, b"x") == PARAMETER
+    assert updater.write(body - 1, FILE[-1:] + b"x") == PARAMETER
+    assert updater.write(body - 1, FILE[-1:]) == DONE
+    assert updater.write(0xFFFF_FFFF, b"x") == PARAMETER
+
+
+def test_an_extended_block_ends_with_the_image_and_with_its_pages() -> None:
+    updater = Updater(PLUS)
+    updater.run(0x0001, HOST_PASSWORD)
+    file = firmware_image(*NEW, size=64 + 2048 + 5)
+    assert updater.begin(file) == DONE
+
+    def block(address: int, data: bytes, length: int) -> int:
+        for start in range(0, len(data), 128):
+            updater.host.select(0xA0 + start // 128)
+            updater.host.module.write(128, data[start : start + 128])
+        return updater.run(EPL, struct.pack(">I", address), epl=length)
+
+    assert block(0, file[64 : 64 + 2048], 2049) == PARAMETER
+    assert block(0, b"", 0) == PARAMETER
+    assert block(0, b"", 2048) == DONE
+    assert block(2048, file[64 + 2048 :], 6) == PARAMETER
+    assert block(2048, b"", 5) == DONE
+    assert updater.run(COMPLETE) == DONE
+    assert updater.images()["B"] == ("valid", NEW)
+
+
+def test_an_image_is_longer_than_its_header_and_no_longer_than_a_bank() -> None:
+    updater = Updater()
+    file = firmware_image(*NEW, size=65)
+    assert updater.run(START, struct.pack(">II", 64, 0) + file[:64]) == PARAMETER
+    for wrong in (file[:63], file[:64] + b"x"):
+        assert updater.run(START, struct.pack(">II", 65, 0) + wrong) == PARAMETER
+    assert updater.run(START, struct.pack(">II", LARGEST + 1, 0) + file[:64]) == PARAMETER
+    assert updater.run(START, struct.pack(">II", LARGEST, 0) + file[:64]) == TASK  # not what its header says
+    assert updater.images()["B"] == ("valid", OLD_B)
+    assert updater.download(file) == DONE
+    with pytest.raises(ValueError, match="65 to"):
+        firmware_image(*NEW, size=64)
+    with pytest.raises(ValueError, match="65 to"):
+        firmware_image(*NEW, size=LARGEST + 1)
+
+
+@pytest.mark.parametrize(
+    ("command", "payload"),
+    [(LPL, bytes(4)), (COPY, b""), (COPY, b"\xab\x00"), (RUN, bytes(3)), (RUN, bytes(5)), (RUN, b"\0\4\0\0")],
+)
+def test_payloads_of_a_byte_too_few_or_too_many_are_parameter_errors(command: int, payload: bytes) -> None:
+    updater = Updater()
+    if command == LPL:
+        updater.begin()
+    assert updater.run(command, payload) == PARAMETER
+    assert updater.images()["A"] == ("running committed valid", OLD_A)
 
 
 def test_erased_blocks_may_be_left_out_where_the_module_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from lumion_hw.emulator.transponders.cmis import RecordedModule
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.module.registers import I2cDevice
 
-DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
+SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[3] / "shared"))  # beside the checkout
+DUMPS = SHARED / "data" / "cmis_dumps"
 
 
 def test_an_image_of_an_emulated_module_reads_like_the_module() -> None:

@@ -334,17 +334,68 @@ def test_state_changes_of_a_path_are_flagged_on_all_its_lanes() -> None:
     assert host.lanes("data_path_state_changed_flag") == 0x00
 
 
-def test_a_dark_lane_of_a_dr4_leaves_the_others_on() -> None:
-    """DPTxDisableS needs all media lanes of the path."""
+def test_one_disabled_lane_deactivates_its_path_and_leaves_the_other_lanes_lit() -> None:
+    """CMIS 5.2 clause 6.3.3.
+
+    DPDeactivateS = DPReDeinitS OR DPTxDisableT OR DPTxForceSquelchT, with DPTxDisableT = OutputDisableTx<N> OR ... OR
+    OutputDisableTx<N+M-1> over the M media lanes of the path. In DPInitialized each media lane is quiet or not as its
+    own OutputDisableTx and OutputSquelchForceTx say.
+    """
     host = lit("400g-dr4", light=dict.fromkeys(range(1, 5), GOOD_LIGHT))
     host.write(0x10, 130, 0x02)
-    host.wait(0.01)
-    assert host.states() == [ACTIVATED] * 8
+    assert host.states() == [TURN_OFF] * 8
     assert host.lanes("tx_output_valid") == 0b1101
-    assert [host.module.light(lane).enabled for lane in range(1, 5)] == [True, False, True, True]
-    host.write(0x10, 130, 0x0F)
     host.wait(0.01)
     assert host.states() == [INITIALIZED] * 8
+    assert host.lanes("tx_output_valid") == 0b1101
+    assert [host.module.light(lane).enabled for lane in range(1, 5)] == [True, False, True, True]
+    host.write(0x10, 130, 0x00)
+    assert (host.states(), host.lanes("tx_output_valid")) == ([TURN_ON] * 8, 0b1101)
+    host.wait(0.051)
+    assert (host.states(), host.lanes("tx_output_valid")) == ([ACTIVATED] * 8, 0b1111)
+    host.write(0x10, 132, 0x08)
+    host.wait(0.01)
+    assert (host.states(), host.lanes("tx_output_valid")) == ([INITIALIZED] * 8, 0b0111)
+    host.write(0x10, 130, 0x0F)
+    assert (host.states(), host.lanes("tx_output_valid")) == ([INITIALIZED] * 8, 0)
+
+
+def test_each_path_of_a_break_out_has_its_own_machine() -> None:
+    """CMIS 5.2 clause 6.3.3: every data path of a module operates independently of the others."""
+    host = ready("400g-dr4")
+    for first in (1, 3, 5, 7):
+        host.stage(2, first, 2)
+    assert host.apply(0xFF) == [1] * 8
+    host.write(0x10, 128, 0b1100_0000)
+    host.wait(4.1)
+    assert host.states() == [INITIALIZED] * 6 + [DEACTIVATED] * 2
+    host.write(0x10, 130, 0b1111_1101)
+    host.wait(0.1)
+    assert host.states() == [INITIALIZED] * 2 + [ACTIVATED] * 2 + [INITIALIZED] * 2 + [DEACTIVATED] * 2
+    assert host.lanes("tx_output_valid") == 0b0010
+    host.lanes("data_path_state_changed_flag")
+    host.write(0x10, 130, 0b1111_1001)
+    host.wait(0.1)
+    assert host.lanes("data_path_state_changed_flag") == 0b0011_0000
+    assert host.lanes("tx_output_valid") == 0b0110
+    host.write(0x10, 128, 0b1100_0100)
+    host.wait(0.2)
+    assert host.states() == [INITIALIZED] * 2 + [DEACTIVATED] * 2 + [ACTIVATED] * 2 + [DEACTIVATED] * 2
+    assert host.lanes("tx_output_valid") == 0b0100
+
+
+def test_a_steady_state_that_is_left_at_once_is_not_flagged() -> None:
+    """CMIS 5.2 clause 6.3.3.3: no change is indicated for a steady state whose exit condition is met on entry."""
+    host = ready()
+    host.write(0x10, 130, 0x00)
+    host.write(0x10, 128, 0x00)
+    host.lanes("data_path_state_changed_flag")
+    host.wait(INIT_S + 0.01)
+    assert host.states() == [TURN_ON] * 8
+    assert host.lanes("data_path_state_changed_flag") == 0x00
+    host.wait(0.05)
+    assert host.states() == [ACTIVATED] * 8
+    assert host.lanes("data_path_state_changed_flag") == 0xFF
 
 
 def test_times_scale_and_advertisements_do_not() -> None:

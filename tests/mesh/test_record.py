@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_record import CELL, puc_entry, sample_record
 
-from lumion_hw.errors import CalibrationError, LumionError
+from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
@@ -68,7 +68,7 @@ def test_numbers_come_back_to_the_last_bit(value: float, phase: float) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_no_sentinel_is_ever_written(value: float) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
+    with pytest.raises(ConfigError, match=f"the calibration record cannot be written: quality.x is {value}"):
         dataclasses.replace(sample_record(), quality={"x": value}).to_json()
 
 

@@ -395,6 +395,59 @@ def test_a_cdb_message_has_room_for_120_bytes() -> None:
     assert len(cdb.encode_command(0x0100, bytes(120)).body) == 126
     with pytest.raises(ValueError, match="does not fit"):
         cdb.encode_command(0x0100, bytes(121))
+    assert len(cdb.encode_reply(bytes(120))) == 122
+    with pytest.raises(ValueError, match="at most 120"):
+        cdb.encode_reply(bytes(121))
+    assert cdb.decode_reply(bytes(6) + cdb.encode_reply(bytes(120))) == bytes(120)
+    with pytest.raises(ValueError, match="121 bytes"):
+        cdb.decode_reply(bytes(6) + bytes([121, 0xFF]) + bytes(120))
+
+
+def test_a_cdb_command_and_its_extended_payload_fill_two_bytes_each() -> None:
+    message = cdb.encode_command(0xFFFF, epl_length=0xFFFF)
+    assert message.command + message.body[:2] == b"\xff" * 4
+    for command, length in ((-1, 0), (0x1_0000, 0), (0, -1), (0, 0x1_0000)):
+        with pytest.raises(ValueError, match="does not fit"):
+            cdb.encode_command(command, epl_length=length)
+
+
+def test_replies_about_firmware_have_a_least_length() -> None:
+    assert firmware.decode_firmware_info(bytes(42)) == (None, None)
+    with pytest.raises(ValueError, match="at least 42"):
+        firmware.decode_firmware_info(bytes(41))
+    assert firmware.decode_firmware_features(bytes(18)).block_bytes == 0
+    with pytest.raises(ValueError, match="at least 18"):
+        firmware.decode_firmware_features(bytes(17))
+
+
+def test_the_start_of_a_download_has_112_bytes_of_the_file_at_most() -> None:
+    assert len(firmware.encode_start(112, bytes(112))) == 120
+    assert firmware.encode_start(0xFFFF_FFFF, b"x") == bytes.fromhex("ffffffff0000000078")
+    for n_bytes, beginning in ((113, bytes(113)), (111, bytes(112)), (0, b""), (1 << 32, b"x")):
+        with pytest.raises(ValueError, match="no firmware file"):
+            firmware.encode_start(n_bytes, beginning)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "extension", "pages", "block"),
+    [
+        (0x01, 255, 16, 116),
+        (0x10, 255, 16, 2048),
+        (0x10, 254, 16, 2040),
+        (0x10, 255, 15, 1920),
+        (0x10, 255, 17, 2048),
+        (0x10, 0, 1, 8),
+        (0x10, 255, 0, 0),
+        (0x11, 13, 16, 116),  # 112 bytes at once: a local payload holds more
+        (0x11, 14, 16, 120),
+        (0x11, 14, 0, 116),
+    ],
+)
+def test_a_block_of_firmware_is_as_long_as_its_pages_and_one_write(
+    mechanism: int, extension: int, pages: int, block: int
+) -> None:
+    reply = bytes([0, 0, 0, 0, extension, mechanism]) + bytes(12)
+    assert firmware.decode_firmware_features(reply, pages).block_bytes == block
 
 
 def test_firmware_images_of_the_firmware_information() -> None:

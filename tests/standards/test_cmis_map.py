@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from lumion_hw.standards.cmis import (
 )
 from lumion_hw.standards.cmis.codes import TABLES
 
-DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
+SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[3] / "shared"))  # beside the checkout
+DUMPS = SHARED / "data" / "cmis_dumps"
 
 
 def test_every_name_is_unique() -> None:

@@ -133,7 +133,7 @@ def test_a_closed_journal_says_so(path: Path) -> None:
 
 def test_not_a_number_is_never_written(path: Path) -> None:
     with journal(path) as opened:
-        with pytest.raises(ValueError, match="not JSON compliant"):
-            opened.append({"x": float("nan")})
+        with pytest.raises(ConfigError, match=r"cannot be written: proof.readings\[1\] is nan"):
+            opened.append({"proof": {"readings": [1.0, float("nan")]}})
         opened.append({"x": 1})
     assert json.dumps(entries(path)) == "[null, 1]"

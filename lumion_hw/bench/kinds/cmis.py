@@ -85,7 +85,9 @@ class CmisModel(PluggableModel):
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
     vendor: str | None = Field(None, description="Expected vendor name.")
     part_number: str | None = Field(None, description="Expected part number.")
-    media_lane: Whole = Field(1, ge=1, le=8, description="Media lane that carries the light.")
+    media_lane: Whole | None = Field(
+        None, ge=1, le=8, description="Only media lane that has a fibre; all lanes of the module if not given."
+    )
     profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
         "400zr",
         description="What the module is: links are planned with its figures where no key says otherwise, and it is "

@@ -12,6 +12,7 @@ from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
 from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
     from calibration.record.comparison import Comparison
@@ -175,8 +176,6 @@ def _echo_comparison(result: Comparison) -> None:
 @force_option
 def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     """Write a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
-    import json
-
     from calibration.record.export import parameters_document, write_npz, write_tables
     from lumion_hw.files.writing import over, write_file
 
@@ -192,6 +191,6 @@ def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     elif kind == "npz":
         write_npz(loaded, out, over(force))
     else:
-        text = json.dumps(parameters_document(loaded), indent=1, allow_nan=False)
+        text = json_text(parameters_document(loaded), indent=1)
         write_file(out, "the export", text + "\n", over(force))
     say("\n".join(str(each) for each in files))

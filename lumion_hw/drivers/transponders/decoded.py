@@ -13,6 +13,7 @@ FieldKey = tuple[str, int | None]
 """A field, or one element of an array."""
 SANE = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
 """What a working module can show, lowest and highest: degrees Celsius around those of any grade, V around 3.3 V."""
+_DAMAGE = frozenset({"checksum", "truncated", "unreadable"})
 _DATE = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}")
 
 
@@ -32,7 +33,8 @@ class Finding:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
             worth knowing.
         address: Where, such as ``00h:222``.
-        kind: What sort of thing: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated`` ...
+        kind: What sort of thing: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``,
+            ``unreadable`` ...
         message: What was found and what was expected.
         fields: Fields whose value cannot be believed.
     """
@@ -125,9 +127,7 @@ class DecodedModule:
     @property
     def damage(self) -> tuple[Finding, ...]:
         """Findings after which the memory cannot be taken as a whole: wrong check sums, missing bytes, errors."""
-        return tuple(
-            item for item in self.findings if item.severity is Severity.ERROR or item.kind in ("checksum", "truncated")
-        )
+        return tuple(item for item in self.findings if item.severity is Severity.ERROR or item.kind in _DAMAGE)
 
 
 def worst_first(findings: Iterator[Finding]) -> tuple[Finding, ...]:

@@ -14,6 +14,7 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DiagnosticCalibration,
     OpticalPower,
     Thresholds,
+    implausible_words,
     raw_count,
 )
 from lumion_hw.drivers.transponders.sfp_identity import (
@@ -32,7 +33,12 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Monitors, RangeState, SignalStatus, TransponderIdentity
-from lumion_hw.sessions.module.registers import RegisterAccess
+from lumion_hw.sessions.module.registers import (
+    ModuleAbsentError,
+    NotRespondingError,
+    RegisterAccess,
+    ShortReadError,
+)
 from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
 
@@ -51,6 +57,7 @@ DARK_DBM = -30.0
 _POLL_S = 0.1  # modules refresh their monitors at about 10 Hz
 _RE_INITIALISE_S = 0.3  # after a latched fault was cleared (SFF-8431)
 _FLAG_CONFIRM_S = 0.1
+_DUMP_BYTES = 128  # the lower and the upper half of a device are units of their own (SFF-8472 clause 4)
 
 
 @dataclass(frozen=True)
@@ -226,7 +233,7 @@ class SfpTransponder(Driver):
         """Read the module's monitors, in one coherent transfer.
 
         Raises:
-            DeviceError: The values did not become valid in time.
+            DeviceError: The values did not become valid in time, or the module's calibration constants are damaged.
             OutOfRangeError: A power is above the module's measurable range.
         """
         calibration = self._diagnostics()
@@ -240,14 +247,16 @@ class SfpTransponder(Driver):
                     address=self._registers.name,
                     hint="Put an attenuator in; receivers are damaged above +4 dBm.",
                 )
-            if power.state is RangeState.INVALID:
+        counts = {monitor: raw_count(monitor, memory, MONITOR_START) for monitor in MONITORS}
+        values = {monitor: calibration.value(monitor, count) for monitor, count in counts.items()}
+        for monitor, count in counts.items():
+            if not calibration.is_plausible(monitor, count):
                 raise DeviceError(
-                    f"{name} is no number by the module's own calibration constants (A2h:56 to 91)",
+                    f"{monitor} is {implausible_words(monitor, values[monitor])}",
                     device=self._device,
                     address=self._registers.name,
                     hint="The module's memory is damaged; use another module.",
                 )
-        values = {m: calibration.value(m, raw_count(m, memory, MONITOR_START)) for m in MONITORS[:3]}
         return Monitors(
             temperature_c=values["temperature"],
             supply_v=values["supply"],
@@ -273,14 +282,27 @@ class SfpTransponder(Driver):
         )
 
     def dump(self) -> SfpImage:
-        """Read the whole memory: A0h, and A2h where the module has it."""
-        read = self._registers.read
+        """Read the whole memory: A0h, and A2h where the module has it. What cannot be read stands in the image."""
+        unreadable: dict[str, str] = {}
         with self._registers.transaction():
             has_diagnostics = self.abilities.diagnostics or self._assume_diagnostics
-            identity = read(A0H, 0, MEMORY_SIZE)
-            diagnostics = read(A2H, 0, MEMORY_SIZE) if has_diagnostics else b""
-        found = identity_of(identity)
-        return SfpImage(identity, diagnostics, f"{found.vendor} {found.part_number} {found.serial}")
+            memories = {"a0": self._dumped(A0H, "a0", unreadable)}
+            memories["a2"] = self._dumped(A2H, "a2", unreadable) if has_diagnostics else b""
+        found = identity_of(memories["a0"])
+        source = f"{found.vendor} {found.part_number} {found.serial}"
+        return SfpImage(memories["a0"], memories["a2"], source, unreadable=unreadable)
+
+    def _dumped(self, device: int, key: str, unreadable: dict[str, str]) -> bytes:
+        """Return a device's memory as far as it can be read, and note why it ends. The identity has to be readable."""
+        memory = b""
+        for start in range(0, MEMORY_SIZE, _DUMP_BYTES):
+            try:
+                memory += self._registers.read(device, start, _DUMP_BYTES)
+            except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
+                self._registers.read(A0H, 0, IDENTITY_BYTES)  # raises if the module is gone
+                unreadable[key] = f"from byte {start} on: {error.message}"
+                break
+        return memory
 
     def flags(self) -> tuple[Flag, ...]:
         """Read the alarm and warning flags, and return all seen since the last :meth:`clear_flags`.

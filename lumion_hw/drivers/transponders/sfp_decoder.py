@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
@@ -15,10 +16,12 @@ from lumion_hw.drivers.transponders.decoded import (
     worst_first,
 )
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
+    LARGEST_RAW,
     MONITORS,
     CalibrationKind,
     DiagnosticCalibration,
     OpticalPower,
+    implausible_words,
 )
 from lumion_hw.drivers.transponders.sfp_identity import abilities_of, identity_of, is_set
 from lumion_hw.interfaces import Quality, RangeState
@@ -101,6 +104,16 @@ class _SfpDump:
         if not isinstance(count, (int, float)) or self.calibration is None:
             return None
         return self.calibration.value(_monitor_of(name), count)
+
+    def is_plausible(self, name: str) -> bool:
+        """Tell whether a monitor or threshold can be what its count and the constants make of it."""
+        field, monitor = FIELDS[name], _monitor_of(name)
+        count = unscaled(field, self.raw(field)) if self.knows(field) else None
+        if not isinstance(count, (int, float)) or self.calibration is None:
+            return True
+        if monitor in _POWERS and count == LARGEST_RAW:
+            return True  # a saturated converter, whatever the constants
+        return self.calibration.is_plausible(monitor, count)
 
     def supported(self, name: str, device: int) -> bool:
         """Tell whether a field or bit means something in this module."""
@@ -190,7 +203,9 @@ def _meaning(
     if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].byte] == 0xFF:
         scale, unit = 250.0, "MBd"
     number = value if scale == 1.0 else value * scale
-    return number, unit, f"{number:g} {unit}".rstrip(), Quality.OK
+    is_number = math.isfinite(number)
+    quality = Quality.OK if is_number else Quality.INCONSISTENT
+    return number if is_number else None, unit, f"{number:g} {unit}".rstrip(), quality
 
 
 def _monitor(
@@ -200,12 +215,13 @@ def _monitor(
     monitor = _monitor_of(field.name)
     if dump.calibration is None:
         return None, field.unit, "", Quality.STALE
+    number = dump.calibration.value(monitor, count)
+    if not dump.is_plausible(field.name):
+        unit = "dBm" if monitor in _POWERS else field.unit
+        return None, unit, implausible_words(monitor, number), Quality.INCONSISTENT
     if monitor not in _POWERS:
-        number = dump.calibration.value(monitor, count)
         return number, field.unit, f"{number:.5g} {field.unit}", Quality.OK
     power: OpticalPower = dump.calibration.power(monitor, int(count))
-    if power.state is RangeState.INVALID:
-        return None, "dBm", "no number by the calibration constants", Quality.INCONSISTENT
     if power.power_dbm is None:
         over = power.state is RangeState.OVER
         words = "above +8.16 dBm" if over else "dark (below -40 dBm)"
@@ -269,6 +285,11 @@ def _truncated(dump: _SfpDump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
 
 
+def _unreadable(dump: _SfpDump) -> Iterator[Finding]:
+    for key, reason in dump.image.unreadable.items():
+        yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"could not be read {reason}")
+
+
 def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
@@ -288,7 +309,7 @@ def _texts(dump: _SfpDump) -> Iterator[Finding]:
 def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
     """Yield what does not fit together about the diagnostic memory."""
     abilities, present = dump.abilities, bool(dump.image.a2)
-    if abilities.diagnostics and not present:
+    if abilities.diagnostics and not present and "a2" not in dump.image.unreadable:
         yield Finding(Severity.NOTE, "A0h:92", "missing_page", "A2h is not in the dump, though the module has it")
     if present and not abilities.diagnostics:
         message = "A2h is in the dump, though the module does not announce it"
@@ -300,13 +321,37 @@ def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h needs an address change, which is not made here")
 
 
+def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
+    """Yield a monitor and its thresholds where the calibration constants make no value of them."""
+    for name in (monitor, *(f"{monitor}_{limit}" for limit in LIMITS)):
+        value = dump.number(name)
+        if value is not None and not dump.is_plausible(name):
+            message = f"{name} is {implausible_words(monitor, value)}"
+            yield Finding(Severity.ERROR, f"A2h:{FIELDS[name].byte}", "impossible", message)
+
+
+def _constants(dump: _SfpDump) -> Iterator[Finding]:
+    """Yield calibration constants that are no numbers."""
+    if dump.abilities.calibration is not CalibrationKind.EXTERNAL:
+        return
+    for name, field in FIELDS.items():
+        if field.kind is NumberFormat.F32 and dump.knows(field):
+            constant = unscaled(field, dump.raw(field))
+            if isinstance(constant, float) and not math.isfinite(constant):
+                message = f"{name} is {constant}: no power can be calibrated with it"
+                yield Finding(Severity.ERROR, f"A2h:{field.byte}", "impossible", message)
+
+
 def _monitors(dump: _SfpDump) -> Iterator[Finding]:
     """Yield monitors that cannot be, thresholds out of order, and monitors outside their own alarm limits."""
     if not dump.abilities.diagnostics:
         return
     for monitor in MONITORS:
+        yield from _implausible(dump, monitor)
         value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
         low, high = SANE.get(monitor, (float("-inf"), float("inf")))
+        if value is not None and not dump.is_plausible(monitor):
+            continue
         if value is not None and not low <= value <= high:
             message = f"{value:g} {FIELDS[monitor].unit} is no {monitor} of a working module"
             yield Finding(Severity.ERROR, place, "impossible", message)
@@ -315,7 +360,8 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
             dump.number(f"{monitor}_{limit}") for limit in ("low_alarm", "low_warning", "high_warning", "high_alarm")
         ]
         known = [limit for limit in limits if limit is not None]
-        if len(known) < len(limits) or not any(known):
+        usable = all(dump.is_plausible(f"{monitor}_{limit}") for limit in LIMITS)
+        if len(known) < len(limits) or not any(known) or not usable:
             continue
         first = f"A2h:{FIELDS[f'{monitor}_high_alarm'].byte}"
         if known != sorted(known):
@@ -329,4 +375,4 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, place, "outside_limits", message)
 
 
-_CHECKS = (_truncated, _checksums, _texts, _diagnostics, _monitors)
+_CHECKS = (_truncated, _unreadable, _checksums, _texts, _diagnostics, _constants, _monitors)

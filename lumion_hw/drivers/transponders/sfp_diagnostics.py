@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from lumion_hw.interfaces import RangeState
 from lumion_hw.quantities import dbm_from_w
-from lumion_hw.standards.registers import unscaled
+from lumion_hw.standards.registers import raw_limits, unscaled
 from lumion_hw.standards.sff8472.registers import FIELDS
 
 MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
 _POWERS = ("tx_power", "rx_power")
-_LARGEST_RAW = 0xFFFF
+LARGEST_RAW = 0xFFFF
+"""Count of a power that is at or above the end of the range."""
 
 
 class CalibrationKind(enum.Enum):
@@ -41,7 +42,7 @@ class OpticalPower:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` where a threshold is zero power."""
+    """Four thresholds of one monitor, in its unit; powers in dBm, ``None`` for zero power and for what cannot be."""
 
     high_alarm: float | None
     low_alarm: float | None
@@ -97,6 +98,17 @@ class DiagnosticCalibration:
             return sum(coefficient * raw**power for power, coefficient in enumerate(self.rx_power))
         return self.slope[monitor] * raw + self.offset[monitor]
 
+    def is_plausible(self, monitor: str, raw: float) -> bool:
+        """Tell whether a module can mean the calibrated value of a count.
+
+        SFF-8472 clauses 9.2 and 9.3 give the calibrated result the format of the internally calibrated monitor, and
+        with it "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA and 0 to 6.5 mW, whichever
+        way it is calibrated. Beyond that range, or where it is no number, the constants or the count are damaged.
+        Somewhat below 0 is none of this: an offset may take the count of a dark laser there.
+        """
+        low, high = raw_limits(FIELDS[monitor])
+        return (low if low < 0 else -high) <= self.counts(monitor, raw) <= high
+
     def value(self, monitor: str, raw: float) -> float:
         """Return temperature in degrees Celsius, supply in V, bias in mA or power in W."""
         return self.counts(monitor, raw) * float(FIELDS[monitor].scale)
@@ -104,29 +116,46 @@ class DiagnosticCalibration:
     def power(self, monitor: str, raw: int) -> OpticalPower:
         """Return an optical power; a full-scale count is over-range, a power of zero or less under-range.
 
-        It is invalid where the module's calibration constants make no number of it.
+        It is invalid where the module's calibration constants make no power of it: see :meth:`is_plausible`.
         """
         # A full count is what a saturated converter shows.
-        if raw >= _LARGEST_RAW:
+        if raw >= LARGEST_RAW:
             return OpticalPower(RangeState.OVER)
-        power_w = self.value(monitor, raw)
-        # The coefficients are floating-point numbers in a memory: damaged ones may be infinite or none.
-        if not math.isfinite(power_w):
+        # The coefficients are floating-point numbers in a memory: damaged ones may be infinite, none or absurd.
+        if not self.is_plausible(monitor, raw):
             return OpticalPower(RangeState.INVALID)
+        power_w = self.value(monitor, raw)
         if power_w <= 0.0:
             return OpticalPower(RangeState.UNDER)
         return OpticalPower(RangeState.OK, dbm_from_w(power_w))
 
     def thresholds(self, monitor: str, diagnostics: bytes) -> Thresholds:
-        """Return the thresholds of a monitor, calibrated the way the monitor is."""
+        """Return the thresholds of a monitor, calibrated the way the monitor is; ``None`` for one that cannot be."""
         values: list[float | None] = []
         for name in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
-            value = self.value(monitor, field_number(f"{monitor}_{name}", diagnostics))
-            if monitor in _POWERS:
-                values.append(dbm_from_w(value) if 0.0 < value < math.inf else None)
+            raw = field_number(f"{monitor}_{name}", diagnostics)
+            value = self.value(monitor, raw)
+            if not self.is_plausible(monitor, raw):
+                values.append(None)
+            elif monitor in _POWERS:
+                values.append(dbm_from_w(value) if value > 0.0 else None)
             else:
                 values.append(value)
         return Thresholds(*values)
+
+
+def implausible_words(monitor: str, value: float) -> str:
+    """Return why a calibrated value cannot be, with the range that SFF-8472 gives the monitor."""
+    if not math.isfinite(value):
+        return "no number by the calibration constants at A2h:56-91"
+    field = FIELDS[monitor]
+    if monitor in _POWERS:
+        dbm = f" ({dbm_from_w(value):.1f} dBm)" if value > 0.0 else ""
+        found, limits = f"{value * 1e3:.4g} mW{dbm}", "0 to 6.5535 mW (8.16 dBm)"
+    else:
+        low, high = (bound * float(field.scale) for bound in raw_limits(field))
+        found, limits = f"{value:.4g} {field.unit}", f"{low:.4g} to {high:.4g} {field.unit}"
+    return f"{found}, and SFF-8472 ends at {limits}: the calibration constants at A2h:56-91 are damaged"
 
 
 def field_number(name: str, memory: bytes, start: int = 0) -> float:

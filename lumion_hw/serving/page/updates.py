@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lumion_hw.files.json_text import json_text
 from lumion_hw.serving.state import (
     MarginSample,
     Point,
@@ -154,7 +154,7 @@ def picture_key(mesh: ServedMesh) -> Any:
 
 def dumped(document: Any) -> str:
     """Return JSON without blanks; it holds no ``<``, so that it may stand in HTML, too."""
-    return json.dumps(document, separators=(",", ":"), allow_nan=False, default=str).replace("<", "\\u003c")
+    return json_text(document, compact=True, default=str).replace("<", "\\u003c")
 
 
 def _point_text(point: Point) -> str:

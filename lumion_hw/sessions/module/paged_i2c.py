@@ -21,7 +21,12 @@ from lumion_hw.sessions.module.registers import (
     repeated,
 )
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, Page
-from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
+from lumion_hw.standards.cmis.lower_memory import (
+    BANK_SELECT_BYTE,
+    FLAT_MEMORY,
+    FLAT_MEMORY_BYTE,
+    PAGE_SELECT_BYTE,
+)
 
 
 class BridgedI2c:
@@ -197,6 +202,11 @@ class PagedI2c:
             self._proven = True
             return
         self._selected = None
+        # A flat memory has nothing but page 00h, and may acknowledge no write at all: the page is selected by a write
+        # only where another one can be there.
+        if page == 0x00 and (self._shown(page) == wanted or self._is_flat()):
+            self._selected, self._proven = wanted, True
+            return
         if page >= FIRST_BANKED_PAGE:
             # Both in one write: in two, the module would look for the old
             # page in the new bank, and fall back to page 00h.
@@ -218,6 +228,10 @@ class PagedI2c:
         """Return bank and page that the module shows; bank 0 for pages without banks."""
         bank, shown = self._read(BANK_SELECT_BYTE, 2)
         return (bank if page >= FIRST_BANKED_PAGE else 0), shown
+
+    def _is_flat(self) -> bool:
+        """Tell whether the module has only the lower memory and page 00h (00h:2.7, MemoryModel)."""
+        return bool(self._read(FLAT_MEMORY_BYTE, 1)[0] & FLAT_MEMORY)
 
     def _read(self, byte: int, length: int) -> bytes:
         data = self._repeat(f"reading {length} bytes at {byte}", lambda: self._i2c.read(byte, length))

@@ -42,7 +42,14 @@ PAGE_00H: tuple[Field, ...] = (
     Field("cable_length_multiplier", 0x00, 202, (7, 6), note="0.1, 1, 10, 100 m"),
     Field("cable_length_base", 0x00, 202, (5, 0), note="0 with multiplier 0: separable"),
     Field("connector", 0x00, 203, kind=NumberFormat.ENUM, codes="connector"),
-    Field("copper_attenuation", 0x00, 204, length=6, kind=NumberFormat.BYTES),
+    Field(
+        "copper_attenuation",
+        0x00,
+        204,
+        length=5,
+        kind=NumberFormat.BYTES,
+        note="dB at 5, 7, 12.9, 25.8 and, from CMIS 5.4, 53.1 GHz",
+    ),
     Field(
         "media_lane_unsupported",
         0x00,

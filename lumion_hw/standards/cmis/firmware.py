@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+
 MAX_LPL_BLOCK = 116
 """Most bytes of an image in one local payload, behind the block's address."""
-MAX_EPL_BLOCK = 2048
-"""Most bytes of an image in the sixteen pages of the extended payload."""
+MAX_EPL_PAGES = 16
+"""Most pages of the extended payload."""
 MAX_START_BYTES = 112
 """Most bytes of a file's beginning in the command that starts a download."""
 _MECHANISMS = {0x00: (False, False), 0x01: (True, False), 0x10: (False, True), 0x11: (True, True)}
@@ -68,6 +70,7 @@ class FirmwareFeatures:
         write_bytes: Longest write to the command's pages in one bus transaction.
         by_lpl: Blocks are taken in the local payload (0103h).
         by_epl: Blocks are taken in the extended payload (0104h).
+        epl_bytes: Bytes that the pages of the extended payload hold.
         hitless: A restart may leave the traffic alone.
         start_s: Longest time of the start command; 0 if not given, as for those that follow.
         abort_s: That of the abort.
@@ -84,6 +87,7 @@ class FirmwareFeatures:
     write_bytes: int
     by_lpl: bool
     by_epl: bool
+    epl_bytes: int
     hitless: bool
     start_s: float
     abort_s: float
@@ -96,18 +100,23 @@ class FirmwareFeatures:
         """Whether blocks are best sent as extended payloads: where they are taken and hold more than local ones."""
         # In one bus transaction of 8 bytes both cost the same; extended
         # payloads save commands only where longer writes are taken.
-        return self.by_epl and (not self.by_lpl or self.write_bytes > MAX_LPL_BLOCK)
+        saves = not self.by_lpl or min(self.write_bytes, self.epl_bytes) > MAX_LPL_BLOCK
+        return self.by_epl and self.epl_bytes > 0 and saves
 
     @property
     def block_bytes(self) -> int:
         """Bytes of an image in one block; 0 where the module takes none."""
         if self.extended:
-            return min(MAX_EPL_BLOCK, self.write_bytes)
+            return min(self.epl_bytes, self.write_bytes)
         return MAX_LPL_BLOCK if self.by_lpl else 0
 
 
-def decode_firmware_features(payload: bytes) -> FirmwareFeatures:
+def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> FirmwareFeatures:
     """Return the features in a reply to command 0041h.
+
+    Args:
+        payload: The reply.
+        epl_pages: Pages of extended payload that the module has, by 01h:163.
 
     Raises:
         ValueError: The reply is too short, or holds a reserved code.
@@ -130,6 +139,7 @@ def decode_firmware_features(payload: bytes) -> FirmwareFeatures:
         _WRITE_UNIT * (1 + payload[4]),
         by_lpl,
         by_epl,
+        HALF_BYTES * min(epl_pages, MAX_EPL_PAGES),
         bool(payload[7]),
         *durations_s,
     )

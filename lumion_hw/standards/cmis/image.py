@@ -34,12 +34,14 @@ class MemoryImage:
         unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
         source: Where the image comes from.
         remarks: What was wrong with the file.
+        unreadable: Halves that the module has and that could not be read, with the reason.
     """
 
     halves: Mapping[Half, bytes]
     unknown: Mapping[Half, frozenset[int]] = field(default_factory=dict)
     source: str = ""
     remarks: tuple[str, ...] = ()
+    unreadable: Mapping[Half, str] = field(default_factory=dict)
 
     def half(self, page: Page, bank: int = 0) -> bytes | None:
         """Return the 128 bytes of a page; ``None`` if it is not in the image."""
@@ -57,6 +59,8 @@ class MemoryImage:
         document["pages"] = {half_name(half): data.hex() for half, data in self.halves.items() if half != LOWER}
         if self.unknown:
             document["unread"] = {half_name(half): sorted(data) for half, data in self.unknown.items() if data}
+        if self.unreadable:
+            document["unreadable"] = {half_name(half): reason for half, reason in self.unreadable.items()}
         return document
 
 
@@ -113,7 +117,8 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
             unknown[half] = unknown.get(half, frozenset()) | missing
         halves[half] = known[:HALF_BYTES].ljust(HALF_BYTES, b"\x00")
     name = document.get("source")
-    return MemoryImage(halves, unknown, name if isinstance(name, str) else source, tuple(remarks))
+    failed = _unreadable(document.get("unreadable", {}), source)
+    return MemoryImage(halves, unknown, name if isinstance(name, str) else source, tuple(remarks), failed)
 
 
 def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
@@ -171,3 +176,9 @@ def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
             raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} is no list of bytes", hint=_HINT)
         unknown[LOWER if key == "lower" else _half(key, source)] = frozenset(numbers)
     return unknown
+
+
+def _unreadable(table: object, source: str) -> dict[Half, str]:
+    if not isinstance(table, dict) or not all(isinstance(reason, str) for reason in table.values()):
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' is no table of pages and reasons", hint=_HINT)
+    return {LOWER if key == "lower" else _half(key, source): reason for key, reason in table.items()}

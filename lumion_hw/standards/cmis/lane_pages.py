@@ -195,7 +195,6 @@ PAGE_11H: tuple[Field, ...] = (
     ),
     *_control_set("active", _STATUS, 206, Access.RO, ""),
     lane_bits("data_path_init_pending", _STATUS, 235, HOST, note="advisory: firmware clears and forgets it"),
-    lane_bits("tx_output_ready", _STATUS, 236, MEDIA, certainty=_CHECK, note="CMIS 5.3"),
     *_mapping("tx", 240),
     *_mapping("rx", 248),
 )

@@ -171,6 +171,8 @@ LOWER_MEMORY: tuple[Field, ...] = (
 
 DEFAULT_HOST_PASSWORD = 0x0000_1011
 """Password a host enters unless the vendor says otherwise."""
+FLAT_MEMORY_BYTE, FLAT_MEMORY = 2, 0x80
+"""Byte of the memory model in the lower memory, and the bit that says that there is nothing but page 00h."""
 BANK_SELECT_BYTE = 126
 """Byte of BankSelect in the lower memory."""
 PAGE_SELECT_BYTE = 127

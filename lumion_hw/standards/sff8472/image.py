@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lumion_hw.errors import ConfigError
@@ -23,17 +23,20 @@ class SfpImage:
         a2: Diagnostics; empty where there are none.
         source: Where the image comes from.
         remarks: What was wrong with the file.
+        unreadable: Reasons why ``a0`` or ``a2`` could not be read to its end.
     """
 
     a0: bytes
     a2: bytes = b""
     source: str = ""
     remarks: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """Return the image as what JSON knows; :func:`sfp_image_from_document` is the inverse."""
-        document = {"source": self.source} if self.source else {}
-        return document | {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
+        document: dict[str, Any] = {"source": self.source} if self.source else {}
+        document |= {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
+        return document | ({"unreadable": dict(self.unreadable)} if self.unreadable else {})
 
 
 def sfp_image_from_document(document: Mapping[str, object], source: str = "") -> SfpImage:
@@ -45,8 +48,12 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
             memories.append(bytes.fromhex(text if isinstance(text, str) else "?"))
         except ValueError as error:
             raise ConfigError(f"{source or 'dump'}: {key!r} is not hexadecimal: {error}", hint=_HINT) from error
+    failed = document.get("unreadable", {})
+    if not isinstance(failed, dict) or not all(isinstance(reason, str) for reason in failed.values()):
+        raise ConfigError(f"{source or 'dump'}: 'unreadable' is no table of reasons", hint=_HINT)
     name = document.get("source")
-    return _image(memories[0], memories[1], name if isinstance(name, str) else source)
+    image = _image(memories[0], memories[1], name if isinstance(name, str) else source)
+    return replace(image, unreadable=failed)
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:

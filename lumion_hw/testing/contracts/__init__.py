@@ -8,6 +8,7 @@ what wires do on the device's own wire. Users import them from :mod:`lumion_hw.t
 
 from lumion_hw.testing.contracts.amplifier import OpticalAmplifierContract
 from lumion_hw.testing.contracts.attenuator import VariableAttenuatorContract
+from lumion_hw.testing.contracts.breakout import BreakoutTransponderContract
 from lumion_hw.testing.contracts.coherent import CoherentTransponderContract
 from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
@@ -24,6 +25,7 @@ from lumion_hw.testing.contracts.transponder import TransponderContract
 from lumion_hw.testing.contracts.tunable_laser import TunableLaserContract
 
 __all__ = [
+    "BreakoutTransponderContract",
     "CoherentTransponderContract",
     "DeviceContract",
     "MeshControllerContract",

@@ -16,12 +16,16 @@ from tests.ideal_bench import ideal_bench
 
 DATA = Path(__file__).parents[2] / "data"
 RECORDED: dict[str, list[list[float]]] = json.loads((DATA / "ideal_chip.json").read_text(encoding="utf-8"))
+BEGUN_S = {"zr_pair.yaml": 0.9914469965277742}
+"""When the modules of that commit were open. The frequency of a module's laser wanders, so the light depends on it."""
 
 
 def light_of(bench_file: Path, seed: int) -> list[list[float]]:
     """Power leaving every port in W: of two settings of the heaters, one heat time constant in and at rest."""
     rng, found = np.random.default_rng(seed), []
     with Bench.emulate(bench_file, seed=seed) as bench:
+        if bench_file.name in BEGUN_S:
+            bench.clock.sleep(BEGUN_S[bench_file.name] - bench.clock.now())
         world = bench.emulated.world
         for path in world.wiring.inputs:
             world.set_transmitter(path.source, 1e-3)

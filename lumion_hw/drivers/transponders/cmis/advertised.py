@@ -18,6 +18,7 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 from lumion_hw.standards.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
 from lumion_hw.standards.cmis.codec import duration_s
 from lumion_hw.standards.cmis.coherent_pages import COHERENT
+from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
 
 N_APPLICATIONS = 15
@@ -123,9 +124,22 @@ class Advertised:
         )
 
     @cached_property
+    def media_lanes(self) -> tuple[int, ...]:
+        """Media lanes that an application can use; all eight if that is not known."""
+        found = {
+            lane
+            for application in self.applications
+            for first in application.first_media_lanes
+            for lane in range(first, first + application.media_lanes)
+            if lane <= LANES
+        }
+        return tuple(sorted(found)) or tuple(range(1, LANES + 1))
+
+    @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated."""
-        return {stage: duration_s(self.number(f"max_duration_{stage}")) for stage in STAGES}
+        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated, or the page is not known."""
+        codes_of = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
+        return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in codes_of.items()}
 
     @cached_property
     def grids(self) -> LaserGrids:

@@ -21,6 +21,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import TransponderIdentity
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis import FIELDS, codes
 from lumion_hw.standards.registers import text
 
@@ -94,6 +95,7 @@ UNBOUNDED_S = 3000.0
 """Bound of a stage for which a module states none: duration code Dh means 3000 s or more."""
 _LEAST_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
+_T = TypeVar("_T")
 
 
 class ModuleContext:
@@ -142,6 +144,19 @@ class ModuleContext:
         """Raise ``NotSupportedError`` unless the module can do it."""
         if not supported:
             raise self.error(NotSupportedError, f"{what} is not supported", "The module does not advertise it.")
+
+    def readable(self, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
+        """Return what optional pages say; ``otherwise``, with a warning, where only these pages cannot be read.
+
+        Raises:
+            LinkError: The rest of the module cannot be read either.
+        """
+        try:
+            return read()
+        except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
+            self.memory.pages.read_page(None, 0, 1)
+            self.warnings.append(f"{what} cannot be read, and what it says is not known: {error.message}")
+            return otherwise
 
     def guard(self) -> None:
         """Make sure that the module is still the one that was opened. Raises ``IdentityError``.

@@ -22,6 +22,11 @@ _TRANSIENT_STAGES = {
     int(DataPathState.TX_TURN_OFF): "tx_turn_off",
 }
 _LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
+MAY_SEND = _LIT | {DataPathState.INITIALIZED}
+"""States in which a media lane that is not disabled may send (CMIS 5.2 clause 6.3.3).
+
+In DPInitialized one disabled lane keeps its path from being activated, but not the other lanes from sending.
+"""
 _INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, DataPathState.TX_TURN_ON})
 
 
@@ -38,6 +43,11 @@ class DataPath:
     application: int
     host_lanes: tuple[int, ...]
     media_lanes: tuple[int, ...]
+
+    @property
+    def first_lane(self) -> int:
+        """First host lane, by which the module names the path (DataPathID + 1)."""
+        return self.host_lanes[0]
 
 
 def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
@@ -86,11 +96,26 @@ def states(module: ModuleContext) -> dict[int, int]:
     return dict(zip(ALL_LANES, module.memory.numbers("data_path_state"), strict=True))
 
 
-def await_steady(module: ModuleContext) -> None:
-    """Wait until no data path is on its way: a host writes only then."""
-    # A path may be at the beginning of any way when we come, and go through the others after it.
+def lanes_sent_on(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
+    """Return the media lanes on which data paths may send now, with one of these paths for each."""
+    now = states(module)
+    return {lane: path for path in paths if now[path.first_lane] in MAY_SEND for lane in path.media_lanes}
+
+
+def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[int]:
+    """Return the media lanes of data paths that are switched on: not disabled, in a path that lets them send."""
+    sending = lanes_sent_on(module, paths)
+    if sending and module.advertised.supported("tx_disable"):
+        disabled = dict(zip(ALL_LANES, module.memory.values("tx_disable"), strict=True))
+        return frozenset(lane for lane in sending if not disabled[lane])
+    return frozenset(sending)
+
+
+def await_steady(module: ModuleContext, lanes: Collection[int]) -> None:
+    """Wait until no data path on these host lanes is between two steady states: a host writes only then."""
+    # A path may be at the beginning of any transition, and make the others after it.
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
-    _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
+    _await(module, lanes, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
 
 def set_deinit(module: ModuleContext, lanes: Iterable[int], on: bool) -> None:
@@ -103,13 +128,19 @@ def wants_deinit(module: ModuleContext) -> tuple[bool, ...]:
     return tuple(bool(bit) is not module.quirks.inverted_deinit for bit in module.memory.values("data_path_deinit"))
 
 
-def deactivate(module: ModuleContext, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
-    """Switch the transmitters off, de-initialise the lanes, and wait until they are deactivated."""
-    wanted = tuple(sorted({*host_lanes(paths), *lanes}))
+def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collection[int] = ()) -> None:
+    """Switch the transmitters off, de-initialise the host lanes, and wait until they are deactivated.
+
+    Args:
+        module: The module.
+        paths: The data paths.
+        keep: Media lanes that stay lit, for other data paths use them.
+    """
+    wanted = host_lanes(paths)
     if module.advertised.supported("tx_disable"):
         # Dark first: a path that is initialised again lights up by itself unless
         # its transmitter is disabled (CMIS: DPInitialized goes on to DPTxTurnOn).
-        module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
+        module.memory.set_lanes("tx_disable", set(media_lanes(module, paths)) - set(keep), True)
     set_deinit(module, wanted, True)
     timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S + module.longest_s("dp_deinit")
     _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), timeout_s, "dp_deinit")
@@ -130,12 +161,18 @@ def switch_on(module: ModuleContext, paths: Collection[DataPath]) -> None:
     _await(module, host_lanes(paths), frozenset({DataPathState.ACTIVATED}), timeout_s, "tx_turn_on")
 
 
-def switch_off(module: ModuleContext, paths: Collection[DataPath]) -> None:
-    """Switch the transmitters off, and wait until no data path is active; initialised ones stay so."""
+def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
+    """Switch the transmitters off, and wait until none of the data paths is active; initialised ones stay so.
+
+    Args:
+        module: The module.
+        paths: The data paths.
+        lanes: Media lanes to switch off besides theirs.
+    """
     if not module.advertised.supported("tx_disable"):
         deactivate(module, paths)
         return
-    module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
+    module.memory.set_lanes("tx_disable", {*media_lanes(module, paths), *lanes}, True)
     timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S
     _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, timeout_s, "tx_turn_off")
 
@@ -190,10 +227,12 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))
     module.guard()
     module.need_ready()
-    await_steady(module)
-    concerned = [path for path in data_paths(module) if set(path.host_lanes) & set(lanes)]
+    in_use = data_paths(module)
+    concerned = [path for path in in_use if set(path.host_lanes) & set(lanes)]
+    await_steady(module, {*lanes, *host_lanes(concerned)})
     wanted = DataPath(number, lanes, media_lanes_of(application, first_lane))
-    deactivate(module, [*concerned, wanted])
+    beside = [path for path in in_use if path not in concerned]
+    deactivate(module, [*concerned, wanted], keep=lanes_sent_on(module, beside))
     others = [path for path in concerned if path.host_lanes != lanes]
     if others and module.quirks.decommission:
         _decommission(module, host_lanes(others))

@@ -17,6 +17,7 @@ from lumion_hw.standards.cmis.codec import vdm_value
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector, Pattern
 from lumion_hw.standards.cmis.fields import HALF_BYTES, LIMITS
 from lumion_hw.standards.cmis.vdm import (
+    CONTROL_PAGE,
     DESCRIPTOR_PAGE,
     GROUPS,
     INSTANCES,
@@ -46,15 +47,18 @@ class Diagnostics:
     def __init__(self, module: ModuleContext) -> None:
         self._module = module
         self._offers = bool(module.advertised.supported("diagnostics_selector"))
-        memory = module.memory
-        supported = {}
+        supported: dict[str, bool] = {}
+        self._results: dict[str, bool] = {}
         if self._offers:
-            with memory.pages.transaction():
-                supported = {name: bool(memory.value(f"{name}_loopback_supported")) for name in LOOPBACKS}
-                self._results = {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
-        else:
-            self._results = {}
+            supported, self._results = module.readable("page 13h", self._offered, (supported, self._results))
         self.loopbacks = tuple(name for name in LOOPBACKS if supported.get(name))
+
+    def _offered(self) -> tuple[dict[str, bool], dict[str, bool]]:
+        """Read which loopbacks and which results there are."""
+        memory = self._module.memory
+        with memory.pages.transaction():
+            supported = {name: bool(memory.value(f"{name}_loopback_supported")) for name in LOOPBACKS}
+            return supported, {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
 
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
         """Close or open a loopback.
@@ -184,19 +188,31 @@ class Vdm:
 
     Attributes:
         instances: What the module lists.
+        groups: Groups with instances, and those whose page cannot be read.
     """
 
     def __init__(self, module: ModuleContext) -> None:
         self._module = module
-        self.instances: tuple[Instance, ...] = ()
+        found: dict[int, tuple[Instance, ...] | None] = {}
         if module.advertised.supported("vdm_groups"):
             memory = module.memory
             with memory.pages.transaction():
                 # The register holds the number of groups less one.
-                groups = range(min(memory.number("vdm_groups") + 1, GROUPS))
-                pages = {group: memory.half(DESCRIPTOR_PAGE + group)[0] for group in groups}
-            self.instances = tuple(item for group, page in pages.items() for item in listed(page, group))
+                last = module.readable(f"page {CONTROL_PAGE:02X}h", lambda: memory.number("vdm_groups"), None)
+                groups = range(0 if last is None else min(last + 1, GROUPS))
+                found = {group: self._listed(group) for group in groups}
+            if last is None:
+                found = dict.fromkeys(range(GROUPS))
+        self.instances = tuple(item for items in found.values() for item in items or ())
+        self.groups = frozenset(group for group, items in found.items() if items != ())
         module.flags.names |= dict(self._flag_names())
+
+    def _listed(self, group: int) -> tuple[Instance, ...] | None:
+        """Return the instances of a group; ``None`` if its page cannot be read."""
+        page = DESCRIPTOR_PAGE + group
+        return self._module.readable(
+            f"page {page:02X}h", lambda: listed(self._module.memory.half(page)[0], group), None
+        )
 
     @property
     def has_statistics(self) -> bool:

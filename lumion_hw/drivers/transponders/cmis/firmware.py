@@ -13,6 +13,7 @@ from typing import TypeVar
 from lumion_hw.drivers.transponders.cmis import cdb
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LumionError, NotSupportedError
+from lumion_hw.standards.cmis.codec import EPL_PAGES
 from lumion_hw.standards.cmis.codes import CdbCommand, ModuleState
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.firmware import (
@@ -46,7 +47,10 @@ def images(module: ModuleContext) -> Images:
 
 def features(module: ModuleContext) -> FirmwareFeatures:
     """Return how this module takes firmware. Raises as :func:`cdb.command`."""
-    return _decoded(module, decode_firmware_features, cdb.command(module, CdbCommand.FIRMWARE_FEATURES))
+    # A block longer than the pages that the module has would be written to pages that it has not.
+    pages = EPL_PAGES.get(module.advertised.number("cdb_epl_pages"), 0)
+    reply = cdb.command(module, CdbCommand.FIRMWARE_FEATURES)
+    return _decoded(module, lambda payload: decode_firmware_features(payload, pages), reply)
 
 
 def download(module: ModuleContext, file: bytes, progress: Progress) -> None:

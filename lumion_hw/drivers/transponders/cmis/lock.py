@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
 from lumion_hw.drivers.transponders.cmis.monitors import LANE_STATUS_PAGE, lane_readings
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
+from lumion_hw.drivers.transponders.cmis.scope import Scope
 from lumion_hw.drivers.transponders.cmis.tuning import REFUSALS, TOLERANCE_MHZ, configured_mhz
 from lumion_hw.errors import LinkError, NotSupportedError
 from lumion_hw.interfaces import LockReport, LockStage, Quality
@@ -34,22 +37,35 @@ _LOL_CAUSES = ("coherent_rx_lof", "coherent_rx_lom", "coherent_rx_demodulator_lo
 _ANSWERED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
 
 
+@dataclass
+class _PathMemory:
+    """What one look at a data path leaves for the next.
+
+    Attributes:
+        init_since_s: Since when it has been seen initialising.
+        bits: The bit counter at the last look.
+        counted_s: When that counter last moved.
+    """
+
+    init_since_s: float | None = None
+    bits: int | None = None
+    counted_s: float = 0.0
+
+
 class LockWatch:
-    """Looks at the link of a media lane again and again, and keeps how long each stage took.
+    """Looks at the links of data paths again and again, and keeps how long each stage took.
 
     Args:
         module: The module.
         vdm: Its diagnostics.
-        lane: Media lane.
+        scope: The data paths; the link is up when all of them are.
     """
 
-    def __init__(self, module: ModuleContext, vdm: Vdm, lane: int) -> None:
+    def __init__(self, module: ModuleContext, vdm: Vdm, scope: Scope) -> None:
         self._module = module
         self._vdm = vdm
-        self._lane = lane
-        self._init_since_s: float | None = None
-        self._bits: int | None = None
-        self._counted_s = 0.0
+        self._scope = scope
+        self._memories: dict[int, _PathMemory] = {}
 
     def wait(self, timeout_s: float) -> LockReport:
         """Look until the link is up, cannot come up, or the time is over; the last look is reported."""
@@ -80,22 +96,26 @@ class LockWatch:
     def _reasons(self) -> Iterator[LockReport]:
         """Yield the reasons in the order of their tests; the last is that there is none."""
         yield from self._module_reasons()
-        paths = [path for path in dp.data_paths(self._module) if self._lane in path.media_lanes]
+        paths = self._scope.paths(self._module)
         if not paths:
-            yield LockReport(
-                LockStage.DP_INIT, f"no application uses media lane {self._lane}: select one", lane=self._lane
-            )
+            detail = f"no application is selected{self._scope.words()}: select one"
+            yield LockReport(LockStage.DP_INIT, detail, lane=self._scope.first_lane or self._scope.media_lane)
             return
-        path = paths[0]
         # What is latched may be of yesterday: only a flag that is set
         # again right after it was read holds the link up now.
         flags = self._module.flags.live(LANE_STATUS_PAGE)
-        yield from self._data_path_reasons(path, flags)
-        yield from self._tuning_reasons()
-        if not self._module.memory.value("tx_output_valid", self._lane):  # and the laser is not the reason
-            yield self._dark("tx_output_valid")
-        yield from self._receiver_reasons(path, flags)
+        for path in paths:
+            yield from self._path_reasons(path, flags)
         yield LockReport(LockStage.LOCKED, "the link is up")
+
+    def _path_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
+        yield from self._data_path_reasons(path, flags)
+        yield from self._tuning_reasons(path)
+        valid = dict(zip(dp.ALL_LANES, self._module.memory.values("tx_output_valid"), strict=True))
+        for lane in path.media_lanes:
+            if not valid[lane]:  # and the laser is not the reason
+                yield _dark(lane, "tx_output_valid")
+        yield from self._receiver_reasons(path, flags)
 
     def _module_reasons(self) -> Iterator[LockReport]:
         memory = self._module.memory
@@ -114,7 +134,7 @@ class LockWatch:
             why = "sw" if memory.value("low_pwr_request_sw") else "pin"
             yield _module(LockStage.LOW_POWER, f"low power is requested ({why})", state, why)
 
-    def _data_path_reasons(self, path: dp.DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
+    def _data_path_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
         module = self._module
         states = dp.states(module)
         active = all(states[lane] == DataPathState.ACTIVATED for lane in path.host_lanes)
@@ -128,21 +148,23 @@ class LockWatch:
                 yield self._code(LockStage.CONFIG_IN_PROGRESS, "config_status", answers[lane], lane)
         if not active:
             if all(states[lane] == DataPathState.DEACTIVATED for lane in path.host_lanes):
-                yield from self._tuning_reasons()  # a path is held down for it: that is no initialisation
+                yield from self._tuning_reasons(path)  # a path is held down for it: that is no initialisation
             yield from self._state_reasons(path, states)
-        self._init_since_s = None
-        if ("tx_failure", self._lane) in flags:
-            yield self._dark("tx_failure")
+        self._memory_of(path).init_since_s = None
+        for lane in path.media_lanes:
+            if ("tx_failure", lane) in flags:
+                yield _dark(lane, "tx_failure")
 
-    def _dark(self, flag: str) -> LockReport:
-        detail = f"media lane {self._lane} gives no valid light"
-        return LockReport(LockStage.TX_FAILURE, detail, lane=self._lane, flag=flag)
+    def _memory_of(self, path: DataPath) -> _PathMemory:
+        return self._memories.setdefault(path.first_lane, _PathMemory())
 
-    def _state_reasons(self, path: dp.DataPath, states: dict[int, int]) -> Iterator[LockReport]:
+    def _state_reasons(self, path: DataPath, states: dict[int, int]) -> Iterator[LockReport]:
         """Yield why a data path is not active."""
         module = self._module
         deinit = dp.wants_deinit(module)
-        dark = bool(module.memory.number("tx_disable", self._lane))
+        disabled = dict(zip(dp.ALL_LANES, module.memory.values("tx_disable"), strict=True))
+        # One disabled lane keeps the whole path from being activated (CMIS 5.2 clause 6.3.3, DPDeactivateS).
+        dark = any(disabled[lane] for lane in path.media_lanes)
         for lane in path.host_lanes:
             state = states[lane]
             if state in (DataPathState.DEACTIVATED, DataPathState.DEINIT) or (
@@ -151,31 +173,34 @@ class LockWatch:
                 why = "DPDeinit is set" if deinit[lane - 1] else "it has not begun to initialise"
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" ({why})")
             if state == DataPathState.INIT:
-                yield self._initialising(lane, state)
+                yield self._initialising(path, lane, state)
             if state in (DataPathState.INITIALIZED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF):
-                self._init_since_s = None
+                self._memory_of(path).init_since_s = None
                 why = "Tx disable is set" if dark else "the transmitter is on its way"
                 yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({why})")
             if state != DataPathState.ACTIVATED:
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
 
-    def _initialising(self, lane: int, state: int) -> LockReport:
-        now = self._module.clock.now()
-        if self._init_since_s is None:
-            self._init_since_s = now
-        elapsed_s = now - self._init_since_s
+    def _initialising(self, path: DataPath, lane: int, state: int) -> LockReport:
+        now, memory = self._module.clock.now(), self._memory_of(path)
+        if memory.init_since_s is None:
+            memory.init_since_s = now
+        elapsed_s = now - memory.init_since_s
         bound_s = self._module.advertised.durations_s["dp_init"]
         values = {"elapsed_s": elapsed_s} | ({} if bound_s is None else {"bound_s": bound_s})
         limit = "" if bound_s is None else f", advertised {bound_s:g} s"
         report = self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" (for {elapsed_s:.1f} s{limit})")
         return dataclasses.replace(report, values=values)
 
-    def _tuning_reasons(self) -> Iterator[LockReport]:
-        module, lane = self._module, self._lane
-        if not module.advertised.tunable:
-            return
+    def _tuning_reasons(self, path: DataPath) -> Iterator[LockReport]:
+        if self._module.advertised.tunable:
+            self._module.flags.read(0x12)
+            for lane in path.media_lanes:
+                yield from self._laser_reasons(lane)
+
+    def _laser_reasons(self, lane: int) -> Iterator[LockReport]:
+        module = self._module
         memory = module.memory
-        module.flags.read(0x12)
         if memory.value("tuning_in_progress", lane):
             yield LockReport(LockStage.TUNING, f"media lane {lane} is tuning", lane=lane, flag="tuning_in_progress")
         wanted, found = configured_mhz(module, lane), memory.number("current_frequency", lane)
@@ -190,8 +215,8 @@ class LockWatch:
                 LockStage.WAVELENGTH_UNLOCKED, f"the laser of media lane {lane} is not locked", lane=lane, flag=flag
             )
 
-    def _receiver_reasons(self, path: dp.DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
-        lanes = [self._lane] if self._module.advertised.coherent else list(path.media_lanes)
+    def _receiver_reasons(self, path: DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
+        lanes = path.media_lanes
         for lane in lanes:
             if ("rx_los", lane) in flags:
                 yield LockReport(LockStage.RX_LOS, f"no light at media lane {lane}", lane=lane, flag="rx_los")
@@ -206,7 +231,7 @@ class LockWatch:
         if ber:
             yield ber
 
-    def _power_reasons(self, lanes: list[int]) -> Iterator[LockReport]:
+    def _power_reasons(self, lanes: Collection[int]) -> Iterator[LockReport]:
         """Yield received powers outside the module's own alarm limits."""
         module = self._module
         if not module.advertised.supported("rx_power"):
@@ -235,41 +260,46 @@ class LockWatch:
         live = {name for name, _ in module.flags.live(_COHERENT_FLAGS)}
         return next((name for name in _LOL_CAUSES if name in live), "")
 
-    def _ber_reason(self, path: dp.DataPath) -> LockReport | None:
+    def _ber_reason(self, path: DataPath) -> LockReport | None:
         """Return what is wrong with the bit error ratio of a coherent module."""
         module = self._module
-        if not module.advertised.coherent:
+        if not module.advertised.coherent or not path.media_lanes:
             return None
-        ratio, quality = self._ber()
+        lane = path.media_lanes[0]
+        ratio, quality = self._ber(path, lane)
         if ratio is None or quality is Quality.STALE:
-            return LockReport(LockStage.BER_STALE, "no bit errors are being counted", lane=self._lane)
+            return LockReport(LockStage.BER_STALE, "no bit errors are being counted", lane=lane)
         offered = {item.number: item.media_id for item in module.advertised.applications}
         limit = module.advertised.ber_limit(offered.get(path.application, 0))
         if limit is not None and ratio >= limit:
             values = {"prefec_ber": ratio, "limit": limit}
             detail = f"pre-FEC BER {ratio:.2e}, limit {limit:.2e}"
-            return LockReport(LockStage.BER_HIGH, detail, lane=self._lane, values=values)
+            return LockReport(LockStage.BER_HIGH, detail, lane=lane, values=values)
         return None
 
-    def _ber(self) -> tuple[float | None, Quality]:
+    def _ber(self, path: DataPath, lane: int) -> tuple[float | None, Quality]:
         """Return the bit error ratio now; stale if nothing has been counted lately."""
-        current = self._vdm.current("ber_current_media", self._lane)
+        current = self._vdm.current("ber_current_media", lane)
         first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
         if current is not None:
             return (current, Quality.OK) if 0.0 < current < 0.5 else (None, Quality.STALE)
         counters = read_counters(self._module.memory.pages.read_page(FEC_PAGE, first, last - first))
-        now = self._module.clock.now()
+        now, memory = self._module.clock.now(), self._memory_of(path)
         # Without a basic type for the ratio of now: the counter has to move, or the ratio is that of an earlier signal.
-        if counters["bits"] != self._bits:
-            self._bits, self._counted_s = counters["bits"], now
+        if counters["bits"] != memory.bits:
+            memory.bits, memory.counted_s = counters["bits"], now
         ratios = bit_error_ratios(counters)
-        if ratios is None or now - self._counted_s > FRESH_S:
+        if ratios is None or now - memory.counted_s > FRESH_S:
             return None, Quality.STALE
         return ratios[0], Quality.OK
 
     def _code(self, stage: LockStage, table: str, code: int, lane: int, more: str = "") -> LockReport:
         name = codes.describe(table, code)
         return LockReport(stage, f"host lane {lane}: {name}{more}", lane=lane, code=code, code_name=name)
+
+
+def _dark(lane: int, flag: str) -> LockReport:
+    return LockReport(LockStage.TX_FAILURE, f"media lane {lane} gives no valid light", lane=lane, flag=flag)
 
 
 def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockReport:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, VerifyError
+from lumion_hw.errors import ConfigError, LinkError, VerifyError
 from lumion_hw.interfaces import StickyFlag
 from lumion_hw.sessions.module.pages import ModulePages
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis import (
     FIELDS,
     Access,
@@ -79,6 +80,20 @@ class CmisMemory:
                     page, run.start, len(run), self._bank(page)
                 )
         return bytes(data), flag_bytes(page)
+
+    def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
+        """Return a page like :meth:`half`; ``None`` if the module lacks it, an error if this page alone is unreadable.
+
+        Raises:
+            LinkError: The rest of the module cannot be read either.
+        """
+        try:
+            if page is not None and not self.pages.has_page(page, self._bank(page)):
+                return None
+            return self.half(page)
+        except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
+            self.pages.read_page(None, 0, 1)
+            return error
 
     def write(self, name: str, value: Value, index: int | None = None) -> None:
         """Write a field and read it back. The other bits of its byte stay. Raises ``VerifyError``."""
@@ -204,9 +219,12 @@ class FlagStore:
 
     def clear(self, names: Collection[str] | None = None) -> None:
         """Forget flags: those of these names, or all."""
+        self.forget(lambda key: names is None or key[0] in names)
+
+    def forget(self, which: Callable[[FlagKey], bool]) -> None:
+        """Forget the flags that a condition holds for."""
         with self._memory.pages.transaction():
-            for key in [key for key in self._seen if names is None or key[0] in names]:
-                del self._seen[key]
+            self._seen = {key: flag for key, flag in self._seen.items() if not which(key)}
 
     def _asserted(self, page: Page, data: dict[int, int]) -> Iterable[FlagKey]:
         if not any(data.values()):  # mostly, and a module that is waited for is asked again and again

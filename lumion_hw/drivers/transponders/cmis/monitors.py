@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.errors import OutOfRangeError
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
+from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
+from lumion_hw.errors import NotSupportedError, OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
 from lumion_hw.standards.cmis import FIELDS, codes
-from lumion_hw.standards.cmis.codec import aux_monitor, multiplied, optical_power
-from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
+from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, aux_monitor, multiplied, optical_power
+from lumion_hw.standards.cmis.codes import ModuleState
 from lumion_hw.standards.registers import decode, raw
 
 LANE_STATUS_PAGE = 0x11
@@ -50,10 +52,25 @@ def module_readings(module: ModuleContext) -> dict[str, Reading]:
 
 
 def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
-    """Read power, bias and received power of a media lane, in one transfer for all lanes."""
+    """Read power, bias and received power of a media lane."""
+    return lanes_readings(module, (lane,))[lane]
+
+
+def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
+    """Read power, bias and received power of media lanes, by lane, in one transfer for all."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
-    return {name: _lane_reading(module, name, lane, data, first) for name in _LANE}
+    return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
+
+
+def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
+    """Read a power of a media lane from the diagnostics; ``None`` if the module does not list it."""
+    item = vdm.find(name, lane)
+    if item is None:
+        return None
+    value = vdm.current(name, lane)
+    is_floor = value is None or value <= MIN_POWER_DBM
+    return Reading(value, "dBm", Quality.BELOW_RANGE if is_floor else Quality.OK, item.source)
 
 
 def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int) -> Reading:
@@ -73,32 +90,43 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
     return Reading(value, unit, quality, source)
 
 
-def monitors(module: ModuleContext, lane: int, received: Reading | None, launched: Reading | None) -> Monitors:
+def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
     """Return the monitors in the form that all transponders have.
 
     Args:
         module: The module.
+        vdm: Its diagnostics, which measure the powers of modules without lane monitors.
         lane: Media lane.
-        received: Received power from the link performance pages, for modules without the lane monitor.
-        launched: The same for the output power.
 
     Raises:
         NotSupportedError: The module does not measure its temperature or supply.
         OutOfRangeError: A power is above the measurable range.
     """
     common = module_readings(module)
-    for name in _LOWER:
-        module.needs(common[name].quality is Quality.OK, f"a monitor of the {name}")
-    lanes: Mapping[str, Reading] = lane_readings(module, lane)
-    tx, rx = lanes["tx_power"], lanes["rx_power"]
+    temperature_c, supply_v = (_measured(module, name, common[name]) for name in _LOWER)
+    readings = lane_readings(module, lane)
+    powers_dbm = {}
+    for name, sampled in (("tx_power", "tx_power"), ("rx_power", "rx_total_power")):
+        reading: Reading | None = readings[name]
+        if readings[name].quality is Quality.NOT_SUPPORTED:
+            reading = sampled_power(vdm, sampled, lane)
+        powers_dbm[name] = _power_dbm(module, reading)
     return Monitors(
-        temperature_c=common["temperature"].value or 0.0,
-        supply_v=common["supply"].value or 0.0,
-        tx_bias_ma=lanes["tx_bias"].value,
-        tx_power_dbm=_power_dbm(module, launched if tx.quality is Quality.NOT_SUPPORTED else tx),
-        rx_power_dbm=_power_dbm(module, received if rx.quality is Quality.NOT_SUPPORTED else rx),
+        temperature_c=temperature_c,
+        supply_v=supply_v,
+        tx_bias_ma=readings["tx_bias"].value,
+        tx_power_dbm=powers_dbm["tx_power"],
+        rx_power_dbm=powers_dbm["rx_power"],
         timestamp_s=module.clock.now(),
     )
+
+
+def _measured(module: ModuleContext, name: str, reading: Reading) -> float:
+    if reading.quality is not Quality.OK or reading.value is None:
+        raise module.error(
+            NotSupportedError, f"a monitor of the {name} is not supported", "The module does not advertise it."
+        )
+    return reading.value
 
 
 def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
@@ -110,22 +138,27 @@ def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
     return reading.value if reading is not None and reading.quality is Quality.OK else None
 
 
-def status(module: ModuleContext, lane: int) -> SignalStatus:
-    """Read the live status of a media lane.
+def status(module: ModuleContext, paths: Collection[DataPath], lane: int) -> SignalStatus:
+    """Read the live status of data paths: what one of their media lanes shows, all show.
 
     Flags are read twice, because the first read only clears old ones. A module raises none for a data path that is
     down; a receiver that measures no power at all has lost its signal all the same.
+
+    Args:
+        module: The module.
+        paths: The data paths.
+        lane: Media lane to look at if there is no data path.
     """
     state = module.memory.number("module_state")
     live = module.flags.live(LANE_STATUS_PAGE)
-    paths = [path for path in dp.data_paths(module) if lane in path.media_lanes]
-    states = dp.states(module)
-    active = any(states[path.host_lanes[0]] == DataPathState.ACTIVATED for path in paths)
-    disabled = bool(module.advertised.supported("tx_disable")) and bool(module.memory.number("tx_disable", lane))
+    lanes = {lane for path in paths for lane in path.media_lanes} or {lane}
+    readings = lanes_readings(module, lanes)
     return SignalStatus(
-        rx_los=("rx_los", lane) in live or lane_readings(module, lane)["rx_power"].quality is Quality.BELOW_RANGE,
-        tx_fault=("tx_failure", lane) in live or state == codes.ModuleState.FAULT,
-        tx_disabled=disabled or not active,
+        rx_los=any(
+            ("rx_los", each) in live or readings[each]["rx_power"].quality is Quality.BELOW_RANGE for each in lanes
+        ),
+        tx_fault=any(("tx_failure", each) in live for each in lanes) or state == codes.ModuleState.FAULT,
+        tx_disabled=not dp.lanes_on(module, paths),
         data_ready=state == ModuleState.READY,
         timestamp_s=module.clock.now(),
     )

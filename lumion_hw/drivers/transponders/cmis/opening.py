@@ -9,8 +9,8 @@ from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
-from lumion_hw.errors import IdentityError
-from lumion_hw.sessions.module.pages import ModulePages
+from lumion_hw.errors import IdentityError, LinkError
+from lumion_hw.sessions.module.pages import ModulePages, page_words
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
@@ -43,8 +43,8 @@ def open_module(
         # Lower memory and page 00h tell whether there are further pages
         # at all; a flat memory would answer with page 00h for each.
         advertised = Advertised(halves.get, pages.has_page)
-        if not advertised.flat:
-            halves |= {page: memory.half(page)[0] for page in _static_pages(pages)}
+        found = {} if advertised.flat else {page: memory.half_if_readable(page) for page in _STATIC_PAGES}
+    halves |= {page: half[0] for page, half in found.items() if isinstance(half, tuple)}
     advertised = Advertised(halves.get, pages.has_page)
     identity = advertised.identity()
     wrong = {
@@ -59,6 +59,11 @@ def open_module(
             hint="Check the bench file, or which module is plugged in there.",
         )
     module = ModuleContext(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
+    module.warnings += [
+        f"{page_words(page)} cannot be read, and what it says is not known: {half.message}"
+        for page, half in found.items()
+        if isinstance(half, LinkError)
+    ]
     # A warning and no refusal: check sums are wrong on modules in the field that work.
     module.warnings += [
         f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
@@ -68,10 +73,6 @@ def open_module(
         and not checksum_matches(item, half)
     ]
     return module
-
-
-def _static_pages(pages: ModulePages) -> list[int]:
-    return [page for page in _STATIC_PAGES if pages.has_page(page)]
 
 
 def _check_kind(memory: CmisMemory, identifier: int) -> None:

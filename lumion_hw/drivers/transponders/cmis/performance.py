@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
@@ -30,8 +30,68 @@ _VDM_WORDS = {"min": "minimum", "max": "maximum", "avg": "average", "current": "
 _VDM_FEC = {"ber": "prefec_ber", "errored_frames": "ferc", "sewmax": "sewmax"}
 _FEC_UNITS = {"prefec_ber": "", "uncorrectable_frames": "frames", "ferc": ""}
 _SIDES = ("media", "host")
-_OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "host_", "esnr_host", "pam4_ltp_host", "ferc_total_host", "supply_")
+_OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "supply_")
 _POWERS = frozenset({"tx_power", "rx_total_power", "rx_signal_power"})
+_COHERENT_LANE = 1  # the media lane of pages 34h and 35h
+_Key = tuple[str, int]
+"""A quantity and its lane."""
+
+
+@dataclass(frozen=True)
+class ReadLanes:
+    """Whose link performance is read.
+
+    Attributes:
+        media_lane: The media lane whose quantities have plain names; those of lane n are called ``name.n``.
+        host_lane: The same for host lanes.
+        media: Media lanes that are read; ``None`` reads all.
+        host: Host lanes that are read; ``None`` reads all.
+    """
+
+    media_lane: int = 1
+    host_lane: int = 1
+    media: Collection[int] | None = None
+    host: Collection[int] | None = None
+
+    def has(self, instance: Instance, name: str) -> bool:
+        """Tell whether a diagnostic instance of a quantity belongs to them; those of the module as a whole do."""
+        lanes = self.host if _is_of_host(name) else self.media
+        return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
+
+    def name(self, key: _Key) -> str:
+        """Return what a quantity is called."""
+        name, lane = key
+        return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
+
+    def plain_lane(self, name: str) -> int:
+        """Return the lane whose value of a quantity has a plain name."""
+        return self.host_lane if _is_of_host(name) else self.media_lane
+
+
+@dataclass(frozen=True)
+class LiveLanes:
+    """What the lanes do now.
+
+    Attributes:
+        lit: Media lanes of data paths that are active.
+        lit_host: Host lanes of data paths that are active.
+        locked: Media lanes whose receivers follow a signal.
+    """
+
+    lit: Collection[int]
+    lit_host: Collection[int]
+    locked: Collection[int]
+
+    def is_fresh(self, key: _Key) -> bool:
+        """Tell whether a quantity is measured now: registers keep their last values when the signal is gone."""
+        name, lane = key
+        if _is_of_host(name):
+            return _has(self.lit_host, lane)
+        return _has(self.lit, lane) and (_has(self.locked, lane) or not _of_receiver(name))
+
+
+def _has(lanes: Collection[int], lane: int) -> bool:
+    return bool(lanes) if lane == MODULE_RESOURCE else lane in lanes
 
 
 @dataclass
@@ -58,6 +118,80 @@ def _worth(reading: Reading, worth: Quality | None) -> Reading:
     return reading if worth is None else Reading(reading.value, reading.unit, worth, reading.source)
 
 
+class _Drafts:
+    """The quantities of one reading while their sources come in.
+
+    Attributes:
+        found: Quantities by name and lane.
+        remarks: What does not fit together, in words.
+    """
+
+    def __init__(self, lanes: ReadLanes) -> None:
+        self._lanes = lanes
+        self.found: dict[_Key, _Draft] = {}
+        self.remarks: list[str] = []
+
+    def of(self, name: str, lane: int) -> _Draft:
+        """Return a quantity; what the module as a whole shows and what the lane with plain names shows are one."""
+        plain = (name, self._lanes.plain_lane(name))
+        whole = (name, MODULE_RESOURCE)
+        key = (name, lane)
+        if key == whole and plain in self.found:
+            key = plain
+        elif key == plain and whole in self.found:
+            key = whole
+        return self.found.setdefault(key, _Draft())
+
+    def take_fec(self, counters: Mapping[str, int]) -> None:
+        """Take the counters of page 34h."""
+        ratios = bit_error_ratios(counters)
+        ber = self.of("prefec_ber", _COHERENT_LANE)
+        if ratios is None:
+            ber.add("average", Reading(None, "", Quality.STALE, "34h:144/128"))
+            return
+        average, low, high, fits = ratios
+        quality = Quality.OK if fits else Quality.INCONSISTENT
+        if not fits:
+            self.remarks.append("prefec_ber: the counters of 34h:136-167 do not lie around the average")
+        ber.add("average", Reading(average, "", Quality.OK, "34h:144/128"))
+        ber.add("minimum", Reading(low, "", quality, "34h:152/136"))
+        ber.add("maximum", Reading(high, "", quality, "34h:160/136"))
+        frames = counters["frames"]
+        uncorrectable = Reading(float(counters["uncorrectable_frames"]), "frames", Quality.OK, "34h:176")
+        self.of("uncorrectable_frames", _COHERENT_LANE).add("average", uncorrectable)
+        if frames:
+            ferc = Reading(counters["uncorrectable_frames"] / frames, "", Quality.OK, "34h:176/168")
+            self.of("ferc", _COHERENT_LANE).add("average", ferc)
+
+    def take_link(self, page: bytes) -> None:
+        """Take page 35h."""
+        for quantity in LINK_QUANTITIES:
+            draft = self.of(quantity.name, _COHERENT_LANE)
+            for word, member in (("avg", "average"), ("min", "minimum"), ("max", "maximum")):
+                item = FIELDS[f"pm_{quantity.name}_{word}"]
+                value = decode(item, page[item.byte - HALF_BYTES : item.byte - HALF_BYTES + item.length])
+                number = float(value) if isinstance(value, (int, float)) else 0.0
+                draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
+
+    def take_samples(self, samples: tuple[VdmSample, ...]) -> None:
+        """Take VDM samples; those of unknown types are left out."""
+        for sample in samples:
+            observable = sample.instance.descriptor.observable
+            if observable is None:
+                continue
+            name, member = _quantity_of(observable)
+            if self._lanes.has(sample.instance, name):
+                reading = _floored(name, sample.value, observable.unit, sample.instance.source)
+                self.of(name, sample.instance.descriptor.lane).add(member, reading)
+
+    def compare(self, name: str, reading: Reading | None) -> None:
+        """Take a value of now from elsewhere, to compare a quantity of the lane with plain names with."""
+        if reading is not None and reading.quality is Quality.OK:
+            for lane in (self._lanes.media_lane, MODULE_RESOURCE):
+                if (name, lane) in self.found:
+                    self.found[name, lane].rivals.append(("current", reading))
+
+
 class PerformanceReader:
     """Reads link performance and counts the intervals.
 
@@ -65,89 +199,88 @@ class PerformanceReader:
         module: The module.
         vdm: Its diagnostics.
         diagnostics: Its pages 13h and 14h.
-        lane: Media lane.
     """
 
-    def __init__(self, module: ModuleContext, vdm: Vdm, diagnostics: Diagnostics, lane: int) -> None:
-        self._lane = lane
+    def __init__(self, module: ModuleContext, vdm: Vdm, diagnostics: Diagnostics) -> None:
         self._module = module
         self._vdm = vdm
         self._diagnostics = diagnostics
         self._interval = 0
-        self._fresh_before: frozenset[str] = frozenset()
+        self._fresh_before: frozenset[_Key] = frozenset()
         self._started_s: float | None = None
 
-    def units(self) -> dict[str, str]:
-        """Return the names of all quantities that the module measures, with their units."""
+    def units(self, lanes: ReadLanes) -> dict[str, str]:
+        """Return the names of all quantities that the module measures on these lanes, with their units."""
         units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
         if self._module.advertised.coherent:
             units |= {item.name: item.unit for item in LINK_QUANTITIES}
         for item in self._vdm.instances:
             observable = item.descriptor.observable
-            if observable is not None:
-                units.setdefault(_quantity_of(item, observable)[0], observable.unit)
+            if observable is None:
+                continue
+            name = _quantity_of(observable)[0]
+            if lanes.has(item, name):
+                units.setdefault(lanes.name((name, item.descriptor.lane)), observable.unit)
         return units | ({"q": "dB"} if "prefec_ber" in units else {})
 
-    def read(self, lit: bool, locked: bool) -> Performance:
+    def read(self, lanes: ReadLanes, live: LiveLanes) -> Performance:
         """End an interval: freeze, read the statistics, release, read the current values.
 
         Args:
-            lit: The data path is active; otherwise all values are stale.
-            locked: The receiver follows a signal; otherwise all values of the receiver are stale.
+            lanes: The lanes to read.
+            live: What the lanes do now; values of lanes that are dark or without lock are stale.
         """
         module = self._module
         module.needs(module.advertised.coherent or bool(self._vdm.instances), "link performance")
-        drafts: dict[str, _Draft] = {}
-        remarks: list[str] = []
+        drafts = _Drafts(lanes)
         # In low power nothing is measured, and a freeze may never be answered.
         in_low_power = module.memory.number("module_state") != codes.ModuleState.READY
         with module.memory.pages.transaction():
             if in_low_power:
-                self._statistics(drafts, remarks)
+                self._statistics(drafts)
             else:
                 with self._vdm.frozen():
-                    self._statistics(drafts, remarks)
+                    self._statistics(drafts)
             ended_s = module.clock.now()
-            _take_samples(drafts, self._vdm.samples(statistic=False))
-        self._other_pages(drafts)
+            drafts.take_samples(self._vdm.samples(statistic=False))
+        self._other_pages(drafts, lanes.media_lane)
         self._interval += 1
         started_s, self._started_s = self._started_s, ended_s
-        # Registers keep their last values when the signal is gone, so
-        # what is worth something follows from state and lock.
-        fresh = frozenset(name for name in drafts if lit and (locked or not _of_receiver(name)))
+        fresh = frozenset(key for key in drafts.found if live.is_fresh(key))
         quantities = {
-            name: _finish(name, draft, name in fresh, name in self._fresh_before, remarks)
-            for name, draft in drafts.items()
+            lanes.name(key): _finish(lanes.name(key), draft, key in fresh, key in self._fresh_before, drafts.remarks)
+            for key, draft in drafts.found.items()
         }
+        # Quantities of other lanes were not looked at, and may have been stale meanwhile.
         self._fresh_before = fresh
         _add_q(quantities)
-        return Performance(module.clock.now(), self._interval, started_s, ended_s, quantities, tuple(remarks))
+        return Performance(module.clock.now(), self._interval, started_s, ended_s, quantities, tuple(drafts.remarks))
 
-    def _statistics(self, drafts: dict[str, _Draft], remarks: list[str]) -> None:
+    def _statistics(self, drafts: _Drafts) -> None:
         """Read what a freeze holds still: pages 34h and 35h of a coherent module, and the statistic samples."""
         module = self._module
         if module.advertised.coherent:
             first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
-            counters = module.memory.pages.read_page(FEC_PAGE, first, last - first)
-            _take_fec(drafts, read_counters(counters), remarks)
-            _take_link(drafts, module.memory.pages.read_page(LINK_PAGE, HALF_BYTES, HALF_BYTES))
-        _take_samples(drafts, self._vdm.samples(statistic=True))
+            drafts.take_fec(read_counters(module.memory.pages.read_page(FEC_PAGE, first, last - first)))
+            drafts.take_link(module.memory.pages.read_page(LINK_PAGE, HALF_BYTES, HALF_BYTES))
+        drafts.take_samples(self._vdm.samples(statistic=True))
 
-    def _other_pages(self, drafts: dict[str, _Draft]) -> None:
+    def _other_pages(self, drafts: _Drafts, lane: int) -> None:
         """Compare with page 14h and the lane monitors where the module offers them.
 
         Page 14h has a bit error ratio to compare with only while a pattern is being checked.
         """
-        checked = self._diagnostics.checks_received_bits(self._lane)
-        rivals = {
-            "prefec_ber": self._diagnostics.result("media_ber", self._lane) if checked else None,
-            "esnr": self._diagnostics.result("media_snr", self._lane),
-        }
-        lanes = lane_readings(self._module, self._lane)
-        rivals |= {"tx_power": lanes["tx_power"], "rx_total_power": lanes["rx_power"]}
-        for name, reading in rivals.items():
-            if reading is not None and name in drafts and reading.quality is Quality.OK:
-                drafts[name].rivals.append(("current", reading))
+        if self._diagnostics.checks_received_bits(lane):
+            drafts.compare("prefec_ber", self._diagnostics.result("media_ber", lane))
+        drafts.compare("esnr", self._diagnostics.result("media_snr", lane))
+        readings = lane_readings(self._module, lane)
+        drafts.compare("tx_power", readings["tx_power"])
+        drafts.compare("rx_total_power", readings["rx_power"])
+
+
+def _is_of_host(name: str) -> bool:
+    """Tell whether a quantity is one of host lanes."""
+    return "host" in name.split("_")
 
 
 def _of_receiver(name: str) -> bool:
@@ -158,7 +291,7 @@ def _of_receiver(name: str) -> bool:
 def _finish(name: str, draft: _Draft, fresh: bool, steady: bool, remarks: list[str]) -> LinkQuantity:
     if not fresh:
         return draft.finish(Quality.STALE)
-    problem = _contradiction(name, draft, steady)
+    problem = _contradiction(name.partition(".")[0], draft, steady)
     if problem:
         remarks.append(f"{name}: {problem}")
     return draft.finish(Quality.INCONSISTENT if problem else None)
@@ -194,59 +327,14 @@ def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, 
     return average, low / per_sub, high / per_sub, fits
 
 
-def _take_fec(drafts: dict[str, _Draft], counters: Mapping[str, int], remarks: list[str]) -> None:
-    ratios = bit_error_ratios(counters)
-    ber = drafts.setdefault("prefec_ber", _Draft())
-    if ratios is None:
-        ber.add("average", Reading(None, "", Quality.STALE, "34h:144/128"))
-        return
-    average, low, high, fits = ratios
-    quality = Quality.OK if fits else Quality.INCONSISTENT
-    if not fits:
-        remarks.append("prefec_ber: the counters of 34h:136-167 do not lie around the average")
-    ber.add("average", Reading(average, "", Quality.OK, "34h:144/128"))
-    ber.add("minimum", Reading(low, "", quality, "34h:152/136"))
-    ber.add("maximum", Reading(high, "", quality, "34h:160/136"))
-    frames = counters["frames"]
-    uncorrectable = drafts.setdefault("uncorrectable_frames", _Draft())
-    uncorrectable.add("average", Reading(float(counters["uncorrectable_frames"]), "frames", Quality.OK, "34h:176"))
-    if frames:
-        ferc = drafts.setdefault("ferc", _Draft())
-        ferc.add("average", Reading(counters["uncorrectable_frames"] / frames, "", Quality.OK, "34h:176/168"))
-
-
-def _take_link(drafts: dict[str, _Draft], page: bytes) -> None:
-    for quantity in LINK_QUANTITIES:
-        draft = drafts.setdefault(quantity.name, _Draft())
-        for word, member in (("avg", "average"), ("min", "minimum"), ("max", "maximum")):
-            item = FIELDS[f"pm_{quantity.name}_{word}"]
-            value = decode(item, page[item.byte - HALF_BYTES : item.byte - HALF_BYTES + item.length])
-            number = float(value) if isinstance(value, (int, float)) else 0.0
-            draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
-
-
-def _take_samples(drafts: dict[str, _Draft], samples: tuple[VdmSample, ...]) -> None:
-    """Take VDM samples; those of unknown types are left out."""
-    for sample in samples:
-        observable = sample.instance.descriptor.observable
-        if observable is not None:
-            name, member = _quantity_of(sample.instance, observable)
-            reading = _floored(name, sample.value, observable.unit, sample.instance.source)
-            drafts.setdefault(name, _Draft()).add(member, reading)
-
-
-def _quantity_of(instance: Instance, observable: Observable) -> tuple[str, str]:
-    """Return the quantity to which an instance belongs and the member that it is.
-
-    Lane 1 and the module as a whole come under the quantity's name, other lanes and the host side under their own.
-    """
+def _quantity_of(observable: Observable) -> tuple[str, str]:
+    """Return the quantity to which an observable belongs, and the member that it is."""
     name, member = observable.name, "current"
     for prefix, called in _VDM_FEC.items():
         if name.startswith(prefix + "_") and name.endswith(_SIDES):
             word, side = name.removeprefix(prefix + "_").rsplit("_", 1)
             name, member = (called if side == "media" else f"host_{called}"), _VDM_WORDS[word]
-    lane = instance.descriptor.lane
-    return (name if lane in (1, MODULE_RESOURCE) else f"{name}.{lane}"), member
+    return name, member
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
+from lumion_hw.errors import LinkError
 from lumion_hw.standards.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
 from lumion_hw.standards.cmis.cdb import CDB_PAGE
 from lumion_hw.standards.cmis.codec import cut, multiplied
@@ -28,31 +29,41 @@ class Difference:
 
 
 def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
-    """Read all pages that the module advertises, without its flags: those stay set, and unknown in the image."""
+    """Read all pages that the module advertises, without its flags: those stay set, and unknown in the image.
+
+    A page that cannot be read stands in the image with the reason.
+    """
     halves: dict[Half, bytes] = {}
     unknown: dict[Half, frozenset[int]] = {}
+    unreadable: dict[Half, str] = {}
     memory = module.memory
     for page in _pages(module, vdm):
-        bank = memory.bank if page is not None and page >= 0x10 else 0
-        # Advertised is not there: the module decides, by whether PageSelect stays.
-        if page is None or memory.pages.has_page(page, bank):
-            halves[bank, page], left_out = memory.half(page)
+        half = memory.bank if page is not None and page >= 0x10 else 0, page
+        found = memory.half_if_readable(page)
+        if isinstance(found, LinkError):
+            unreadable[half] = found.message
+        elif found is not None:
+            halves[half], left_out = found
             if left_out:
-                unknown[bank, page] = left_out
+                unknown[half] = left_out
     identity = module.identity
-    return MemoryImage(halves, unknown, f"{identity.vendor} {identity.part_number} {identity.serial}")
+    source = f"{identity.vendor} {identity.part_number} {identity.serial}"
+    return MemoryImage(halves, unknown, source, unreadable=unreadable)
 
 
 def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
     """Yield the pages that the module should have."""
-    groups = {item.group for item in vdm.instances}
     for page in PAGES:
         fields = fields_of(page)
         if all(module.advertised.supported(field.name) is False for field in fields):
             continue
-        if page is not None and DESCRIPTOR_PAGE <= page < FLAG_PAGE and (page - DESCRIPTOR_PAGE) % GROUPS not in groups:
+        if (
+            page is not None
+            and DESCRIPTOR_PAGE <= page < FLAG_PAGE
+            and (page - DESCRIPTOR_PAGE) % GROUPS not in vdm.groups
+        ):
             continue
-        if page in (FLAG_PAGE, MASK_PAGE, CONTROL_PAGE) and not vdm.instances:
+        if page in (FLAG_PAGE, MASK_PAGE, CONTROL_PAGE) and not vdm.groups:
             continue
         if page == CDB_PAGE:
             continue  # what stands there belongs to the last command, and may be its password

@@ -36,9 +36,9 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
     plan = plan_tuning(module, frequency_thz, grid_ghz)
     module.guard()
     module.need_ready()
-    dp.await_steady(module)
-    before = dp.states(module)
     paths = [path for path in dp.data_paths(module) if lane in path.media_lanes]
+    dp.await_steady(module, dp.host_lanes(paths))
+    before = dp.states(module)
     lit = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
     up = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
     take_down = bool(up) and not module.quirks.tunes_while_active

@@ -9,6 +9,7 @@ from lumion_hw.drivers.transponders.decoded import Finding, Severity, text_findi
 from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, codes
 from lumion_hw.standards.cmis.codec import MULTIPLIERS, SMF_MULTIPLIER_2_SINCE, checksum_of, duration_s
 from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.image import half_name
 from lumion_hw.standards.cmis.interface_ids import (
     CMIS_IDENTIFIERS,
     COPPER_TECHNOLOGIES,
@@ -67,7 +68,7 @@ def texts(dump: Dump) -> Iterator[Finding]:
 
 def pages(dump: Dump) -> Iterator[Finding]:
     """Yield pages that are advertised and not in the dump, or the other way round."""
-    present = {page for _, page in dump.image.halves if page is not None}
+    present = {page for _, page in (*dump.image.halves, *dump.image.unreadable) if page is not None}
     if dump.advertised.flat:
         beyond = sorted(present - {0x00})
         if beyond:
@@ -234,6 +235,13 @@ def remarks(dump: Dump) -> Iterator[Finding]:
         yield Finding(_WARNING, where, "truncated", f"the dump has {rest} of the {_half(place)}")
 
 
+def unreadable(dump: Dump) -> Iterator[Finding]:
+    """Yield the pages that could not be read from the module."""
+    for half, reason in dump.image.unreadable.items():
+        place = half_name(half)
+        yield Finding(_WARNING, f"{place}h", "unreadable", f"the {_half(place)} could not be read: {reason}")
+
+
 def _half(place: str) -> str:
     return "lower memory" if place == "lower" else f"page {place}h"
 
@@ -244,6 +252,7 @@ def _hex(numbers: list[int]) -> str:
 
 CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     remarks,
+    unreadable,
     kind,
     checksums,
     texts,

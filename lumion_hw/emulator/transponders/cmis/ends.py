@@ -16,7 +16,7 @@ from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, DARKNESS, Emit
 from lumion_hw.emulator.transponders.cmis.profiles import ModuleLaserProfile
 from lumion_hw.emulator.transponders.cmis.reception import Reception, receive
 from lumion_hw.emulator.transponders.cmis.states import LIT, DataPaths, lanes_of
-from lumion_hw.standards.cmis.codes import DataPathState, Grid
+from lumion_hw.standards.cmis.codes import Grid
 from lumion_hw.standards.cmis.grids import LaserGrids, reported_mhz
 
 _GRID, _CHANNEL, _FINE, _POWER = 128, 136, 152, 200
@@ -246,8 +246,9 @@ class Transmitters:
         memory = self._core.memory
         laser = self._lasers.get(lane)
         off = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
-        active = [path for path in self._paths.on_media_lane(lane) if path.state is DataPathState.ACTIVATED]
-        # One data path that is activated lights a carrier that several share.
+        lit = self._sent[lane].enabled
+        active = [path for path in self._paths.on_media_lane(lane) if self._paths.lets_out(path, lit)]
+        # One data path that is up lights a carrier that several share.
         if not active or off >> (lane - 1) & 1 or self.fails(lane) or (laser is not None and not laser.locked):
             return False
         # Without a signal from the host there is nothing to send, unless the host forbids the squelch.

@@ -136,6 +136,7 @@ class EmulatedDataPath:
         state: Where it is.
         pending: Its settings have been provisioned and not yet commissioned (DPInitPending).
         pending_shown: Whether 11h:235 shows that.
+        going_down: DPReDeinitS: it is to be de-initialised, for good or to be initialised again.
     """
 
     first_lane: int
@@ -146,6 +147,7 @@ class EmulatedDataPath:
     state: DataPathState = DataPathState.DEACTIVATED
     pending: bool = False
     pending_shown: bool = False
+    going_down: bool = False
     timer_done: bool = False
     timer: Appointment | None = field(default=None, repr=False)
 
@@ -255,8 +257,15 @@ class DataPaths:
                 following = self._next(path, ready)
             if following is not None:
                 self._enter(path, following)
+                self._flag_change(path, ready)
                 moved = True
         return moved
+
+    def _flag_change(self, path: EmulatedDataPath, ready: bool) -> None:
+        """Flag the arrival at a steady state, unless the path leaves that state at once (CMIS 6.3.3.3)."""
+        if path.state in _STEADY_DATA_PATH and self._next(path, ready) is None:
+            for lane in lanes_of(path.host_mask):
+                self._core.flags.raise_event("data_path_state_changed_flag", lane)
 
     def _deinit(self, path: EmulatedDataPath, ready: bool) -> bool:
         """DPDeinitS (CMIS 6.3.3.3)."""
@@ -265,20 +274,27 @@ class DataPaths:
             asked = ~asked
         return not ready or bool(asked & path.host_mask)
 
-    def tx_disabled(self, path: EmulatedDataPath) -> bool:
-        """DPTxDisableS: all media lanes of the path are disabled or squelched (one dark lane keeps the others on)."""
+    def _tx_disabled(self, path: EmulatedDataPath) -> bool:
+        """DPTxDisableT OR DPTxForceSquelchT: any media lane of the path is disabled or squelched (CMIS 6.3.3.1)."""
         memory = self._core.memory
-        # Either way of switching off counts, lane by lane.
-        dark = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
-        return path.media_mask & ~dark == 0
+        return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
+
+    @staticmethod
+    def lets_out(path: EmulatedDataPath, lit: bool) -> bool:
+        """Tell whether a media lane of a path sends that is neither disabled nor squelched; ``lit``: it sends already.
+
+        In DPInitialized, and while another lane is turned off, each lane is as its own controls say (CMIS 6.3.3).
+        """
+        if path.state is _S.TX_TURN_ON:
+            return lit
+        return path.state is _S.ACTIVATED or (path.state in (_S.INITIALIZED, _S.TX_TURN_OFF) and not path.going_down)
 
     def _next(self, path: EmulatedDataPath, ready: bool) -> DataPathState | None:
         deinit = self._deinit(path, ready)
         # A module that reconfigures without intervention takes the path down and up again by itself (CMIS 6.2.3).
-        again = path.pending and not self._core.quirks.stepped_config_only
-        down = deinit or again
-        # Light goes before the path does: 4, 6, 7, 3.
-        dark = down or self.tx_disabled(path)
+        path.going_down = down = deinit or (path.pending and not self._core.quirks.stepped_config_only)
+        # DPDeactivateS. Light goes before the path does: 4, 6, 7, 3.
+        dark = down or self._tx_disabled(path)
         done = path.timer_done
         table: dict[DataPathState, tuple[tuple[bool, DataPathState], ...]] = {
             _S.DEACTIVATED: ((not deinit, _S.INIT),),
@@ -303,9 +319,6 @@ class DataPaths:
         seconds = self._duration_s(state)
         if seconds is not None:
             path.timer = core.agenda.after(seconds, lambda: self._finish(path))
-        if state in _STEADY_DATA_PATH:
-            for lane in lanes_of(path.host_mask):
-                core.flags.raise_event("data_path_state_changed_flag", lane)
         self._put()
 
     def _duration_s(self, state: DataPathState) -> float | None:

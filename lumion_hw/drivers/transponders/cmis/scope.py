@@ -1,0 +1,97 @@
+"""Which data paths of a module a driver serves: all of them, those on one media lane, or one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
+from lumion_hw.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The data paths that a driver serves; without limits, all of the module.
+
+    Attributes:
+        first_lane: Only the path that begins on this host lane.
+        media_lane: Only the paths that use this media lane.
+    """
+
+    first_lane: int | None = None
+    media_lane: int | None = None
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is the whole module."""
+        return self.first_lane is None and self.media_lane is None
+
+    def has(self, path: DataPath) -> bool:
+        """Tell whether a data path belongs to it."""
+        if self.first_lane is not None:
+            return path.first_lane == self.first_lane
+        return self.media_lane is None or self.media_lane in path.media_lanes
+
+    def paths(self, module: ModuleContext) -> tuple[DataPath, ...]:
+        """Read the data paths in use that belong to it."""
+        return tuple(path for path in dp.data_paths(module) if self.has(path))
+
+    def media_lane_of(self, module: ModuleContext) -> int:
+        """Return the media lane whose readings stand for it: that of the scope, or the first one of its first path."""
+        if self.media_lane is not None:
+            return self.media_lane
+        lanes = module.advertised.media_lanes
+        if len(lanes) == 1:  # a carrier of its own: nothing has to be read to know it
+            return lanes[0]
+        first = next((path.media_lanes[0] for path in self.paths(module) if path.media_lanes), None)
+        return first or self._offered_lane(module)
+
+    def _offered_lane(self, module: ModuleContext) -> int:
+        """Return the media lane that a path would begin on if it were selected."""
+        for application in module.advertised.applications:
+            if self.first_lane in application.first_host_lanes and self.first_lane is not None:
+                lanes = dp.media_lanes_of(application, self.first_lane)
+                if lanes:
+                    return lanes[0]
+        return 1
+
+    def first_lane_of(self, module: ModuleContext, number: int, wanted: int | None) -> int:
+        """Return the host lane on which an application is to begin.
+
+        Args:
+            module: The module.
+            number: AppSel code.
+            wanted: The host lane that the caller names, if any.
+
+        Raises:
+            ConfigError: Another lane than that of this path, or no path of the application uses the media lane.
+        """
+        if self.first_lane is not None:
+            if wanted not in (None, self.first_lane):
+                raise module.error(
+                    ConfigError,
+                    f"the path from host lane {self.first_lane} cannot begin on host lane {wanted}",
+                    f"Use path({wanted}), or the driver of the module.",
+                )
+            return self.first_lane
+        if wanted is not None:
+            return wanted
+        application = next((item for item in module.advertised.applications if item.number == number), None)
+        starts = application.first_host_lanes if application else ()
+        if application is None or self.media_lane is None:
+            return starts[0] if starts else 1
+        for start in starts:
+            if self.media_lane in dp.media_lanes_of(application, start):
+                return start
+        raise module.error(
+            ConfigError,
+            f"application {number} does not use media lane {self.media_lane}",
+            "Name the host lane on which it is to begin, or use another application.",
+        )
+
+    def words(self) -> str:
+        """Return what it is, for messages: empty for the whole module."""
+        if self.first_lane is not None:
+            return f" from host lane {self.first_lane}"
+        return "" if self.media_lane is None else f" on media lane {self.media_lane}"
