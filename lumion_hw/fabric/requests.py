@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import time
 import uuid
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lumion_hw.circuits.lock import LockOwner
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import write_file, writing
 
@@ -95,7 +95,7 @@ class RequestBox:
         document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
         with writing(_WHAT, self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        write_file(self._path(number, "json"), _WHAT, json.dumps(document) + "\n", "any")
+        write_file(self._path(number, "json"), _WHAT, json_text(document) + "\n", "any")
         return number
 
     def withdraw(self, number: str) -> bool:
@@ -149,7 +149,7 @@ class RequestBox:
             outcome = Outcome(f"unexpected {type(error).__name__}: {error}", 1)
         finally:
             with contextlib.suppress(LumionError):
-                write_file(path.with_suffix(".done"), _WHAT, json.dumps(dataclasses.asdict(outcome)) + "\n", "any")
+                write_file(path.with_suffix(".done"), _WHAT, json_text(dataclasses.asdict(outcome)) + "\n", "any")
             taken.unlink(missing_ok=True)
 
     def _path(self, number: str, suffix: str) -> Path:

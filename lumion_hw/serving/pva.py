@@ -317,13 +317,13 @@ class PvaServer:
         return self._told({"result": "all outputs are off"})
 
     def _faults(self, _query: Mapping[str, Any], _caller: Caller) -> Any:
-        return self._told({"result": json.dumps([str(fault) for fault in self._owner.faults()])})
+        return self._told({"result": json_text([str(fault) for fault in self._owner.faults()])})
 
     def _clear(self, query: Mapping[str, Any], caller: Caller) -> Any:
         if "fault" not in query:
             raise ConfigError("which fault?", hint="Give fault=NAME, such as fault=ESTOP; `faults` lists them.")
         cleared = self._owner.clear_faults(str(query["fault"]), caller)
-        return self._told({"result": json.dumps([str(fault) for fault in cleared])})
+        return self._told({"result": json_text([str(fault) for fault in cleared])})
 
     def _told(self, fields: Mapping[str, Any]) -> Any:
         """Return a structure of texts and numbers, which clients print as it is."""

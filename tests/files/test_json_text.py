@@ -27,7 +27,6 @@ WITHOUT_REALS = {
     "lumion_hw/schedules/leases.py": "names and whole numbers",
     "lumion_hw/schedules/documents.py": "names and whole numbers",
     "lumion_hw/circuits/lock.py": "names and whole numbers",
-    "lumion_hw/cli/fabric.py": "names",
     "lumion_hw/cli/emulate.py": "names and addresses",
     "lumion_hw/rehearsal/worker.py": "between processes of one rehearsal",
     "lumion_hw/rehearsal/rehearse.py": "between processes of one rehearsal",

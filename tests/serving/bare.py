@@ -24,7 +24,7 @@ class BareOwner:
     def __init__(self, directory: Any) -> None:
         self.bench = SimpleNamespace(model=SimpleNamespace(name="bare"))
         self.lease = LeaseBook(directory, time.time)
-        self.calls = Calls({}, self.lease)
+        self.calls, self.ports = Calls({}, self.lease), set()
         health = ServedHealth(time.time(), {}, "nothing")
         self.state = ServedState(1, time.time(), "bare", {}, None, (), (), None, None, ServedLease(), health)
         self._subscription = Subscription(self.state, lambda subscription: None)
