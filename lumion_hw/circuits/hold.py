@@ -37,6 +37,7 @@ _ATTEMPT_EVERY_S = 30.0
 """Searches and looks at phases cost light while they go on: not again before this has passed."""
 _PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
 """Places that a controller with its heaters off makes look broken."""
+_BROKEN = "broken: "
 _OWN_SHARE = 0.9
 """Part of the light at a port from which it counts as one circuit's."""
 _DARK_DB = 10.0
@@ -429,7 +430,10 @@ class Upkeep:
     def _found(self, held: _Held, found: FaultFound | None) -> None:
         """Take in where a circuit is broken, or that it is not; a change is an alarm, or its end."""
         health = held.health
-        if (found is None) != (health.fault is None) or (found and health.fault and found.place != health.fault.place):
+        # The marks tell of an alarm that an earlier program, or this one before an error, has left.
+        was_broken = health.fault is not None or any(mark.startswith(_BROKEN) for mark in health.marks)
+        is_other = found is not None and health.fault is not None and found.place != health.fault.place
+        if (found is None) == was_broken or is_other:
             self._alarm(health.name, found)
         health.fault = found
         if found is not None:
@@ -445,7 +449,7 @@ class Upkeep:
     def _marks(self, held: _Held) -> list[str]:
         health, request = held.health, held.circuit.request
         if health.fault is not None:
-            return [f"broken: {health.fault}"]
+            return [f"{_BROKEN}{health.fault}"]
         marks = []
         if health.proof is not None and health.proof.received_dbm is None:
             marks.append("dark: no power reaches the receiver's tap")

@@ -98,6 +98,19 @@ def test_upkeep_names_the_controller_and_blames_no_path(one_bench, service) -> N
     assert "WATCHDOG (id" in str(alarms[0]["detail"])
 
 
+def test_an_alarm_that_ended_one_upkeep_is_over_in_the_next(one_bench, service) -> None:
+    upkeep = Upkeep(service)
+    upkeep.run(2.0)
+    trip(one_bench, FaultSource.HW_SPI)
+    with pytest.raises(SafetyError):
+        upkeep.run(2.0)
+    clear_faults(service.setup.bench, "HW_SPI", "ada")
+    service.set_up_again()
+    Upkeep(service).run(1.0)
+    names = [str(each["circuit"]) for each in events(service, "alarm over")]
+    assert sorted(names) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
+
+
 def test_upkeep_that_is_interrupted_by_a_trip_notes_no_dark_mesh(one_bench, service) -> None:
     upkeep, noted_ma = Upkeep(service), service.state.currents_ma
     upkeep.run(1.0)
