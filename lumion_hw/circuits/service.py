@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
 from lumion_hw.bench.parts_as_set import wiring_as_set
-from lumion_hw.circuits.bench_time import BenchTime
+from lumion_hw.circuits.lease_clock import LeaseClock
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof
@@ -112,7 +112,7 @@ class CircuitService:
         self.setup = PathSetup(bench, record, self.aligner)
         self.journal = journal
         self.lock = lock
-        self.time = BenchTime(bench.clock)
+        self.time = LeaseClock(bench.clock)
         self.lost: tuple[StandingCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path

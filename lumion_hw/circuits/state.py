@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.bench.model import BenchModel
-from lumion_hw.circuits.bench_time import BenchTime, LeaseEnd
 from lumion_hw.circuits.ends import circuit_ends
+from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
 from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.proof import CircuitProof
@@ -113,11 +113,11 @@ class StandingCircuit:
         """PUCs it passes."""
         return tuple(puc for path in self.paths for puc in path.pucs)
 
-    def lease_left_s(self, time: BenchTime) -> float | None:
+    def lease_left_s(self, time: LeaseClock) -> float | None:
         """Return how long it is still wanted, 0 once its lease has ended; ``None`` without a lease."""
         return None if self.lease is None else max(time.left_s(self.lease), 0.0)
 
-    def has_expired(self, time: BenchTime) -> bool:
+    def has_expired(self, time: LeaseClock) -> bool:
         """Whether its lease has ended."""
         return self.lease is not None and time.left_s(self.lease) <= 0.0
 
@@ -345,7 +345,7 @@ def judged(mesh: MeshAccess, state: CircuitState, begun: BegunChange | None) -> 
 
 
 def standing_circuit(
-    circuit: PlannedCircuit, proof: CircuitProof | None, time: BenchTime, before: StandingCircuit | None = None
+    circuit: PlannedCircuit, proof: CircuitProof | None, time: LeaseClock, before: StandingCircuit | None = None
 ) -> StandingCircuit:
     """Return a circuit as the journal keeps it.
 

@@ -23,8 +23,8 @@ from lumion_hw.files.writing import Over, check_target
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
-    from lumion_hw.circuits.bench_time import BenchTime
     from lumion_hw.circuits.hold import CircuitHealth
+    from lumion_hw.circuits.lease_clock import LeaseClock
     from lumion_hw.circuits.state import CircuitState, MeshFinding, StandingCircuit
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
@@ -310,13 +310,13 @@ def circuits(target: BenchTarget, check: bool) -> None:
     changing nothing; the exit code is 3 if the mesh differs from the journal or a circuit carries no good light.
     """
     from lumion_hw.circuits import lock_owner, read_state
-    from lumion_hw.circuits.bench_time import BenchTime
+    from lumion_hw.circuits.lease_clock import LeaseClock
 
     with target.directory() as directory:
         state, begun = read_state(directory)
         owner = lock_owner(directory)
         finding, state, broken = _checked(target, directory) if check else (None, state, False)
-        now = BenchTime()
+        now = LeaseClock()
         if target.as_json:
             echo_json(
                 {
@@ -441,7 +441,7 @@ def _row(circuit: StandingCircuit) -> tuple[object, ...]:
     return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
-def _listed(circuit: StandingCircuit, now: BenchTime) -> tuple[object, ...]:
+def _listed(circuit: StandingCircuit, now: LeaseClock) -> tuple[object, ...]:
     document = _standing_document(circuit, now)
     margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
     return (
@@ -455,7 +455,7 @@ def _listed(circuit: StandingCircuit, now: BenchTime) -> tuple[object, ...]:
     )
 
 
-def _standing_document(circuit: StandingCircuit, now: BenchTime) -> dict[str, Any]:
+def _standing_document(circuit: StandingCircuit, now: LeaseClock) -> dict[str, Any]:
     """Return a standing circuit as JSON, with the marks that its age brings."""
     seen_s = None
     if circuit.seen_utc is not None:

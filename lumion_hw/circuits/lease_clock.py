@@ -28,7 +28,7 @@ class LeaseEnd:
     ends_utc: str
 
 
-class BenchTime:
+class LeaseClock:
     """The clock of leases and the time of day, as a bench's clock goes: on a virtual clock an hour passes in seconds.
 
     Args:
