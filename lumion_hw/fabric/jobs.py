@@ -11,6 +11,7 @@ from lumion_hw.bench.controller_faults import check_faults
 from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitProof, CircuitRequest, CircuitService
 from lumion_hw.errors import BusyError, CircuitError, LumionError
+from lumion_hw.fabric.decisions import free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
 from lumion_hw.fabric.spans import Told
@@ -52,9 +53,7 @@ class JobCircuits:
     @property
     def spares(self) -> tuple[str, ...]:
         """Spares that are healthy and free, and what was replaced and has been repaired."""
-        busy = {name for job in self.jobs for name in self.members(job)}
-        known = dict.fromkeys((*self.bench.model.fabric.spares, *(m for job in self.jobs for m in job.members)))
-        return tuple(name for name in known if name not in busy and name not in self.state.failed)
+        return free_spares(self.bench.model, self.state)
 
     def _wanted(self) -> list[CircuitRequest]:
         """Return the circuits of all jobs that are not refused."""

@@ -10,15 +10,30 @@ import contextlib
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitService, Upkeep
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
+from lumion_hw.fabric.decisions import (
+    BlameSender,
+    DoNothing,
+    DropSpare,
+    FabricView,
+    Refuse,
+    Reroute,
+    Swap,
+    after_refusal,
+    after_reroute,
+    after_swap,
+    decide,
+    in_service,
+    with_failed,
+)
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
@@ -29,7 +44,7 @@ from lumion_hw.fabric.keeping import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.spans import SpanTimer, Told, ToldTimer, span_documents
-from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
+from lumion_hw.fabric.standby import Standby, StandbyPlan
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
@@ -136,7 +151,8 @@ class FabricManager(JobCircuits):
                     places = {**self.state.places, member: spare}
                     if all(request in standing for request in job_requests(self.bench.model, job, places)):
                         # The commit was made and noted; the manager died before it could say so.
-                        state = self._replaced(verdict, spare)
+                        view = FabricView(self.bench.model, self.state, {})
+                        state = after_swap(view, verdict, spare)
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
                         return None
         return self.recover(verdict)
@@ -169,7 +185,7 @@ class FabricManager(JobCircuits):
             self._planner = None
 
     def _in_service(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for job in self.jobs for name in self.members(job)))
+        return in_service(self.bench.model, self.state)
 
     def _watch_anew(self) -> None:
         active = self.service.setup.active
@@ -475,39 +491,93 @@ class FabricManager(JobCircuits):
         self.fault_s = self.fault_cpu_s = None
         timer.mark("detected")
         self.journal.begin(verdict)
-        if verdict.suspect == "path":
-            return self._another_way(verdict, timer)
-        if verdict.name not in self._in_service():
-            self._lost_spare(verdict)
-            return None
-        refused: list[str] = []
-        for plan in self._candidates(verdict, refused):
-            with self._order_stopped(verdict.name):
-                if len(timer.spans) > 1:
-                    timer.rewind("detected")
-                self._tell("spare", {"failed": verdict.name, "spare": plan.spare, "is_warm": plan.is_warm})
-                timer.mark("spare_chosen")
-                try:
-                    proofs = self._switched(plan, timer)
-                except Exception as error:  # noqa: BLE001 - whatever one spare raises, the next one is tried
-                    self._raise_if_controller(error)
-                    check_faults(self.bench)
-                    refused.append(f"{plan.spare}: {error}")
-                    self.bench.events.add("spare refused", spare=plan.spare, reason=str(error))
-                    continue
-            return self._ended(verdict, plan, proofs, timer)
-        self._refuse(verdict, refused)
-        return None
+        view, failures = self._view(verdict), list[str]()
+        while isinstance(decision := decide(view, verdict, failures), Swap | Reroute):
+            if len(timer.spans) > 1:
+                timer.rewind("detected")
+            try:
+                proofs = self._carry_out(decision, timer)
+            except Exception as error:  # noqa: BLE001 - whatever one attempt raises, the next one is made
+                self._raise_if_controller(error)
+                check_faults(self.bench)
+                failures.append(str(error))
+                self.bench.events.add("attempt failed", of=type(decision).__name__, reason=str(error))
+            else:
+                return self._done(view, verdict, decision, proofs, timer)
+        return self._without_recovery(verdict, decision)
 
-    def _candidates(self, verdict: FailureVerdict, refused: list[str]) -> Iterator[StandbyPlan]:
-        """Yield what can be done, best first: plans made beforehand, or made now where those are of something else."""
-        name = verdict.name
-        if self.standby.is_fresh and name in self.standby.plans:
-            plans = self.standby.plans[name]
+    def _view(self, verdict: FailureVerdict) -> FabricView:
+        """Return what is known for a decision, with plans made beforehand, or made now where those are out of date."""
+        active, standby = self.service.setup.active, self.standby
+        connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
+        view = FabricView(self.bench.model, self.state, connected)
+        if verdict.suspect != "unit" or verdict.name not in view.in_service:
+            return view
+        if standby.is_fresh and verdict.name in standby.plans:
+            plans = standby.plans[verdict.name]
         else:
-            plans = self.standby.plans_for(name, self.spares, tuple(self.state.failed))
-        refused += [f"{spare}: {why}" for (of, spare), why in self.standby.refused.items() if of == name]
-        yield from (plan for plan in plans if plan.spare in self.spares)
+            plans = standby.plans_for(verdict.name, self.spares, tuple(self.state.failed))
+        unusable = tuple(f"{spare}: {why}" for (of, spare), why in standby.refused.items() if of == verdict.name)
+        return dataclasses.replace(view, plans=plans, unusable=unusable)
+
+    def _carry_out(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+        """Change the circuits, and prove them. Raises if that fails; then all is as before."""
+        if isinstance(decision, Reroute):
+            plan = self._around(decision)
+            timer.mark("route_found")
+            return self.service.switch(plan, milestone=timer.mark)
+        failed, spare = decision.plan.failed, decision.plan.spare
+        for job in self.jobs:
+            if failed in self.members(job):
+                self._hooks.stop(job.name, self.members(job), failed)
+        self._tell("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
+        timer.mark("spare_chosen")
+        return self._switched(decision.plan, timer)
+
+    def _done(
+        self,
+        view: FabricView,
+        verdict: FailureVerdict,
+        decision: Swap | Reroute,
+        proofs: tuple[CircuitProof, ...],
+        timer: SpanTimer,
+    ) -> Recovery:
+        """Write down what was done, and return it."""
+        new = {proof.circuit.request for proof in proofs}
+        kept = tuple(request for request in self._standing() if request not in new)
+        failed, spare, told = "", "", dict[str, Any]()
+        if isinstance(decision, Swap):
+            failed, spare = verdict.name, decision.plan.spare
+            passed = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
+            state, told = after_swap(view, verdict, spare, passed), {"failed": failed, "spare": spare}
+        else:
+            state, told = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
+            self.judge.forget(verdict.name)
+        self.journal.end("done", state, **told, words=verdict.words, spans=span_documents(timer.spans))
+        if spare:
+            self.bench.events.add("replaced", failed=failed, spare=spare)
+        return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, kept)
+
+    def _without_recovery(
+        self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
+    ) -> Recovery | None:
+        """Do what is left where nothing takes the place of what has failed."""
+        if isinstance(decision, BlameSender):
+            self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
+            return self.recover(decision.verdict)
+        if isinstance(decision, DoNothing):
+            self.journal.end("nothing to do", self.state, words=verdict.words)
+            return None
+        self._fence(verdict.name)
+        self._free(decision.circuits, decision.lost)
+        if isinstance(decision, DropSpare):
+            self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
+            self._tell("spare lost", {"unit": verdict.name, "words": verdict.words})
+        else:
+            self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
+            self._tell("refused", {"jobs": list(decision.jobs), "words": decision.reason})
+        self.refresh()
+        return None
 
     def _switched(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
         """Change over to a plan: in one commit for a warm spare, by taking down and connecting for a cold one."""
@@ -523,30 +593,6 @@ class FabricManager(JobCircuits):
             if plan.moved:
                 self.service.connect(list(plan.moved))
             raise
-
-    def _ended(
-        self, verdict: FailureVerdict, plan: StandbyPlan, proofs: tuple[CircuitProof, ...], timer: SpanTimer
-    ) -> Recovery:
-        new = {proof.circuit.request for proof in proofs}
-        kept = tuple(request for request in self._standing() if request not in new)
-        # What proven light passes is not broken.
-        passed = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
-        avoided = tuple(puc for puc in self.state.avoided if puc not in passed)
-        state = dataclasses.replace(self._replaced(verdict, plan.spare), avoided=avoided)
-        recovery = Recovery(verdict, verdict.name, plan.spare, tuple(timer.spans), proofs, kept)
-        self.journal.end(
-            "done", state, failed=verdict.name, spare=plan.spare, words=verdict.words, spans=span_documents(timer.spans)
-        )
-        self.bench.events.add("replaced", failed=verdict.name, spare=plan.spare)
-        return recovery
-
-    def _replaced(self, verdict: FailureVerdict, spare: str) -> FabricState:
-        """Return what is known once a spare stands in the place of what failed."""
-        member = next(member for job in self.jobs for member in job.members if self.state.at(member) == verdict.name)
-        places = {**self.state.places, member: spare}
-        places = {name: at for name, at in places.items() if name != at}
-        failed = {**self.state.failed, verdict.name: verdict.words}
-        return dataclasses.replace(self.state, places=places, failed=failed)
 
     def _after(self, recovery: Recovery) -> Recovery:
         """What has time: modules and meters are asked, job hooks called, spares and plans made ready again."""
@@ -594,99 +640,10 @@ class FabricManager(JobCircuits):
             with contextlib.suppress(LumionError):  # it may be dead for good
                 self.bench.transponders[nic].disable()
 
-    @contextlib.contextmanager
-    def _order_stopped(self, failed: str) -> Iterator[None]:
-        for job in self.jobs:
-            if failed in self.members(job):
-                self._hooks.stop(job.name, self.members(job), failed)
-        yield
-
-    def _lost_spare(self, verdict: FailureVerdict) -> None:
-        """A spare has failed: its loops are taken away, and it is not to be chosen."""
-        failed = {**self.state.failed, verdict.name: verdict.words}
-        unit = find_unit(self.bench.model, verdict.name)
-        self._fence(verdict.name)
-        self._free(loops(unit), unit.nics)
-        self.journal.end("spare lost", dataclasses.replace(self.state, failed=failed), unit=verdict.name)
-        self._tell("spare lost", {"unit": verdict.name, "words": verdict.words})
-        self.refresh()
-
-    def _another_way(self, verdict: FailureVerdict, timer: SpanTimer) -> Recovery | None:
-        """Lead a circuit another way to the same place: its PUCs are avoided as far as no other circuit proves them."""
-        active = self.service.setup.active
-        circuit = (
-            None
-            if active is None
-            else next((each for each in active.circuits if circuit_name(each.request) == verdict.name), None)
-        )
-        if circuit is None or active is None:
-            self.journal.end("nothing to do", self.state, words=verdict.words)
-            return None
-        proven = {puc for each in active.circuits if each is not circuit for path in each.paths for puc in path.pucs}
-        # Whatever way it takes, a circuit begins and ends at the PUCs of its ports.
-        inner = [puc for path in circuit.paths for puc in path.pucs[1:-1] if puc not in proven]
-        idle = [each.request for each in active.circuits if each.request.source == each.request.target]
-        half = len(inner) // 2
-        why: list[str] = []
-        for suspects in filter(None, (inner, inner[:half], inner[half:])):
-            try:
-                plan = self._led_round(circuit.request, suspects, idle)
-                if len(timer.spans) > 1:
-                    timer.rewind("detected")
-                timer.mark("route_found")
-                proofs = self.service.switch(plan, milestone=timer.mark)
-                break
-            except LumionError as error:
-                self._raise_if_controller(error)
-                check_faults(self.bench)
-                why.append(str(error))
-        else:
-            return self._beyond_path(verdict, circuit.request, "; ".join(why) or "its ports are neighbours")
-        state = dataclasses.replace(self.state, avoided=tuple(sorted({*self.state.avoided, *suspects})))
-        self.journal.end("done", state, circuit=verdict.name, words=verdict.words, spans=span_documents(timer.spans))
-        new = {proof.circuit.request for proof in proofs}
-        kept = tuple(request for request in self._standing() if request not in new)
-        self.judge.forget(verdict.name)
-        return Recovery(verdict, "", "", tuple(timer.spans), proofs, kept)
-
-    def _led_round(self, request: CircuitRequest, avoid: Sequence[int], idle: Sequence[CircuitRequest]) -> CircuitPlan:
-        """Return a plan that leads a circuit round PUCs; spares that stand by make room if there is no other."""
-        setup = self.service.setup
+    def _around(self, decision: Reroute) -> CircuitPlan:
+        """Return a plan for a circuit around PUCs; loops of spares make room if there is no other path."""
+        setup, request = self.service.setup, decision.request
         try:
-            return setup.plan_change([request], [request], avoid=avoid)
+            return setup.plan_change([request], [request], avoid=decision.avoid)
         except RoutingError:
-            return setup.plan_change([request, *idle], [request], avoid=avoid)
-
-    def _beyond_path(self, verdict: FailureVerdict, request: CircuitRequest, why: str) -> Recovery | None:
-        """No other way helps: the fibre or module at one end is at fault, and only a spare has others."""
-        self.journal.end("no other way", self.state, circuit=verdict.name, words=why)
-        known = units(self.bench.model)
-        sender = next(
-            (name for name in (*self._in_service(), *self.spares) if request.source in known[name].nics), None
-        )
-        if sender is None:
-            return None
-        words = f"{verdict.words}; no other way helps ({why})"
-        return self.recover(dataclasses.replace(verdict, suspect="unit", name=sender, words=words))
-
-    def _refuse(self, verdict: FailureVerdict, reasons: Sequence[str]) -> None:
-        """No spare could be proven: say why, and take the job's circuits away, which lead nowhere."""
-        why = "; ".join(reasons) or "the bench file names no spare that is free"
-        words = f"{verdict.words}. No spare can take its place: {why}"
-        jobs = [job for job in self.jobs if verdict.name in self.members(job)]
-        failed = {**self.state.failed, verdict.name: verdict.words}
-        refused = {**self.state.refused, **{job.name: words for job in jobs}}
-        own = [request for job in jobs for request in job_requests(self.bench.model, job, self.state.places)]
-        self._fence(verdict.name)
-        self._free(
-            own,
-            [
-                nic
-                for name in failed
-                if name in units(self.bench.model)
-                for nic in find_unit(self.bench.model, name).nics
-            ],
-        )
-        self.journal.end("refused", dataclasses.replace(self.state, failed=failed, refused=refused), words=words)
-        self._tell("refused", {"jobs": [job.name for job in jobs], "words": words})
-        self.refresh()
+            return setup.plan_change([request, *decision.idle], [request], avoid=decision.avoid)

@@ -1,0 +1,233 @@
+"""What to do about a failure, decided from what is known: no device, no clock and no file takes part.
+
+The manager asks :func:`decide`, acts, and asks again with the reason if the action failed. Every action ends in a state
+of the fabric, which is computed here as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits import CircuitRequest
+from lumion_hw.fabric.evidence import FailureVerdict
+from lumion_hw.fabric.journal import FabricState
+from lumion_hw.fabric.servers import find_unit, job_requests, units
+from lumion_hw.fabric.standby import StandbyPlan, loops
+from lumion_hw.mesh.routing import Path
+
+
+@dataclass(frozen=True)
+class FabricView:
+    """What a decision depends on.
+
+    Attributes:
+        model: The bench file, with its servers, jobs and spares.
+        state: Who is in whose place, which units have failed, which jobs are refused.
+        connected: Connected circuits, with their paths through the mesh.
+        plans: What each spare could do about the failed unit, best first.
+        unusable: Why other spares are no use, one text each.
+    """
+
+    model: BenchModel
+    state: FabricState
+    connected: Mapping[CircuitRequest, tuple[Path, ...]]
+    plans: tuple[StandbyPlan, ...] = ()
+    unusable: tuple[str, ...] = ()
+
+    @property
+    def in_service(self) -> tuple[str, ...]:
+        """Servers and accelerators that serve as members of jobs."""
+        return in_service(self.model, self.state)
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """Spares that are healthy and free."""
+        return free_spares(self.model, self.state)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Put a spare in the place of a failed unit.
+
+    Attributes:
+        plan: The spare, and the circuits that change.
+    """
+
+    plan: StandbyPlan
+
+
+@dataclass(frozen=True)
+class Reroute:
+    """Route a circuit around PUCs that may be broken.
+
+    Attributes:
+        request: The circuit.
+        avoid: PUCs to avoid.
+        idle: Loops of spares, which make room if there is no other path.
+    """
+
+    request: CircuitRequest
+    avoid: tuple[int, ...]
+    idle: tuple[CircuitRequest, ...]
+
+
+@dataclass(frozen=True)
+class BlameSender:
+    """No other path helps, so the sender of the circuit, or its fibre, is at fault.
+
+    Attributes:
+        verdict: The verdict on the sender.
+        reason: Why no other path helps.
+    """
+
+    verdict: FailureVerdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class DropSpare:
+    """Take a failed spare out of service.
+
+    Attributes:
+        unit: The spare.
+        circuits: Its loops.
+        lost: Its modules, which may be dead.
+    """
+
+    unit: str
+    circuits: tuple[CircuitRequest, ...]
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """Leave jobs without circuits, since no spare can be had.
+
+    Attributes:
+        jobs: Names of the jobs.
+        reason: Why, with what is wrong with every spare.
+        circuits: Circuits of the jobs, which lead nowhere now.
+        lost: Modules of failed units, which may be dead.
+    """
+
+    jobs: tuple[str, ...]
+    reason: str
+    circuits: tuple[CircuitRequest, ...]
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DoNothing:
+    """The verdict concerns nothing that is connected."""
+
+
+Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
+
+
+def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
+    """Return what to do about a failure.
+
+    Args:
+        view: What is known.
+        verdict: What has failed.
+        failures: Why earlier decisions on this verdict could not be carried out, in order.
+    """
+    if verdict.suspect == "path":
+        return _decide_on_path(view, verdict, failures)
+    if verdict.name not in view.in_service:
+        unit = find_unit(view.model, verdict.name)
+        return DropSpare(verdict.name, tuple(loops(unit)), unit.nics)
+    usable = [plan for plan in view.plans if plan.spare in view.spares]
+    if len(failures) < len(usable):
+        return Swap(usable[len(failures)])
+    reasons = [*view.unusable, *(f"{plan.spare}: {why}" for plan, why in zip(usable, failures, strict=False))]
+    return _refuse(view, verdict, reasons)
+
+
+def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
+    """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
+    request = next((each for each in view.connected if _name(each) == verdict.name), None)
+    if request is None:
+        return DoNothing()
+    proven = {puc for each, paths in view.connected.items() if each != request for path in paths for puc in path.pucs}
+    # Whatever its path, a circuit begins and ends at the PUCs of its ports.
+    inner = [puc for path in view.connected[request] for puc in path.pucs[1:-1] if puc not in proven]
+    half = len(inner) // 2
+    attempts = [tuple(pucs) for pucs in (inner, inner[:half], inner[half:]) if pucs]
+    if len(failures) < len(attempts):
+        idle = tuple(each for each in view.connected if each.source == each.target)
+        return Reroute(request, attempts[len(failures)], idle)
+    known = units(view.model)
+    sender = next((name for name in (*view.in_service, *view.spares) if request.source in known[name].nics), None)
+    if sender is None:
+        return DoNothing()
+    reason = "; ".join(failures) or "its ports are neighbours"
+    words = f"{verdict.words}; no other path helps ({reason})"
+    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=words), reason)
+
+
+def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
+    why = "; ".join(reasons) or "the bench file names no spare that is free"
+    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.at, job.members)]
+    known = units(view.model)
+    failed = {*view.state.failed, verdict.name}
+    return Refuse(
+        tuple(job.name for job in jobs),
+        f"{verdict.words}. No spare can take its place: {why}",
+        tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
+        tuple(nic for name in sorted(failed & known.keys()) for nic in known[name].nics),
+    )
+
+
+# -- the state afterwards
+
+
+def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
+    """Return the state once a spare serves in the place of a failed unit.
+
+    Args:
+        view: What was known.
+        verdict: The failure.
+        spare: The spare.
+        proven: PUCs that proven light passes now, and that are healthy therefore.
+    """
+    members = (member for job in view.model.fabric.all_jobs for member in job.members)
+    member = next(each for each in members if view.state.at(each) == verdict.name)
+    places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
+    avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
+    return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)
+
+
+def after_reroute(state: FabricState, avoid: Iterable[int]) -> FabricState:
+    """Return the state once a circuit was routed around PUCs."""
+    return dataclasses.replace(state, avoided=tuple(sorted({*state.avoided, *avoid})))
+
+
+def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse) -> FabricState:
+    """Return the state once jobs are refused."""
+    refused = {**state.refused, **dict.fromkeys(decision.jobs, decision.reason)}
+    return dataclasses.replace(with_failed(state, verdict), refused=refused)
+
+
+def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
+    """Return the state with the unit of a verdict among the failed ones."""
+    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
+
+
+def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
+    """Return the servers and accelerators that serve as members of jobs, each once."""
+    return tuple(dict.fromkeys(state.at(member) for job in model.fabric.all_jobs for member in job.members))
+
+
+def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
+    """Return the spares that are healthy and free, among them replaced members that were repaired."""
+    members = (member for job in model.fabric.all_jobs for member in job.members)
+    known, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
+    return tuple(name for name in known if name not in busy and name not in state.failed)
+
+
+def _name(request: CircuitRequest) -> str:
+    return f"{request.source}:{request.target}"
