@@ -203,7 +203,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         with self._session.transaction():
             word = self._word()
             mode = WORDS[word]
-            value = self._held[mode].from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
+            value = self._quantity(word).from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
             return AmplifierSettings(
                 mode=mode,
                 current_ma=value if mode is AmplifierMode.CURRENT else None,
@@ -222,8 +222,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
     def _hold(self, mode: AmplifierMode, what: str, value: float, unit: str) -> None:
         self._check_open()
-        held = self._held.get(mode)
-        if held is None:
+        if mode not in self._held:
             there = " and ".join(each.value for each in self._held)
             raise NotSupportedError(
                 f"this amplifier holds no {mode.value}",
@@ -231,9 +230,10 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 address=self._session.address,
                 hint=f"It holds {there}.",
             )
-        check_range(what, value, held.limits, unit, self._session)
         word = next(word for word, known in WORDS.items() if known is mode)
         with self._session.transaction():
+            held = self._quantity(word)
+            check_range(what, value, held.limits, unit, self._session)
             before = self._word()
             if before != word:
                 if self._state_of(":DRIV:MCTRL"):
@@ -247,6 +247,15 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
             found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
             self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
+            if (unit_now := self._unit(word)) != held.unit:
+                raise VerifyError(
+                    f"unit of the {what}",
+                    wrote=held.unit,
+                    read=unit_now,
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Somebody else changed it meanwhile. Set the value again.",
+                )
 
     def _switch(self, header: str, *, on: bool) -> None:
         """Switch something and wait until it says so; a command that it ignores is sent again."""
@@ -279,11 +288,20 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             return next(word for word, mode in WORDS.items() if mode is only)
         return self._scpi.word(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
 
+    def _quantity(self, word: str) -> _HeldQuantity:
+        """Return how a quantity is held; its unit is read each time, for somebody at the panel may have changed it."""
+        mode = WORDS[word]
+        if self._held[mode].unit != self._unit(word):
+            self._held[mode] = self._read_held(word)
+        return self._held[mode]
+
+    def _unit(self, word: str) -> str:
+        return self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
+
     def _read_held(self, word: str) -> _HeldQuantity:
-        unit = self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
-        return _HeldQuantity(
-            unit, *(self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
-        )
+        unit = self._unit(word)
+        limits = (self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
+        return _HeldQuantity(unit, *limits)
 
     def _state_of(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")

@@ -10,9 +10,10 @@ Model choices (check): what precedes the login is not answered; a wrong one gets
 connection has its own. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of the
 AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), and go with span, points and averages; noise floors of the
 sensitivities from -60 to -90 dBm, which averaging lowers; the resolution is a Gaussian of that full width, with stray
-light 63 dB below everything there is. Every ten minutes a sweep begins with an automatic offset of 30 s
-(``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), frequency axis, linear scale,
-files and display.
+light 63 dB below everything there is; traces are in the level unit of the display, on a linear scale in W, and their
+wavelengths in metres whatever the horizontal axis shows. Every ten minutes a sweep begins with an automatic offset of
+30 s (``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency, files and
+display.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ _LEAST_SWEEP_S = 0.05
 _SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
 _MODES = {"SINGle": 1, "REPeat": 2, "AUTO": 3, "SEGMent": 4}
 _ATTRIBUTES = {"WRITe": 0, "FIX": 1, "MAX": 2, "MIN": 3, "RAVG": 4, "CALC": 5}
+_SPACINGS = {"LOGarithmic": 0, "LINear": 1}
+_LEVEL_UNITS = {"DBM": 0, "W": 1, "DBM/NM": 2, "W/NM": 3}
 _LOGIN_LIMIT = 1024
 
 
@@ -283,10 +286,9 @@ class EmulatedAq6370(ScpiDevice):
             return self.settings
 
         whole = lambda value: str(round(value))  # noqa: E731
-        # Of these there is one only: no frequency axis, no linear scale.
-        yield self._coded(":UNIT:X", _Coded({"WAVelength": 0}), "x_unit")
-        for word, choice in (("SPACing", "LOGarithmic"), ("UNIT", "DBM")):
-            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", _Coded({choice: 0}), f"y_{word.lower()}")
+        yield self._coded(":UNIT:X", _Coded({"WAVelength": 0, "FREQuency": 1}), "x_unit")
+        for word, choices in (("SPACing", _SPACINGS), ("UNIT", _LEVEL_UNITS)):
+            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", _Coded(choices), f"y_{word.lower()}")
         yield self._coded(":INITiate:SMODe", _Coded(_MODES), "mode")
         yield action(":INITiate[:IMMediate]", self._initiate)
         yield action("*TRG", self._initiate)
@@ -455,7 +457,7 @@ class EmulatedAq6370(ScpiDevice):
     def _axis(self, axis: str) -> Callable[[Call], Reply]:
         def run(call: Call) -> Reply:
             trace = self._traces[call.text()]
-            values = trace.wavelength_m if axis == "X" else trace.level_dbm
+            values = trace.wavelength_m if axis == "X" else self._levels(trace)
             first = call.integer(1) if len(call.values) > 1 else 1
             last = call.integer(2) if len(call.values) > 2 else len(values)
             if len(call.values) > 1 and not first <= last <= len(values):
@@ -466,6 +468,13 @@ class EmulatedAq6370(ScpiDevice):
             return definite_block(part.astype("<f8" if self.settings.word == "REAL,64" else "<f4").tobytes())
 
         return run
+
+    def _levels(self, trace: _Trace) -> NDArray[np.float64]:
+        """Return the levels of a trace on the scale and in the unit of the display."""
+        settings, level_dbm = self.settings, trace.level_dbm
+        if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
+            level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)
+        return 1e-3 * 10.0 ** (level_dbm / 10.0) if settings.y_spacing == _SPACINGS["LINear"] else level_dbm
 
     def _set_format(self, call: Call) -> Reply:
         bits = call.integer(1) if len(call.values) > 1 else 64

@@ -15,6 +15,7 @@ from lumion_hw.errors import ForkError, LinkError, LumionError, NotSupportedErro
 from lumion_hw.testing.forking import in_child
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
+ValueT = TypeVar("ValueT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
@@ -52,6 +53,23 @@ def refused(kind: type[ErrorT], what: str, action: Callable[[], object]) -> Erro
     except LumionError as error:
         pytest.fail(f"{what}: {kind.__name__} was promised, {type(error).__name__} came: {error}")
     pytest.fail(f"{what}: {kind.__name__} was promised, nothing was raised; it returned {value!r}")
+
+
+def unless_refused(action: Callable[[], ValueT]) -> ValueT | None:
+    """Return the result of an action, or ``None`` if it raises a ``LumionError``: either is allowed."""
+    try:
+        return action()
+    except LumionError:
+        return None
+
+
+def is_done(action: Callable[[], object]) -> bool:
+    """Return whether an action ends without a ``LumionError``."""
+    try:
+        action()
+    except LumionError:
+        return False
+    return True
 
 
 def not_given(fixture: str, what: str) -> NoReturn:

@@ -58,6 +58,21 @@ class OverItsWire:
             yield wire
 
     @pytest.fixture
+    def second_session(self, device: Any, wire: WireUnderTest) -> Callable[..., None]:
+        """Sends lines to the device over a connection of their own, as another program does."""
+
+        def send(*lines: bytes) -> None:
+            def talk() -> None:
+                host = device.connect()
+                for line in lines:
+                    host.receive(line)
+                host.close()
+
+            wire.do(talk)
+
+        return send
+
+    @pytest.fixture
     def unplug(self, wire: WireUnderTest) -> Callable[[], None]:
         """Takes the device off its wire."""
         return wire.unplug
