@@ -27,7 +27,7 @@ from lumion_hw.emulator.attenuators.n77xx_channel import (
     SHUTTER_DB,
     SPEED_DB_PER_S,
     AttenuatorChannel,
-    AttenuatorSettings,
+    N77xxAttenuation,
     OffsetTable,
 )
 from lumion_hw.emulator.scpi import (
@@ -176,7 +176,7 @@ class EmulatedN776xA(ScpiDevice):
 
     def _reset(self) -> None:
         for channel in self._channels.values():
-            channel.settings = AttenuatorSettings(open_at_power_on=channel.settings.open_at_power_on)
+            channel.settings = N77xxAttenuation(open_at_power_on=channel.settings.open_at_power_on)
             channel.zeroing = False
             channel.move(0.0)
         self._changed()

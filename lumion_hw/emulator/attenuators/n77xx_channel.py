@@ -29,7 +29,7 @@ BELOW, ABOVE, INTERPOLATED = 64, 128, 192
 
 
 @dataclass
-class AttenuatorSettings:
+class N77xxAttenuation:
     """What ``*RST`` sets back for one channel."""
 
     offset_db: float = 0.0
@@ -103,7 +103,7 @@ class AttenuatorChannel:
 
     def __init__(self, clock: Clock, largest_db: float, insertion_loss_db: float) -> None:
         self._clock, self.largest_db, self.insertion_loss_db = clock, largest_db, insertion_loss_db
-        self.settings = AttenuatorSettings()
+        self.settings = N77xxAttenuation()
         self.offsets = OffsetTable()
         self.zeroing = False
         self.operation, self.questionable = RegisterGroup(), RegisterGroup()
