@@ -12,17 +12,19 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TypeVar
 
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import DeviceError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
 from lumion_hw.links.owner import Owner, fork_safe
 
 _log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 
 # A device that has lost its line ends would else fill the memory.
 _LINE_LIMIT_BYTES = 1 << 20
@@ -134,6 +136,25 @@ class Conversation(abc.ABC):
             self._buffer.clear()
             self._tainted = False
             self._count(foreign_bytes=self._link.drain(self._quiet_s, deadline))
+
+    def first_answer(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Ask the first question after :meth:`open_link`, and once more if it fails.
+
+        On a serial line bytes without a line end stay in the input of a device, such as those of a driver of another
+        kind that was opened there by mistake. They spoil the next line.
+        """
+        with self.transaction():
+            try:
+                return ask()
+            except (LinkTimeout, FrameError, DeviceError) as error:
+                _log.info("%s @ %s: the first question failed, asked once more: %s", self._device, self.address, error)
+            self._discard_input(self._quiet_s)
+            for _ in range(self.resync_rounds):
+                self._tainted = False  # an answer that still comes is one to the same question
+                answer = ask()
+                if not self._discard_input(self._quiet_s):
+                    break
+            return answer
 
     def close(self) -> None:
         """Close the link; idempotent, never raises."""

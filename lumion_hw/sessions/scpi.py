@@ -73,7 +73,7 @@ class ScpiSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            found = self.query(self._identity_query)
+            found = self.first_answer(lambda: self.query(self._identity_query))
             if self._identity is not None and found != self._identity:
                 self.close()
                 raise IdentityError(

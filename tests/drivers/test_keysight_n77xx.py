@@ -173,7 +173,7 @@ def test_a_unit_that_does_not_become_watt_stops_the_opening() -> None:
 
 
 def test_nothing_answering_is_a_time_out() -> None:
-    meter, _, _ = meter_on(RecordedExchange(b"*IDN?\n"))
+    meter, _, _ = meter_on(*[RecordedExchange(b"*IDN?\n")] * 2)
     with pytest.raises(LinkTimeout):
         meter.open()
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.testing.contracts.common import not_given
 from lumion_hw.testing.wires import WireUnderTest, clock_for, wired
 
@@ -69,6 +69,18 @@ class OverItsWire:
                 host.close()
 
             wire.do(talk)
+
+        return send
+
+    @pytest.fixture
+    def leave(self, wire: WireUnderTest, clock: Clock) -> Callable[[bytes], None]:
+        """Sends bytes to the device over a link of its own, and closes that."""
+
+        def send(left: bytes) -> None:
+            link = wire.link()
+            link.open(Deadline(clock.now() + _BUSY_MACHINE_S))
+            link.write(left, Deadline(clock.now() + _BUSY_MACHINE_S))
+            link.close()
 
         return send
 
