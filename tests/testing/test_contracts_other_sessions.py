@@ -5,6 +5,7 @@ import pytest
 from contract_fakes import WHERE, AnyFake, FakeLaser, FakeMeter
 from light_fakes import FakeAnalyzer, FakeAttenuator
 
+from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import VerifyError
 from lumion_hw.interfaces import PowerReading, RangeState, Spectrum
 from lumion_hw.quantities import dbm_from_w
@@ -254,7 +255,7 @@ def test_an_attenuator_that_does_not_notice_a_reset_is_caught() -> None:
 
     driver = Sure()
     promise = VariableAttenuatorContract().test_a_reset_by_another_session_gives_no_wrong_attenuation
-    assert "passing=True" in sentence(promise, driver, driver.reset, driver.taken_db)
+    assert "passing=True" in sentence(promise, driver, driver.reset, driver.taken_db, VirtualClock())
 
 
 class SharedAnalyzer(FakeAnalyzer):
