@@ -75,8 +75,8 @@ class Conversation(abc.ABC):
     resync_rounds = 3
     pause_s = 0.0
     """Extra wait before every round after the first."""
-    harmless = b"\r\n"
-    """Bytes that may be left over from a reply without harm."""
+    harmless = b"\r\n\0"
+    """Bytes that may be left over from a reply without harm. Some firmware sends a NUL behind every LF."""
     line_end = re.compile(rb"\n")
     """What ends a line of the device."""
 
@@ -281,7 +281,7 @@ class Conversation(abc.ABC):
         self._link.write(data, deadline)
 
     def receive_line(self, what: str, deadline: Deadline) -> bytes:
-        r"""Return the bytes up to the next end of a line, without CR and LF.
+        r"""Return the bytes up to the next end of a line, without CR and LF, and without NULs in front.
 
         Raises:
             LinkTimeout: No complete line before the deadline.
@@ -296,7 +296,7 @@ class Conversation(abc.ABC):
             data = self._received(what, started, deadline)
             found = self.line_end.search(data)
             if found is not None and found.end() == len(data):  # one whole line, which is how most replies come
-                return data[: found.start()].rstrip(b"\r")
+                return data[: found.start()].rstrip(b"\r").lstrip(b"\0")
             self._buffer += data
         while (found := self.line_end.search(self._buffer, searched)) is None:
             # A line end was not in what has been searched; the search
@@ -305,7 +305,7 @@ class Conversation(abc.ABC):
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(what, "a line without an end")
             self._receive_more(what, started, deadline)
-        line = bytes(self._buffer[: found.start()]).rstrip(b"\r")
+        line = bytes(self._buffer[: found.start()]).rstrip(b"\r").lstrip(b"\0")
         del self._buffer[: found.end()]
         return line
 

@@ -6,9 +6,11 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.amplifiers.amonics_aedfa import AmonicsAedfa
+from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LimitError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import AmplifierMode, OpticalAmplifier
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
+from lumion_hw.testing import wired
 
 
 def ask(command: str, reply: object) -> RecordedExchange:
@@ -36,6 +38,7 @@ OPENING = [
     *held("ACC", "mA", 0.0, 400.0, 1.0),
     *held("APC", "mW", 1.0, 200.0, 0.1),
     *(ask(f":READ:CH:{monitor}?", 1) for monitor in ("POW:IN", "POW:OUT", "CUR", "TEMP:BOX")),
+    ask(":DRIV:INTERLOCK?", 0),
 ]
 ACC, APC = ask(":MODE:SW:CH1?", "ACC"), ask(":MODE:SW:CH1?", "APC")
 
@@ -237,6 +240,7 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
             ask(f":READ:CH:{monitor}?", n)
             for monitor, n in (("POW:IN", 0), ("POW:OUT", 0), ("CUR", 1), ("TEMP:BOX", 0))
         ),
+        ask(":DRIV:INTERLOCK?", 0),
     ]
     amplifier, peer, _ = amplifier_on(
         *opening,
@@ -255,6 +259,44 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
     state = amplifier.state()
     assert (state.input_power_dbm, state.output_power_dbm, state.temperature_c) == (None, None, None)
     assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(
+    ("silent", "limits", "missing"),
+    [
+        (":READ:CH:POW:IN?", ("current_ma", "power_dbm"), ("input_power_dbm",)),
+        (":READ:CH:", ("current_ma", "power_dbm"), ("input_power_dbm", "output_power_dbm", "pump_current_ma")),
+        (":READ:MODE:NAMES?", ("current_ma", "power_dbm"), ()),
+        (":READ:DRIV:STEP:APC", ("current_ma",), ()),
+        (":DRIV:INTERLOCK?", ("current_ma", "power_dbm"), ()),
+    ],
+)
+def test_a_question_without_an_answer_is_for_something_that_is_not_there(
+    silent: str, limits: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    clock = VirtualClock()
+    device = EmulatedAedfa("edfa0", clock, silent=[silent], passing_w=lambda: (1e-4, 1e-2))
+    with wired(device, "memory", clock) as wire, AmonicsAedfa(wire.link(), clock, device="edfa0") as amplifier:
+        found = amplifier.limits()
+        assert tuple(name for name in ("current_ma", "power_dbm", "gain_db") if getattr(found, name)) == limits
+        amplifier.hold_current_ma(500.0)
+        amplifier.enable()
+        state = amplifier.wait_ready(5.0)
+        assert state.emitting
+        gone = ("input_power_dbm", "output_power_dbm", "pump_current_ma")
+        assert tuple(name for name in gone if getattr(state, name) is None) == missing
+        amplifier.disable()
+
+
+def test_an_amplifier_that_tells_nothing_of_what_it_holds_is_refused() -> None:
+    clock = VirtualClock()
+    device = EmulatedAedfa("edfa0", clock, silent=[":READ:"])
+    with (
+        wired(device, "memory", clock) as wire,
+        pytest.raises(DeviceError, match="it tells no limits of what it holds"),
+        AmonicsAedfa(wire.link(), clock, device="edfa0"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("reply", ["3", "ON", ""])

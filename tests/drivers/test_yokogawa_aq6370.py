@@ -45,11 +45,12 @@ def block(command: str, values: list[float]) -> RecordedExchange:
 
 
 SETUP = [ask("SYST:ERR?", NO_ERROR), *put(":FORM REAL,64"), *put(":UNIT:X WAV"), *put(":SENS:CORR:RVEL:MED VAC")]
-OPENING = [*LOGIN, ask("*IDN?", IDN), *SETUP]
-HELD = ":FORM?;:UNIT:X?;:SENS:CORR:RVEL:MED?"
-KEPT = ask(HELD, "REAL,64;0;1")
-LEVELS = ":TRAC:ATTR:TRA?;:DISP:TRAC:Y1:SPAC?;:DISP:TRAC:Y1:UNIT?"
-CHECKED = [KEPT, ask(LEVELS, "0;0;0")]
+SHIFTS = [ask(":SENS:CORR:WAV:SHIF?", "+5.00000000E-011"), ask(":SENS:CORR:LEV:SHIF?", "+0.00000000E+000")]
+OPENING = [*LOGIN, ask("*IDN?", IDN), *SETUP, *SHIFTS]
+HELD = ":FORM?;:UNIT:X?;:SENS:CORR:RVEL:MED?;:SENS:CORR:WAV:SHIF?"
+KEPT = ask(HELD, "REAL,64;0;1;+5.00000000E-011")
+LEVELS = ":SENS:CORR:LEV:SHIF?;:TRAC:ATTR:TRA?;:DISP:TRAC:Y1:SPAC?;:DISP:TRAC:Y1:UNIT?"
+CHECKED = [KEPT, ask(LEVELS, "+0.00000000E+000;0;0;0")]
 
 
 def settings(start: str = "+1.54900000E-006", points: str = "4", automatic: str = "0") -> list[RecordedExchange]:
@@ -69,6 +70,7 @@ STARTED = [
     *put(":TRAC:ATTR:TRA WRIT"),
     *put(":DISP:TRAC:Y1:SPAC LOG"),
     *put(":DISP:TRAC:Y1:UNIT DBM"),
+    ask(LEVELS, "+0.00000000E+000;0;0;0"),
     *put(":TRAC:ACT TRA"),
     *put(":INIT:SMOD SING"),
     RecordedExchange(b"*CLS\n"),
@@ -102,7 +104,9 @@ def test_a_user_has_a_password_from_the_environment(monkeypatch: pytest.MonkeyPa
         RecordedExchange(b'OPEN "ilse"\n', b"AUTHENTICATE CRAM-MD5.\r\n"),
         RecordedExchange(b"swordfish\n", b"READY\r\n"),
     ]
-    analyzer, peer, _ = analyzer_on(*login, ask("*IDN?", IDN), *SETUP, user="ilse", password_env="OSA_PASSWORD")
+    analyzer, peer, _ = analyzer_on(
+        *login, ask("*IDN?", IDN), *SETUP, *SHIFTS, user="ilse", password_env="OSA_PASSWORD"
+    )
     analyzer.open()
     assert peer.remaining == ()
 
@@ -190,8 +194,14 @@ def test_settings_are_told_in_nanometres() -> None:
 
 
 def test_wavelengths_in_air_are_read_again_in_vacuum() -> None:
-    again = [*put(":FORM REAL,64"), *put(":UNIT:X WAV"), *put(":SENS:CORR:RVEL:MED VAC")]
-    in_air = [*settings(start="+1.54857850E-006", automatic="1")[:-1], ask(HELD, "REAL,64;0;0")]
+    again = [
+        *put(":FORM REAL,64"),
+        *put(":UNIT:X WAV"),
+        *put(":SENS:CORR:RVEL:MED VAC"),
+        *put(":SENS:CORR:WAV:SHIF 0.05NM"),
+    ]
+    changed = ask(HELD, "REAL,64;0;0;+5.00000000E-011")
+    in_air = [*settings(start="+1.54857850E-006", automatic="1")[:-1], changed]
     analyzer, peer, _ = opened(*in_air, *again, *settings(automatic="1"))
     assert analyzer.settings().start_nm == pytest.approx(1549.0)
     assert peer.remaining == ()
@@ -200,11 +210,13 @@ def test_wavelengths_in_air_are_read_again_in_vacuum() -> None:
 @pytest.mark.parametrize(
     ("axis", "levels", "what"),
     [
-        ("REAL,64;0;0", "0;0;0", "medium of the wavelengths"),
-        ("REAL,64;1;1", "0;0;0", "unit of the horizontal axis"),
-        ("REAL,64;0;1", "0;1;0", "level scale"),
-        ("REAL,64;0;1", "0;0;2", "unit of levels"),
-        ("REAL,64;0;1", "2;0;0", "attribute of the trace"),
+        ("REAL,64;0;0;5E-11", "0;0;0;0", "medium of the wavelengths"),
+        ("REAL,64;1;1;5E-11", "0;0;0;0", "unit of the horizontal axis"),
+        ("REAL,64;0;1;7E-11", "0;0;0;0", "shift of wavelengths"),
+        ("REAL,64;0;1;5E-11", "0;0;1;0", "level scale"),
+        ("REAL,64;0;1;5E-11", "0;0;0;2", "unit of levels"),
+        ("REAL,64;0;1;5E-11", "0;2;0;0", "attribute of the trace"),
+        ("REAL,64;0;1;5E-11", "0.01;0;0;0", "shift of levels"),
     ],
 )
 def test_a_sweep_during_which_somebody_changed_a_scale_is_no_spectrum(axis: str, levels: str, what: str) -> None:
@@ -261,3 +273,15 @@ def test_a_trace_that_is_not_that_of_the_sweep_is_refused(wavelengths_m: list[fl
     )
     with pytest.raises(FrameError, match="not that of the sweep"):
         analyzer.sweep(10.0)
+
+
+def test_an_analyzer_without_shifts_holds_none() -> None:
+    silent = [RecordedExchange(f":SENS:CORR:{word}:SHIF?\n".encode(), b"") for word in ("WAV", "LEV")]
+    opening = [*OPENING[: -len(SHIFTS)]]
+    for each in silent:
+        opening += [each, ask("*IDN?", IDN), ask("SYST:ERR?", '-113,"Undefined header"'), ask("SYST:ERR?", NO_ERROR)]
+    held = ask(":FORM?;:UNIT:X?;:SENS:CORR:RVEL:MED?", "REAL,64;0;1")
+    analyzer, peer, _ = analyzer_on(*opening, *settings(automatic="1")[:-1], held)
+    analyzer.open()
+    assert analyzer.settings().start_nm == pytest.approx(1549.0)
+    assert peer.remaining == ()

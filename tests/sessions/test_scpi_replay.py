@@ -317,3 +317,33 @@ def test_without_an_identity_yet_four_fields_are_the_marker() -> None:
         session.open()
     assert session.query("*IDN?") == IDN.decode()
     assert peer.remaining == ()
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.01])
+def test_a_nul_behind_every_line_costs_no_time(late_s: float, caplog: pytest.LogCaptureFixture) -> None:
+    nul = [] if late_s == 0.0 else [RecordedExchange(b"", b"\0", late_s)]
+    behind = b"\0" if late_s == 0.0 else b""
+    conversation = [
+        RecordedExchange(b"READ1:POW?\n", b"+1.0E-06\n" + behind),
+        *nul,
+        RecordedExchange(b"FUNC:RES?\n", b"#14" + bytes(4) + b"\n" + behind),
+        *nul,
+        RecordedExchange(b"READ1:POW?\n", b"+2.0E-06\r\n" + behind),
+        *nul,
+        RecordedExchange(b"READ1:POW?\n", b"+3.0E-06\n" + behind),
+    ]
+    session, peer, clock = opened(*conversation)
+    before_s = clock.now()
+    assert session.query("READ1:POW?") == "+1.0E-06"
+    assert session.query_block("FUNC:RES?") == bytes(4)
+    assert session.query("READ1:POW?") == "+2.0E-06"
+    assert session.query("READ1:POW?") == "+3.0E-06"
+    assert clock.now() - before_s < 0.05
+    assert session.counters.resyncs == 0
+    assert not caplog.records
+    assert peer.remaining == ()
+
+
+def test_a_nul_inside_a_line_is_no_number() -> None:
+    session, _, _ = opened(RecordedExchange(b"READ1:POW?\n", b"+1.\x000E-06\n"))
+    assert session.query("READ1:POW?") == "+1.\x000E-06"

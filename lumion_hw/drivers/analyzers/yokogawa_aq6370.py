@@ -29,6 +29,7 @@ from lumion_hw.errors import (
     DeviceTimeoutError,
     FrameError,
     LimitError,
+    LinkTimeout,
     LumionError,
 )
 from lumion_hw.interfaces import Spectrum, SpectrumLimits, SpectrumSettings
@@ -62,6 +63,8 @@ _LEVELS = (
 )
 """What the levels of a trace depend on."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-3
+_SHIFT_TOLERANCE = 1e-3
+"""In nm or dB: the steps of both shifts are 0.001 and 0.01."""
 _POLL_S = 0.1
 _SWEPT = 1  # bit 0 of the operation event register
 _SLOWEST_BYTES_PER_S = 50e3
@@ -170,6 +173,8 @@ class YokogawaAq6370(ScpiDriver):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
             self._hold(self._axis, _AXIS)
+            self._hold_shift(self._axis, ":SENS:CORR:WAV:SHIF", 1e9, "NM", "shift of wavelengths in nm")
+            self._hold_shift(self._levels, ":SENS:CORR:LEV:SHIF", 1.0, "DB", "shift of levels in dB")
 
     def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
         """Set first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
@@ -248,6 +253,7 @@ class YokogawaAq6370(ScpiDriver):
         with self._session.transaction():
             settings = self.settings()
             self._hold(self._levels, _LEVELS)
+            self._levels.keep()
             self._scpi.set(f":TRAC:ACT {_TRACE}")
             self._scpi.set(":INIT:SMOD SING")
             self._session.write("*CLS")  # or the end of an earlier sweep would be taken for this one's
@@ -289,6 +295,16 @@ class YokogawaAq6370(ScpiDriver):
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
             setup.hold(HeldSetting(f"{header}?", reply, what, restore))
+
+    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, what: str) -> None:
+        """Hold the correction that the user of the analyser gave it; units that do not know it have none."""
+        try:
+            shift = self._scpi.setting(f"{header}?")
+        except LinkTimeout:
+            self._scpi.errors()  # the question is one
+            return
+        restore = partial(self._scpi.set, f"{header} {scale * shift:.6g}{unit}")
+        setup.hold(HeldSetting(f"{header}?", shift, what, restore, _SHIFT_TOLERANCE / scale))
 
     def limits(self) -> SpectrumLimits:
         """Return what can be set."""

@@ -11,12 +11,13 @@ from lumion_hw.emulator.scpi.errors import ScpiError
 from lumion_hw.emulator.scpi.framing import block_end
 
 _FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
+# A mnemonic begins with a letter (IEEE 488.2, 7.6.1.2), but one of Yokogawa is 0NM: unknown ones are undefined headers.
 _HEADER = re.compile(
-    r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
+    r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::\d*[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
 )
 _HEADER_CHARACTERS = re.compile(r"[\w:*?]*", re.ASCII)
 _NUMBER = re.compile(r"(?P<mantissa>[+-]?(?:\d+\.?\d*|\.\d+))(?:[ \t]*[eE][ \t]*(?P<exponent>[+-]?\d+))?", re.ASCII)
-_SUFFIX = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
+_SUFFIX = re.compile(r"[A-Za-z/%][\w./%-]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _BASES = {"H": 16, "Q": 8, "B": 2}
 
