@@ -23,6 +23,8 @@ _SHORTEST_S = 0.2
 """Shorter sweeps save nothing, and lasers, which need time to gather speed, refuse them."""
 _LATE_S = 2.0
 """Time that meters have for their last samples after the sweep."""
+_WIDEST_NM = 10.0
+"""Widest sweep with meters that follow: during a sweep they keep the wavelength of its middle."""
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
@@ -58,6 +60,12 @@ def _inside(bench: Bench, meter: str) -> str | None:
     return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
 
 
+def _step_nm(moves: Moves) -> float:
+    """Return the mean step of the fastest axis."""
+    nm = moves.plan.axes[-1].settings[0].numbers
+    return float(np.ptp(nm)) / max(len(nm) - 1, 1)
+
+
 class LambdaScan:
     """Wavelengths of the fastest axis, run by a laser, with meters that take a sample at each of its pulses.
 
@@ -84,7 +92,12 @@ class LambdaScan:
         }
         self.words = f"{self._name}, with {' and '.join(meters)}"
         self.points_in_pass = moves.plan.axes[-1].n_points
-        self.most_at_once = min(_MOST_AT_ONCE, *(meter.most_samples for meter in meters.values()))
+        most = min(_MOST_AT_ONCE, *(meter.most_samples for meter in meters.values()))
+        if moves.fastest_followed and (step_nm := _step_nm(moves)) > 0.0:
+            most = min(most, max(int(_WIDEST_NM / step_nm * (1.0 + 1e-9)) + 1, 2))
+        while most > 2 and self.points_in_pass % most == 1:  # one point is no sweep
+            most -= 1
+        self.most_at_once = most
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Sweep over these points, or say why not; then the bench is at the first of them, or will be told again."""
@@ -99,6 +112,7 @@ class LambdaScan:
         if isinstance(plan, str):
             return plan
         try:
+            self._moves.aim(0.5 * (plan.start_nm + plan.stop_nm))
             sampled_nm, logs = self._sweep(plan, len(places), averaging_s)
         except DeviceTimeoutError:
             raise
@@ -123,6 +137,8 @@ class LambdaScan:
         even_nm = start_nm + step_nm * np.arange(len(wavelengths_nm))
         if step_nm <= 0.0 or np.max(np.abs(even_nm - wavelengths_nm)) > grid_nm:
             return f"the wavelengths are not evenly spaced by a multiple of {grid_nm:.3g} nm"
+        if self._moves.fastest_followed and step_nm > _WIDEST_NM:
+            return f"steps are wider than {_WIDEST_NM:g} nm, and a meter keeps one wavelength during a sweep"
         ranges = self._laser.ranges
         slowest = min(ranges.sweep_nm_per_s)
         bearable = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.acquisition.columns import Column
+from lumion_hw.acquisition.followers import Follower, followers, swept_light
 from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan, SweptSetting, as_base64
 from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
@@ -42,11 +44,14 @@ class Moves:
     Attributes:
         plan: The plan.
         wholes: Arrays that swept settings are values of, by name.
+        followers: Meters whose wavelength is set along; none before :meth:`let_follow`.
     """
 
     def __init__(self, bench: Bench, sweep: Sweep, snake: bool = False) -> None:
         if not sweep:
             raise ConfigError("nothing to sweep", hint="Name a setting with its values: {'tls-a.power_dbm': [0, 1]}.")
+        self._bench = bench
+        self.followers: list[Follower] = []
         self._axes = [_axis(bench, names, values) for names, values in sweep.items()]
         _check_once([track.setting for axis in self._axes for track in axis])
         self.plan = ScanPlan(
@@ -67,6 +72,24 @@ class Moves:
         """Return the settings of one axis."""
         return [track.setting for track in self._axes[axis]]
 
+    def let_follow(self, columns: Sequence[Column]) -> None:
+        """Let the meters that are read follow the light that is swept. Raises as :func:`followers`."""
+        axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
+        swept = {each.part_of or each.name for each in self.settings}
+        self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
+        self.plan = replace(self.plan, followers=tuple(each.setting.name for each in self.followers))
+
+    @property
+    def fastest_followed(self) -> bool:
+        """Whether meters follow the fastest axis."""
+        return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
+
+    def aim(self, wavelength_nm: float) -> None:
+        """Set another wavelength on what follows the fastest axis, until a point of it is gone to."""
+        for follower in self.followers:
+            if follower.axis == len(self._axes) - 1:
+                follower.write_nm(wavelength_nm)
+
     def numbers(self, place: tuple[int, ...]) -> list[float]:
         """Return the value of every setting at a point, as a number."""
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
@@ -79,6 +102,9 @@ class Moves:
                 if track.setting.place is None:
                     track.setting.write(_value(track, at))
                     moved[track.setting.device] = track.setting
+        for follower in self.followers:
+            if self._at[follower.axis] != place[follower.axis]:
+                follower.write(place[follower.axis])
         for name, values in self.arrays(place).items():
             if not np.array_equal(values, self._driven.get(name, ())):
                 self.wholes[name].write(values)

@@ -77,10 +77,12 @@ class ScanPlan:
     Attributes:
         axes: Its dimensions, the slowest first.
         snake: Whether every other pass of an axis goes back.
+        followers: Wavelength settings of meters that are set along with the light; none in files of earlier versions.
     """
 
     axes: tuple[ScanAxis, ...]
     snake: bool = False
+    followers: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -91,7 +91,8 @@ class PreparedScan:
     @property
     def swept(self) -> list[str]:
         """Names of the settings that are to be put back: arrays whole, wavelengths as frequencies."""
-        return list(dict.fromkeys(each.part_of or each.name for each in self.moves.settings))
+        moved = dict.fromkeys(each.part_of or each.name for each in self.moves.settings)
+        return list(moved | dict.fromkeys(self.moves.plan.followers))
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of the file: settings, which way they went, readings."""
@@ -100,13 +101,21 @@ class PreparedScan:
 
 
 def prepare_scan(
-    bench: Bench, sweep: Sweep, readings: Sequence[str], *, snake: bool = False, by_hand: bool = False
+    bench: Bench,
+    sweep: Sweep,
+    readings: Sequence[str],
+    *,
+    snake: bool = False,
+    by_hand: bool = False,
+    keep_meters: bool = False,
 ) -> PreparedScan:
     """Check a scan: names, values, limits. Arguments and errors as of :func:`scan`; nothing is moved."""
     moves = Moves(bench, sweep, snake)
     if moves.plan.n_points > MOST_ROWS:
         raise ConfigError(f"{moves.plan.n_points} points are more than the {MOST_ROWS} of a scan")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
+    if not keep_meters:
+        moves.let_follow(reader.columns)
     own = "" if by_hand else own_sweep(bench, moves, reader)
     return (
         PreparedScan(bench, moves, reader, None, own)
@@ -124,6 +133,7 @@ def scan(
     resume: bool = False,
     snake: bool = False,
     by_hand: bool = False,
+    keep_meters: bool = False,
     leave: bool = False,
     bench_file: AnyPath | None = None,
     record: CalibrationRecord | None = None,
@@ -135,7 +145,8 @@ def scan(
     go to a journal (``OUT.journal``) and are safe as soon as they are counted; at the end it becomes the HDF5 file.
     Whatever ends a scan early, the file keeps what is there, :func:`~lumion_hw.acquisition.load_scan` reads it, and
     ``resume`` goes on with it. A reading that fails is kept as such; a device that does not answer twice ends the scan.
-    Afterwards the swept settings are put back, with light last.
+    Where the wavelength of a source is swept, the meters that are read are set to it at each point. Afterwards all
+    settings that were moved are put back, with light last.
 
     Args:
         bench: The open bench.
@@ -146,6 +157,7 @@ def scan(
         resume: Go on with what is in the file.
         snake: Let every other pass of an axis go back, so that no setting jumps.
         by_hand: Set and read every point from here, also where a device can run the sweep by itself.
+        keep_meters: Leave the wavelength of the meters as it is.
         leave: Leave the settings at the last point.
         bench_file: The bench file, to be kept with the data; by default what was opened.
         record: The calibration record in force, to be named.
@@ -155,13 +167,13 @@ def scan(
         The data.
 
     Raises:
-        ConfigError: A name fits nothing, a value is not of its setting's kind, the file exists, or it is not of this
-            scan; nothing was moved.
-        LimitError: A value is outside its limits; nothing was moved.
+        ConfigError: A name fits nothing, a value is not of its setting's kind, two sources whose wavelengths move apart
+            are read by one meter, the file exists, or it is not of this scan; nothing was moved.
+        LimitError: A value, or a wavelength that a meter is to follow, is outside its limits; nothing was moved.
         BusyError: Another scan of this program has one of these devices.
         LumionError: A device or the disk failed; the message says how many points are safe, and where.
     """
-    prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand)
+    prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
     target = _target(out, resume)
     with _claimed(prepared), _folder(target) as journal_path:
         snapshot = take_snapshot(bench)

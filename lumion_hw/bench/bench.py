@@ -17,9 +17,9 @@ from lumion_hw.bench.loader import builtin_path, load_bench
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.module_connection import ModuleConnection, module_connection
+from lumion_hw.bench.module_connection import ModuleConnection
 from lumion_hw.bench.named import Named
-from lumion_hw.bench.opening import open_device
+from lumion_hw.bench.opening import link_to, open_device
 from lumion_hw.bench.parts_as_set import outputs_as_set
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, answers, outcome
@@ -153,8 +153,6 @@ class Bench:
             ConfigError: The file is wrong, a device has no address or does not exist, or another device answered.
             ExceptionGroup: Several devices failed to open.
         """
-        from lumion_hw.links.address import open_link
-
         model, wall = left_on(load(path), leave_on_s), clock or SystemClock()
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
@@ -165,7 +163,7 @@ class Bench:
             address = known.get(name, device.address or held_at)
             if address is None:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
-            return module_connection(address) or open_link(address, wall)
+            return link_to(device, address, wall)
 
         return cls(model, link, wall, only=only)
 

@@ -16,6 +16,7 @@ from lumion_hw.bench.checks import BenchData, Check
 from lumion_hw.bench.devices import DeviceModel
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
+from lumion_hw.links.address import DEFAULT_BAUD
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
@@ -77,6 +78,7 @@ class DeviceKind:
             open.
         module_connections: It takes the connections of pluggable modules in place of a link, too.
         emulate: Makes an emulated device: emulated bench, name, model. ``None`` if it cannot be emulated.
+        baud: Line rate of its serial port as it is delivered, for addresses that give none.
         wire: What `lumion emulate` serves it on.
         hislip: `lumion emulate` serves it by HiSLIP as well.
         scpi: How it answers ``*IDN?``, if it does.
@@ -93,6 +95,7 @@ class DeviceKind:
     open: Callable[[str, Any, Any, Clock], Any]
     module_connections: bool = False
     emulate: Callable[[EmulatedBench, str, Any], Switchable] | None = None
+    baud: int = DEFAULT_BAUD
     wire: Literal["tcp", "pty"] = "tcp"
     hislip: bool = False
     scpi: ScpiIdentity | None = None

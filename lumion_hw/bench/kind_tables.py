@@ -17,10 +17,11 @@ _CHECKOUT = Path(__file__).parents[2]
 
 def device_table() -> str:
     """Return the table of kinds of docs/bench-file.md."""
-    rows = ["| kind | is | found as | emulated on | keys and defaults |", "|---|---|---|---|---|"]
+    rows = ["| kind | is | found as | baud | emulated on | keys and defaults |", "|---|---|---|---|---|---|"]
     for kind in own_kinds():
         wires = {"tcp": "TCP", "pty": "pty"}[kind.wire] + (", HiSLIP" if kind.hislip else "")
-        rows.append(f"| `{kind.name}` | {kind.title} | `bench.{kind.role.attribute}` | {wires} | {_keys(kind)} |")
+        found_as = f"`bench.{kind.role.attribute}` | {kind.baud}"
+        rows.append(f"| `{kind.name}` | {kind.title} | {found_as} | {wires} | {_keys(kind)} |")
     return "\n".join(rows)
 
 

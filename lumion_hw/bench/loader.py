@@ -118,6 +118,18 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
     return _read(source, text)[1]
 
 
+def devices_alike(model: BenchModel) -> dict[str, list[str]]:
+    """Return names of real devices of one kind whose serial number cannot be read, by kind: two or more of each.
+
+    Such devices can be exchanged without being noticed when they are opened.
+    """
+    found: dict[str, list[str]] = {}
+    for name, device in model.devices.items():
+        if device.address is not None and not {"serial", "modules"} & set(type(device).model_fields):
+            found.setdefault(device.kind, []).append(name)
+    return {kind: names for kind, names in found.items() if len(names) > 1}
+
+
 def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
     """Return the JSON Schema of bench files, for editors and other validators.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.module_connection import ModuleConnection
+from lumion_hw.bench.module_connection import ModuleConnection, module_connection
 from lumion_hw.errors import ConfigError
+from lumion_hw.links.address import DEFAULT_BAUD, open_link
 from lumion_hw.remote.stand_in import RemoteDevice
 
 if TYPE_CHECKING:
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
     from lumion_hw.clock import Clock
     from lumion_hw.interfaces.open_device import OpenDevice
     from lumion_hw.links.base import Link
+
+
+def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConnection:
+    """Return the connection to a device, not yet open.
+
+    Args:
+        model: Its entry in the bench file; its kind gives the line rate of a serial address without one.
+        address: Where it is reached.
+        clock: The bench's clock.
+
+    Raises:
+        ConfigError: The address has another form.
+    """
+    kind = kind_named(model.kind)
+    return module_connection(address) or open_link(address, clock, DEFAULT_BAUD if kind is None else kind.baud)
 
 
 def open_device(

@@ -28,7 +28,7 @@ def bench() -> None:
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
     """Find every mistake in FILE, with line and column; exit code 2 if there is one."""
-    from lumion_hw.bench.loader import check_bench, load_bench
+    from lumion_hw.bench.loader import check_bench, devices_alike, load_bench
 
     problems = check_bench(file)
     if problems and as_json:
@@ -44,10 +44,17 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "outputs": len(model.wiring.outputs),
         "servers": len(model.servers),
     }
+    unsure = [
+        f"{', '.join(names)} of kind {kind}: no serial number of these can be read. If two are exchanged, only light "
+        "tells: give each its own path under /dev/serial/by-id, and look at what follows what once they are connected."
+        for kind, names in devices_alike(model).items()
+    ]
     if as_json:
-        echo_json({"file": file, "name": model.name, "valid": True, **counts})
-    else:
-        say(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+        echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": unsure})
+        return
+    say(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+    for text in unsure:
+        note(text)
 
 
 @bench.command()

@@ -79,6 +79,9 @@ def _word(text: str) -> Any:
 @click.option("--record", metavar="RECORD", help="Calibration record in force, to be named in the file.")
 @click.option("--snake", is_flag=True, help="Let every other pass of a faster setting go back.")
 @click.option("--by-hand", is_flag=True, help="Let no device run the sweep by itself.")
+@click.option(
+    "--keep-meters", is_flag=True, help="Do not set meters to the wavelength that is swept; they keep their own."
+)
 @click.option("--leave", is_flag=True, help="Leave the settings at the last point.")
 @click.option("--resume", is_flag=True, help="Go on with a scan that was interrupted.")
 @click.option("--plot", "picture", is_flag=True, help="Draw it as well: OUT with .png.")
@@ -98,6 +101,7 @@ def scan(
     as_json: bool,
     snake: bool,
     by_hand: bool,
+    keep_meters: bool,
     leave: bool,
     resume: bool,
     **held: Any,
@@ -119,7 +123,7 @@ def scan(
         bench,
         standing,
     ):
-        prepared = prepare_scan(bench, dict(swept), readings, snake=snake, by_hand=by_hand)
+        prepared = prepare_scan(bench, dict(swept), readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
         if dry_run:
             _show(prepared, as_json)
             return
@@ -135,6 +139,7 @@ def scan(
                 progress=tell,
                 snake=snake,
                 by_hand=by_hand,
+                keep_meters=keep_meters,
                 leave=leave,
                 resume=resume,
             )
@@ -210,6 +215,7 @@ def _document(prepared: PreparedScan) -> dict[str, Any]:
             for axis in plan.axes
             for each in axis.settings
         ],
+        "follow": list(plan.followers),
         "readings": [{"name": column.name, "unit": column.unit} for column in prepared.reader.columns],
         "run_by": "this program" if prepared.own is None else prepared.own.words,
         "stepped_because": prepared.stepped or None,
@@ -228,6 +234,8 @@ def _show(prepared: PreparedScan, as_json: bool) -> None:
         return
     rows = [(each["name"], each["points"], each["from"], each["to"], each["unit"]) for each in document["swept"]]
     say(table(("setting", "points", "from", "to", "unit"), rows))
+    if document["follow"]:
+        say(f"{', '.join(document['follow'])} follow{'s' * (len(document['follow']) == 1)} the light")
     why = f": {prepared.stepped}" if prepared.stepped else ""
     say(f"{document['points']} points of {len(document['readings'])} readings, run by {document['run_by']}{why}")
     say("Nothing was moved.")

@@ -184,12 +184,12 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
     if emulator is None:
         return open_bench(target.file, False, target.seed, target.endpoints, leave_on_s=leave_on_s)
     from lumion_hw.bench.bench import Bench, load
+    from lumion_hw.bench.opening import link_to
     from lumion_hw.clock import SystemClock
-    from lumion_hw.links.address import open_link
 
     model, clock = load(target.file), SystemClock()
     addresses = emulator.addresses()
-    return Bench(model, lambda name, _device: open_link(addresses[name], clock), clock, emulated_there=True)
+    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, emulated_there=True)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
     from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
     from lumion_hw.drivers.attenuators.oz_da100 import OzDa100
+    from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
     from lumion_hw.drivers.lasers.itla import ItlaLaser
     from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
     from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
@@ -56,6 +57,8 @@ __all__ = [
     "Driver",
     "Expected",
     "Finding",
+    "HeldSetting",
+    "HeldSetup",
     "IdentifiedDriver",
     "Identity",
     "ItlaLaser",
@@ -105,6 +108,7 @@ if not TYPE_CHECKING:
             "attenuators.oz_da100": ("OzDa100",),
             "switches.polatis": ("Polatis",),
             "temperature.arroyo_tec": ("ArroyoTec",),
+            "held_setup": ("HeldSetting", "HeldSetup"),
             "lasers.itla": ("ItlaLaser",),
             "lasers.keysight_laser": ("KeysightLaser",),
             "lasers.santec_tsl": ("SantecTsl",),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Required, TypedDict
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.held_setup import HeldSetup
 from lumion_hw.drivers.life_cycle import IdentifiedDriver
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LimitError, VerifyError
 from lumion_hw.links.base import Link
@@ -109,17 +110,23 @@ class StrictScpi:
         self._error_query = error_query
         self._resyncs_seen = 0
 
-    def number(self, command: str, timeout_s: float | None = None) -> float:
-        """Return the number a query is answered with, which may be a mark. Raises ``FrameError`` for other answers."""
-        reply = self.session.query(command, timeout_s)
+    def number(self, command: str, timeout_s: float | None = None, held: HeldSetup | None = None) -> float:
+        """Return the number a query is answered with, which may be a mark. Raises ``FrameError`` for other answers.
+
+        Args:
+            command: The query.
+            timeout_s: Time for the reply; the session's default if omitted.
+            held: The settings that the number depends on, read along with it.
+        """
+        reply = self.session.query(command, timeout_s) if held is None else held.ask(command, timeout_s)
         try:
             return float(reply)
         except ValueError:
             raise self.wrong_shape(command, reply, "a number") from None
 
-    def setting(self, command: str) -> float:
+    def setting(self, command: str, held: HeldSetup | None = None) -> float:
         """Return the number a query for a setting is answered with. Raises ``DeviceError`` for a mark."""
-        value = self.number(command)
+        value = self.number(command, held=held)
         if is_value(value):
             return value
         raise DeviceError(
@@ -158,7 +165,16 @@ class StrictScpi:
         if found.upper() not in (short, word.upper()):
             raise VerifyError(header, wrote=short, read=found, device=self.session.device, address=self.session.address)
 
-    def set_number(self, header: str, text: str, wrote: float, scale: float, tolerance: float, what: str) -> float:
+    def set_number(
+        self,
+        header: str,
+        text: str,
+        wrote: float,
+        scale: float,
+        tolerance: float,
+        what: str,
+        held: HeldSetup | None = None,
+    ) -> float:
         """Set a number and read it back.
 
         Args:
@@ -168,6 +184,7 @@ class StrictScpi:
             scale: The caller's unit per unit of the instrument's reply.
             tolerance: Largest accepted difference, in the caller's unit.
             what: The quantity, for the message.
+            held: The settings that the number depends on, restored before it is sent if somebody else changed them.
 
         Returns:
             The value read back, in the caller's unit.
@@ -177,8 +194,10 @@ class StrictScpi:
             VerifyError: The instrument keeps another value.
         """
         with self.session.transaction():
+            if held is not None:
+                held.keep()
             self.set(f"{header} {text}")
-            found = scale * self.setting(f"{header}?")
+            found = scale * self.setting(f"{header}?", held)
             self.verify(what, wrote, found, tolerance)
         return found
 

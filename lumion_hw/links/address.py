@@ -12,24 +12,28 @@ from lumion_hw.links.tcp import TcpLink
 from lumion_hw.links.visa import VisaLink
 
 DEFAULT_BAUD = 115200
+"""Line rate where neither an address nor a kind of device gives one."""
 _EXPECTED = (
     "Expected tcp://host:port, serial:///dev/tty...?baud=115200 or visa://RESOURCE, such as visa://TCPIP0::host::INSTR."
 )
 
 
-def open_link(address: str, clock: Clock) -> Link:
+def open_link(address: str, clock: Clock, baud: int = DEFAULT_BAUD) -> Link:
     """Return the link an address describes. Nothing is opened: call ``open`` on the result.
 
     Args:
         address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or
             ``visa://`` followed by a VISA resource name.
         clock: A wall clock.
+        baud: Line rate of a serial address that gives none.
 
     Raises:
         ConfigError: The address has another form; the message says what was expected.
     """
     scheme, separator, rest = address.partition("://")
-    makers = {"tcp": _tcp, "serial": _serial, "visa": _visa}
+    if separator and scheme == "serial":
+        return _serial(address, rest, clock, baud)
+    makers = {"tcp": _tcp, "visa": _visa}
     if not separator or scheme not in makers:
         raise ConfigError(f"{address!r} is not an address of a device", hint=_EXPECTED)
     return makers[scheme](address, rest, clock)
@@ -54,10 +58,10 @@ def _tcp(address: str, rest: str, clock: Clock) -> Link:
     return TcpLink(host, port, clock)
 
 
-def _serial(address: str, rest: str, clock: Clock) -> Link:
+def _serial(address: str, rest: str, clock: Clock, baud: int) -> Link:
     path, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    baud_text = options.pop("baud", str(DEFAULT_BAUD))
+    baud_text = options.pop("baud", str(baud))
     if not path or options:
         unknown = f" (unknown: {', '.join(sorted(options))})" if options else ""
         raise ConfigError(f"{address!r} needs a path and takes only baud{unknown}", hint=_EXPECTED)

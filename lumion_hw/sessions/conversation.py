@@ -12,17 +12,19 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TypeVar
 
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import DeviceError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
 from lumion_hw.links.owner import Owner, fork_safe
 
 _log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
 
 # A device that has lost its line ends would else fill the memory.
 _LINE_LIMIT_BYTES = 1 << 20
@@ -73,8 +75,8 @@ class Conversation(abc.ABC):
     resync_rounds = 3
     pause_s = 0.0
     """Extra wait before every round after the first."""
-    harmless = b"\r\n"
-    """Bytes that may be left over from a reply without harm."""
+    harmless = b"\r\n\0"
+    """Bytes that may be left over from a reply without harm. Some firmware sends a NUL behind every LF."""
     line_end = re.compile(rb"\n")
     """What ends a line of the device."""
 
@@ -134,6 +136,25 @@ class Conversation(abc.ABC):
             self._buffer.clear()
             self._tainted = False
             self._count(foreign_bytes=self._link.drain(self._quiet_s, deadline))
+
+    def first_answer(self, ask: Callable[[], _Answer]) -> _Answer:
+        """Ask the first question after :meth:`open_link`, and once more if it fails.
+
+        On a serial line bytes without a line end stay in the input of a device, such as those of a driver of another
+        kind that was opened there by mistake. They spoil the next line.
+        """
+        with self.transaction():
+            try:
+                return ask()
+            except (LinkTimeout, FrameError, DeviceError) as error:
+                _log.info("%s @ %s: the first question failed, asked once more: %s", self._device, self.address, error)
+            self._discard_input(self._quiet_s)
+            for _ in range(self.resync_rounds):
+                self._tainted = False  # an answer that still comes is one to the same question
+                answer = ask()
+                if not self._discard_input(self._quiet_s):
+                    break
+            return answer
 
     def close(self) -> None:
         """Close the link; idempotent, never raises."""
@@ -260,7 +281,7 @@ class Conversation(abc.ABC):
         self._link.write(data, deadline)
 
     def receive_line(self, what: str, deadline: Deadline) -> bytes:
-        r"""Return the bytes up to the next end of a line, without CR and LF.
+        r"""Return the bytes up to the next end of a line, without CR and LF, and without NULs in front.
 
         Raises:
             LinkTimeout: No complete line before the deadline.
@@ -275,7 +296,7 @@ class Conversation(abc.ABC):
             data = self._received(what, started, deadline)
             found = self.line_end.search(data)
             if found is not None and found.end() == len(data):  # one whole line, which is how most replies come
-                return data[: found.start()].rstrip(b"\r")
+                return data[: found.start()].rstrip(b"\r").lstrip(b"\0")
             self._buffer += data
         while (found := self.line_end.search(self._buffer, searched)) is None:
             # A line end was not in what has been searched; the search
@@ -284,7 +305,7 @@ class Conversation(abc.ABC):
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(what, "a line without an end")
             self._receive_more(what, started, deadline)
-        line = bytes(self._buffer[: found.start()]).rstrip(b"\r")
+        line = bytes(self._buffer[: found.start()]).rstrip(b"\r").lstrip(b"\0")
         del self._buffer[: found.end()]
         return line
 

@@ -60,7 +60,7 @@ class LineSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            return self.command(self._marker)
+            return self.first_answer(lambda: self.command(self._marker))
 
     def command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
         """Send a command and return the lines of its reply, without echo, empty lines and end word.

@@ -99,7 +99,7 @@ class QontrolSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            return self.check_identity()
+            return self.first_answer(self.check_identity)
 
     def check_identity(self) -> str:
         """Ask the first module who it is, and return it.

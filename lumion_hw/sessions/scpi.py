@@ -73,7 +73,7 @@ class ScpiSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            found = self.query(self._identity_query)
+            found = self.first_answer(lambda: self.query(self._identity_query))
             if self._identity is not None and found != self._identity:
                 self.close()
                 raise IdentityError(
@@ -169,7 +169,7 @@ class ScpiSession(Conversation):
 
     def _block_length(self, command: str, deadline: Deadline) -> int:
         head = self.receive_exactly(2, command, deadline)
-        if self._by_cr and head[:1] == b"\n":  # it belongs to the CR before
+        while head[:1] in ((b"\n", b"\0") if self._by_cr else (b"\0",)):  # it belongs to the line before
             head = head[1:] + self.receive_exactly(1, command, deadline)
         if head[:1] != b"#" or not head[1:].isdigit() or head[1:] == b"0":
             raise self._frame_error(command, f"not a definite-length block: {shown(head + bytes(self._buffer))}")

@@ -10,6 +10,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.acquisition import ScanData, ScanProgress, load_scan, scan
+from lumion_hw.acquisition.scanning import prepare_scan
 from lumion_hw.drivers.meters.keysight_816x import Keysight816x
 from lumion_hw.emulator.lasers.swept_laser import SweptLaser
 from lumion_hw.errors import DeviceTimeoutError
@@ -161,3 +162,40 @@ def test_pulses_that_do_not_arrive_end_the_scan_with_the_laser_at_rest(bench: Be
     assert laser.wait_ready(10.0).emitting
     assert not laser.is_sweeping()
     assert meter.read(1).power_w > 0.0, "no run is left"
+
+
+def test_meters_follow_a_wide_sweep_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    nm = np.linspace(1600.0, 1640.0, 81)
+    pm0, middles = bench.meters["pm0"], []
+    set_nm = pm0.set_wavelength_nm
+    monkeypatch.setattr(pm0, "set_wavelength_nm", lambda n, nm: (middles.append(nm), set_nm(n, nm)))
+    data, why = swept(bench, CABLE, nm)
+    kept, _ = swept(bench, CABLE, nm, keep_meters=True)
+    by_hand, _ = swept(bench, CABLE, nm[::8], by_hand=True)
+    power, ours = CABLE[1], data.value[CABLE[1]]
+    assert not why
+    assert data.by_instrument.all()
+    assert kept.by_instrument.all()
+    # Each part has the response of its middle: 4 % at its ends, where the photodiode is steepest.
+    assert ours[::8] == pytest.approx(by_hand.value[power], rel=0.045)
+    assert kept.value[power][-1] < 0.85 * ours[-1]
+    assert pm0.settings(1).wavelength_nm == 1550.0
+    assert {1605.0, 1615.5, 1626.0, 1635.75} <= set(middles), "21 points each, and 18 are left"
+
+
+def test_steps_too_wide_for_a_wavelength_of_the_meter_are_stepped(bench: Bench) -> None:
+    nm = np.array([1500.0, 1512.0, 1524.0, 1536.0])
+    data, why = swept(bench, CABLE, nm)
+    assert not data.by_instrument.any()
+    assert why == {"steps are wider than 10 nm, and a meter keeps one wavelength during a sweep"}
+
+
+def test_no_part_of_a_sweep_is_a_single_point(bench: Bench) -> None:
+    # 22 points of 1 nm: 11 and 11; 23: 11, 11 and 1 would be, so parts have 10.
+    for n, parts in ((22, 11), (23, 10), (11, 11), (12, 10)):
+        prepared = prepare_scan(bench, {CABLE[0]: 1520.0 + np.arange(n)}, [CABLE[1]])
+        assert prepared.own is not None
+        assert prepared.own.most_at_once == parts
+    kept = prepare_scan(bench, {CABLE[0]: 1520.0 + np.arange(23)}, [CABLE[1]], keep_meters=True)
+    assert kept.own is not None
+    assert kept.own.most_at_once > 1000

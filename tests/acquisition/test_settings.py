@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from one_at_a_time import Interleaved
 
 from lumion_hw import Bench
 from lumion_hw.acquisition import Setting, SettingKind, Settings
+from lumion_hw.acquisition import settings as settings_module
 from lumion_hw.errors import ConfigError, LimitError, LinkError, UnknownNameError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -195,3 +198,77 @@ def test_a_name_that_is_not_there_says_what_is_near(bench: Bench) -> None:
         Settings(bench)["tls-a.power"]
     with pytest.raises(ConfigError, match="no setting 'tls-z'"):
         Settings(bench, ["tls-z"])
+
+
+def quantity(step: float | np.ndarray, shape: tuple[int, ...] = ()) -> Setting:
+    kind = SettingKind.ARRAY if shape else SettingKind.NUMBER
+    return Setting(
+        "d.q", "d", "nm", kind, lambda: None, lambda value: value, lambda value: None, _step=lambda: step, shape=shape
+    )
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_numbers_are_the_same_within_half_a_step_of_the_device(sign: float) -> None:
+    setting = quantity(0.1)
+    assert setting.same(1550.0, 1550.0 + sign * 0.0509)
+    assert setting.same(1550.0 + sign * 0.0509, 1550.0)
+    assert not setting.same(1550.0, 1550.0 + sign * 0.0511)
+    assert not setting.same(1550.0, 1550.0 + sign * 0.1), "the next step is another value"
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_numbers_of_a_device_that_keeps_what_it_is_given_are_the_same_within_rounding(sign: float) -> None:
+    setting = quantity(0.0)
+    assert setting.same(1550.0, 1550.0 * (1.0 + sign * 0.99e-9))
+    assert not setting.same(1550.0, 1550.0 * (1.0 + sign * 1.02e-9))
+    assert setting.same(0.0, 0.0)
+    assert not setting.same(0.0, sign * 1e-12)
+
+
+def test_every_value_of_an_array_counts_with_its_own_step() -> None:
+    setting = quantity(np.array([1.0, 0.01]), (2,))
+    assert setting.same(np.array([0.0, 5.0]), np.array([0.5, 5.005]))
+    assert not setting.same(np.array([0.0, 5.0]), np.array([0.5, 5.006]))
+    assert not setting.same(np.array([0.0, 5.0]), np.array([0.52, 5.0]))
+    assert not setting.same(np.array([0.0, 5.0]), np.array([0.0]))
+
+
+def test_none_flags_and_words_are_the_same_only_as_themselves() -> None:
+    setting = quantity(10.0)
+    assert setting.same(None, None)
+    assert setting.same(True, True)
+    assert setting.same("high", "high")
+    for one, other in ((None, 0.0), (0.0, None), (True, False), (True, 1.0), ("high", "low")):
+        assert not setting.same(one, other), (one, other)
+
+
+def test_each_setting_of_a_laser_has_the_step_of_the_laser() -> None:
+    with Bench.emulate("laser-bench") as bench:
+        settings, ranges = Settings(bench, ["tls-a"]), bench.lasers["tls-a"].ranges
+        for name, step, value in (
+            ("frequency_thz", ranges.frequency_step_thz, 193.4),
+            ("power_dbm", ranges.power_step_db, 3.0),
+        ):
+            setting = settings[f"tls-a.{name}"]
+            assert setting.same(value, value + 0.5 * step), name
+            assert not setting.same(value, value + 0.55 * step), name
+        # The step of frequencies at the shortest wavelength is 0.1 pm; it is wider in nm at the longest.
+        assert settings["tls-a.wavelength_nm"].same(1550.0, 1550.00005)
+        assert not settings["tls-a.wavelength_nm"].same(1550.0, 1550.0002)
+
+
+def test_two_writers_of_one_array_do_not_undo_each_other() -> None:
+    store = [np.zeros(4)]
+    whole = Setting(
+        "mesh.heaters_ma",
+        "mesh",
+        "mA",
+        SettingKind.ARRAY,
+        lambda: np.array(store[0]),
+        lambda values: values,
+        lambda values: store.__setitem__(0, np.array(values)),
+        shape=(4,),
+    )
+    parts = list(settings_module._each_of(whole, 0, "mesh.heater_ma"))
+    Interleaved([settings_module._each_of]).run(*[partial(each.write, 1.0 + n) for n, each in enumerate(parts)])
+    assert store[0].tolist() == [1.0, 2.0, 3.0, 4.0]

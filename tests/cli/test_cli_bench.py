@@ -27,7 +27,7 @@ def test_check_of_a_right_file_says_what_is_in_it(capsys: pytest.CaptureFixture[
     assert main(["bench", "check", "lumion-prototype"]) == 0
     out, err = capsys.readouterr()
     assert out == "lumion-prototype: ok: lumion-prototype with 18 devices, 8 inputs, 8 outputs, 4 servers\n"
-    assert err == ""
+    assert "of kind oz-epc04: no serial number of these can be read. If two are exchanged, only light tells" in err
 
 
 def test_check_of_a_right_file_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,6 +35,29 @@ def test_check_of_a_right_file_as_json(capsys: pytest.CaptureFixture[str]) -> No
     document = json.loads(capsys.readouterr().out)
     assert document["valid"] is True
     assert (document["name"], document["devices"], document["servers"]) == ("lumion-prototype", 18, 4)
+    assert len(document["notes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "noted"),
+    [
+        ("{p: {kind: oz-da100, address: A}, q: {kind: oz-da100, address: B}}", "p, q of kind oz-da100: no serial"),
+        ("{p: {kind: oz-da100, address: A}, q: {kind: oz-epc04, address: B}}", ""),
+        ("{p: {kind: oz-da100, address: A}, q: {kind: oz-da100}}", ""),
+        ("{p: {kind: polatis, address: A}, q: {kind: polatis, address: B}}", ""),
+        ("{p: {kind: qontrol-q8, address: A, modules: [Q8iv-0001]}, q: {kind: oz-da100, address: B}}", ""),
+    ],
+)
+def test_check_notes_devices_that_nothing_but_light_tells_apart(
+    devices: str, noted: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "b.yaml"
+    text = devices.replace("address: A", 'address: "serial:///dev/a"').replace("address: B", 'address: "tcp://b:1"')
+    path.write_text(f"version: 1\nname: b\ndevices: {text}\n")
+    assert main(["bench", "check", str(path)]) == 0
+    err = capsys.readouterr().err
+    assert noted in err
+    assert bool(err) == bool(noted)
 
 
 def test_check_of_a_wrong_file_lists_every_mistake_on_stderr(

@@ -50,6 +50,13 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     arguments = ["scan", SMALL, "--emulate", "--set", "mesh0.heater_ma.3=0:2:3", "--read", "mesh0.monitor.*"]
     assert main([*arguments, "--dry-run", "--state", str(tmp_path / "state")]) == 0
     assert "3 points of 16 readings, run by the mesh controller" in capsys.readouterr().out
+    swept = str(Path(__file__).parents[1] / "data" / "swept_lasers.yaml")
+    light = ["scan", swept, "--emulate", "--set", "tls0.wavelength_nm=1530,1560", "--read", "pm0.power.[12]"]
+    light += ["--dry-run", "--state", str(tmp_path / "state")]
+    assert main(light) == 0
+    assert "pm0.wavelength_nm.1, pm0.wavelength_nm.2 follow the light" in capsys.readouterr().out
+    assert main([*light, "--keep-meters", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["follow"] == []
     assert not list(tmp_path.glob("scan.h5*"))
 
 

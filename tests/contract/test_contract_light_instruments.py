@@ -30,6 +30,7 @@ from lumion_hw.testing.contracts import (
 )
 
 INPUT_W = 1e-4
+LOGIN = b'OPEN "anonymous"\n', b" \n"
 
 
 class TestKeysightN7764A(OverItsWire, VariableAttenuatorContract):
@@ -51,6 +52,19 @@ class TestKeysightN7764A(OverItsWire, VariableAttenuatorContract):
             return -10.0 * math.log10(share) - INSERTION_LOSS_DB if share > 1e-9 else None
 
         return taken
+
+    @pytest.fixture
+    def change_offset(self, second_session):
+        # An offset of 3 dB, and control of the output power, which moves the filter by itself.
+        return lambda channel: second_session(b"INP%d:OFFS 3;:OUTP%d:POW:CONTR 1\n" % ((2 * channel - 1,) * 2))
+
+    @pytest.fixture
+    def change_wavelength(self, second_session):
+        return lambda channel: second_session(b"INP%d:WAV 1310NM\n" % (2 * channel - 1))
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\n")
 
 
 class TestOzDa100(OverItsWire, VariableAttenuatorContract):
@@ -111,6 +125,10 @@ class TestAmonicsAedfa(OverItsWire, OpticalAmplifierContract):
 
         return emitted
 
+    @pytest.fixture
+    def change_mode(self, second_session):
+        return lambda: second_session(b":MODE:SW:CH1 ACC\r\n")
+
 
 class TestYokogawaAq6370D(OverItsWire, SpectrumAnalyzerContract):
     @pytest.fixture
@@ -135,6 +153,15 @@ class TestYokogawaAq6370D(OverItsWire, SpectrumAnalyzerContract):
                 lines.append(SpectralLine(w_from_dbm(power_dbm), frequency_hz, 0.0, math.inf))
 
         return shine
+
+    @pytest.fixture
+    def change_scale(self, second_session):
+        lines = (b":DISP:TRAC:Y1:SPAC LIN\n", b":SENS:CORR:RVEL:MED AIR\n", b":UNIT:X FREQ\n")
+        return lambda: second_session(*LOGIN, *lines)
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(*LOGIN, b"*RST\n")
 
 
 class TestArroyoTec(OverItsWire, TemperatureControllerContract):

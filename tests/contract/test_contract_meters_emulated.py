@@ -78,6 +78,22 @@ class TestSantecMpm210(EmulatedMeter):
         """The range of a module's ports is automatic or not for all of them: too much light it is."""
         return lambda channel: light_w.__setitem__(channel, 50e-3)
 
+    @pytest.fixture
+    def change_unit(self, second_session):
+        return lambda _channel: second_session(b"UNIT 0\r\n")
+
+    @pytest.fixture
+    def change_wavelength(self, driver, second_session):
+        return lambda channel, nm: second_session(b"DWAV %d,%d,%.1f\r\n" % (*driver.module_and_port(channel), nm))
+
+    @pytest.fixture
+    def change_range(self, driver, second_session):
+        def change(channel: int) -> None:
+            module, port = driver.module_and_port(channel)
+            second_session(b"DAUTO %d,0\r\n" % module, b"DLEV %d,%d,5\r\n" % (module, port))
+
+        return change
+
     def test_a_log_is_the_light_of_the_ports_asked_for(self, driver, light_w):
         light_w[6] = 0.5 * LIGHT_W
         log = driver.log((1, 6), 20)
@@ -111,6 +127,22 @@ class TestThorlabsPm100d(EmulatedMeter):
     def averaging_limits_s(self) -> tuple[float, float]:
         return 3e-3, 30.0
 
+    @pytest.fixture
+    def change_unit(self, second_session):
+        return lambda _channel: second_session(b"SENS:POW:UNIT DBM\n")
+
+    @pytest.fixture
+    def change_wavelength(self, second_session):
+        return lambda _channel, wavelength_nm: second_session(b"SENS:CORR:WAV %.1f\n" % wavelength_nm)
+
+    @pytest.fixture
+    def change_range(self, second_session):
+        return lambda _channel: second_session(b"SENS:POW:RANG MIN\n")
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\n")
+
 
 class TestKeysight8164B(EmulatedMeter):
     # Keysight 8163/8164 programming guide: 81635A, 800 to 1650 nm, 100 us and more.
@@ -140,3 +172,22 @@ class TestKeysight8164B(EmulatedMeter):
     @pytest.fixture
     def averaging_limits_s(self) -> tuple[float, float]:
         return 1e-4, 10.0
+
+    @pytest.fixture
+    def change_unit(self, driver, second_session):
+        return lambda channel: second_session(b"SENS%d:CHAN%d:POW:UNIT 0\n" % driver.slot_and_head(channel))
+
+    @pytest.fixture
+    def change_wavelength(self, driver, second_session):
+        def change(channel: int, wavelength_nm: float) -> None:
+            second_session(b"SENS%d:CHAN%d:POW:WAV %.1fNM\n" % (*driver.slot_and_head(channel), wavelength_nm))
+
+        return change
+
+    @pytest.fixture
+    def change_range(self, driver, second_session):
+        return lambda channel: second_session(b"SENS%d:CHAN%d:POW:RANG -80\n" % driver.slot_and_head(channel))
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\n")

@@ -56,3 +56,19 @@ class TestKeysightN7744A(OverItsWire, PowerMeterContract):
     @pytest.fixture
     def wavelength_in_force_nm(self, driver):
         return driver.wavelength_nm
+
+    @pytest.fixture
+    def change_unit(self, second_session):
+        return lambda channel: second_session(b"SENS%d:POW:UNIT 0\n" % channel)
+
+    @pytest.fixture
+    def change_wavelength(self, second_session):
+        return lambda channel, wavelength_nm: second_session(b"SENS%d:POW:WAV %.1fNM\n" % (channel, wavelength_nm))
+
+    @pytest.fixture
+    def change_range(self, second_session):
+        return lambda channel: second_session(b"SENS%d:POW:RANG -70\n" % channel)
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\n")

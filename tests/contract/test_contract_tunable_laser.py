@@ -73,6 +73,14 @@ class TestKeysightN7776C(EmulatedLaser):
         yield laser
         laser.close()
 
+    @pytest.fixture
+    def change_unit(self, second_session):
+        return lambda: second_session(b"SOUR0:POW:UNIT 1\n")
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\n")
+
 
 class SantecLaser(EmulatedLaser):
     """Nanometres by the Legacy command set, metres by the SCPI one."""
@@ -96,9 +104,25 @@ class SantecLaser(EmulatedLaser):
         yield laser
         laser.close()
 
+    @pytest.fixture
+    def change_unit(self, second_session):
+        return lambda: second_session(b"POW:UNIT 1\r")
+
+    @pytest.fixture
+    def reset(self, second_session):
+        return lambda: second_session(b"*RST\r")
+
 
 class TestSantecTsl570Legacy(SantecLaser):
     __test__ = True
+
+    def test_the_command_set_is_set_again_when_another_session_has_changed_it(self, driver, second_session):
+        before_thz = driver.state().frequency_thz
+        second_session(b"SYST:COMM:COD 1\r")  # wavelengths in metres and not in nanometres
+        assert driver.state().frequency_thz == before_thz
+        second_session(b"SYST:COMM:COD 1\r")
+        driver.set_frequency_thz(before_thz - 0.1)
+        assert driver.state().frequency_thz == pytest.approx(before_thz - 0.1, abs=driver.ranges.frequency_step_thz)
 
 
 class TestSantecTsl570Scpi(SantecLaser):

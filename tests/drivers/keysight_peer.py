@@ -37,6 +37,7 @@ class Meter(ScpiPeer):
                 f"{sense}:POW:RANG": [0.0, -70.0, 10.0],
                 f"{sense}:POW:UNIT": [0.0, 0.0, 1.0],
                 f"{sense}:POW:REF:STAT": [1.0, 0.0, 1.0],
+                f"{sense}:CORR": [0.0, -200.0, 200.0],
             }
             self.queries[f"READ{place}:POW?"] = lambda _, c=channel: self.read(c)
             self.queries[f"{sense}:FUNC:RES?"] = lambda _, s=sense: self.result(s)

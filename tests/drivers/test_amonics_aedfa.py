@@ -6,9 +6,11 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.amplifiers.amonics_aedfa import AmonicsAedfa
+from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LimitError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import AmplifierMode, OpticalAmplifier
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
+from lumion_hw.testing import wired
 
 
 def ask(command: str, reply: object) -> RecordedExchange:
@@ -36,6 +38,7 @@ OPENING = [
     *held("ACC", "mA", 0.0, 400.0, 1.0),
     *held("APC", "mW", 1.0, 200.0, 0.1),
     *(ask(f":READ:CH:{monitor}?", 1) for monitor in ("POW:IN", "POW:OUT", "CUR", "TEMP:BOX")),
+    ask(":DRIV:INTERLOCK?", 0),
 ]
 ACC, APC = ask(":MODE:SW:CH1?", "ACC"), ask(":MODE:SW:CH1?", "APC")
 
@@ -78,21 +81,31 @@ def test_another_amplifier_is_refused(model: str, serial: str) -> None:
         amplifier.open()
 
 
+def unit(mode: str, word: str) -> RecordedExchange:
+    return ask(f":READ:DRIV:UNIT:{mode}:CH1?", word)
+
+
+MA, MW = unit("ACC", "mA"), unit("APC", "mW")
+
+
 def test_a_current_is_held_in_milliampere() -> None:
-    amplifier, peer, _ = opened(ACC, put(":DRIV:ACC:CUR:CH1 350"), ask(":DRIV:ACC:CUR:CH1?", "3.500000e+02"))
+    amplifier, peer, _ = opened(MA, ACC, put(":DRIV:ACC:CUR:CH1 350"), ask(":DRIV:ACC:CUR:CH1?", "3.500000e+02"), MA)
     amplifier.hold_current_ma(350.0)
     assert peer.remaining == ()
 
 
 def test_a_power_is_held_in_milliwatt_after_its_mode() -> None:
     amplifier, peer, _ = opened(
+        MW,
         ACC,
         ask(":DRIV:MCTRL?", 0),
         put(":MODE:SW:CH1 APC"),
         APC,
         put(":DRIV:APC:CUR:CH1 100"),
         ask(":DRIV:APC:CUR:CH1?", "1.000000e+02"),
+        MW,
         APC,
+        MW,
         ask(":DRIV:APC:CUR:CH1?", "1.000000e+02"),
         ask(":DRIV:MCTRL?", 0),
     )
@@ -104,8 +117,38 @@ def test_a_power_is_held_in_milliwatt_after_its_mode() -> None:
     assert peer.remaining == ()
 
 
+def test_a_unit_that_somebody_else_changed_is_read_with_its_limits() -> None:
+    amplifier, peer, _ = opened(
+        unit("APC", "dBm"),
+        *held("APC", "dBm", 0.0, 23.0, 0.1),
+        APC,
+        put(":DRIV:APC:CUR:CH1 20"),
+        ask(":DRIV:APC:CUR:CH1?", "2.000000e+01"),
+        unit("APC", "dBm"),
+        APC,
+        unit("APC", "dBm"),
+        ask(":DRIV:APC:CUR:CH1?", "2.000000e+01"),
+        ask(":DRIV:MCTRL?", 0),
+    )
+    amplifier.hold_power_dbm(20.0)
+    assert amplifier.settings().power_dbm == pytest.approx(20.0)
+    assert peer.remaining == ()
+
+
+def test_a_unit_that_changes_while_a_value_is_set_is_an_error() -> None:
+    amplifier, _, _ = opened(
+        MW,
+        APC,
+        put(":DRIV:APC:CUR:CH1 100"),
+        ask(":DRIV:APC:CUR:CH1?", "1.000000e+02"),
+        unit("APC", "dBm"),
+    )
+    with pytest.raises(VerifyError, match=r"unit of the output power.*MW.*DBM"):
+        amplifier.hold_power_dbm(20.0)
+
+
 def test_another_mode_while_it_emits_is_refused() -> None:
-    amplifier, peer, _ = opened(ACC, ask(":DRIV:MCTRL?", 1))
+    amplifier, peer, _ = opened(MW, ACC, ask(":DRIV:MCTRL?", 1))
     with pytest.raises(DeviceError, match="pump current and emits"):
         amplifier.hold_power_dbm(20.0)
     assert peer.remaining == ()
@@ -113,7 +156,7 @@ def test_another_mode_while_it_emits_is_refused() -> None:
 
 @pytest.mark.parametrize("wrong_ma", [-1.0, 401.0, float("nan")])
 def test_a_current_outside_the_limits_is_not_sent(wrong_ma: float) -> None:
-    amplifier, _, _ = opened()
+    amplifier, _, _ = opened(MA)
     with pytest.raises(LimitError) as caught:
         amplifier.hold_current_ma(wrong_ma)
     assert caught.value.unit == "mA"
@@ -126,7 +169,7 @@ def test_what_it_cannot_hold_is_told_with_what_it_can() -> None:
 
 
 def test_a_set_point_that_is_not_kept_is_an_error() -> None:
-    amplifier, _, _ = opened(ACC, put(":DRIV:ACC:CUR:CH1 350"), ask(":DRIV:ACC:CUR:CH1?", "3.000000e+02"))
+    amplifier, _, _ = opened(MA, ACC, put(":DRIV:ACC:CUR:CH1 350"), ask(":DRIV:ACC:CUR:CH1?", "3.000000e+02"))
     with pytest.raises(VerifyError, match="pump current"):
         amplifier.hold_current_ma(350.0)
 
@@ -197,11 +240,14 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
             ask(f":READ:CH:{monitor}?", n)
             for monitor, n in (("POW:IN", 0), ("POW:OUT", 0), ("CUR", 1), ("TEMP:BOX", 0))
         ),
+        ask(":DRIV:INTERLOCK?", 0),
     ]
     amplifier, peer, _ = amplifier_on(
         *opening,
+        unit("ACC", "A"),
         put(":DRIV:ACC:CUR:CH1 0.35"),
         ask(":DRIV:ACC:CUR:CH1?", "3.500000e-01"),
+        unit("ACC", "A"),
         ask(":DRIV:MCTRL?", 0),
         ask(":DRIV:ACC:STAT:CH1?", 0),
         ask(":DRIV:INTERLOCK?", 0),
@@ -213,6 +259,44 @@ def test_a_unit_of_one_mode_and_no_monitor_is_not_asked_for_them() -> None:
     state = amplifier.state()
     assert (state.input_power_dbm, state.output_power_dbm, state.temperature_c) == (None, None, None)
     assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(
+    ("silent", "limits", "missing"),
+    [
+        (":READ:CH:POW:IN?", ("current_ma", "power_dbm"), ("input_power_dbm",)),
+        (":READ:CH:", ("current_ma", "power_dbm"), ("input_power_dbm", "output_power_dbm", "pump_current_ma")),
+        (":READ:MODE:NAMES?", ("current_ma", "power_dbm"), ()),
+        (":READ:DRIV:STEP:APC", ("current_ma",), ()),
+        (":DRIV:INTERLOCK?", ("current_ma", "power_dbm"), ()),
+    ],
+)
+def test_a_question_without_an_answer_is_for_something_that_is_not_there(
+    silent: str, limits: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    clock = VirtualClock()
+    device = EmulatedAedfa("edfa0", clock, silent=[silent], passing_w=lambda: (1e-4, 1e-2))
+    with wired(device, "memory", clock) as wire, AmonicsAedfa(wire.link(), clock, device="edfa0") as amplifier:
+        found = amplifier.limits()
+        assert tuple(name for name in ("current_ma", "power_dbm", "gain_db") if getattr(found, name)) == limits
+        amplifier.hold_current_ma(500.0)
+        amplifier.enable()
+        state = amplifier.wait_ready(5.0)
+        assert state.emitting
+        gone = ("input_power_dbm", "output_power_dbm", "pump_current_ma")
+        assert tuple(name for name in gone if getattr(state, name) is None) == missing
+        amplifier.disable()
+
+
+def test_an_amplifier_that_tells_nothing_of_what_it_holds_is_refused() -> None:
+    clock = VirtualClock()
+    device = EmulatedAedfa("edfa0", clock, silent=[":READ:"])
+    with (
+        wired(device, "memory", clock) as wire,
+        pytest.raises(DeviceError, match="it tells no limits of what it holds"),
+        AmonicsAedfa(wire.link(), clock, device="edfa0"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("reply", ["3", "ON", ""])

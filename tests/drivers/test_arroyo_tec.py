@@ -24,11 +24,16 @@ def put(command: str, *errors: str) -> list[RecordedExchange]:
     ]
 
 
+def sensor(constants: str = "1.125,2.347,0.855", mode: str = "T", kind: int = 1) -> RecordedExchange:
+    """What a temperature depends on; the controller joins its answers to one line by commas."""
+    return ask("TEC:MODE?;TEC:SEN?;TEC:CONST?", f"{mode},{kind},{constants}")
+
+
 def opening(condition: int = OFF, idn: str = "Arroyo 5305 1041234 v3.23") -> list[RecordedExchange]:
     return [
         ask("*IDN?", idn),
         ask("ERRSTR?", "0"),
-        ask("TEC:MODE?", "T"),
+        sensor(),
         ask("TEC:EVENT?", 512),
         ask("TEC:COND?", condition),
     ]
@@ -37,6 +42,7 @@ def opening(condition: int = OFF, idn: str = "Arroyo 5305 1041234 v3.23") -> lis
 def state(events: int, condition: int, temperature_c: str | None = "25.003") -> list[RecordedExchange]:
     seen = [] if temperature_c is None else [ask("TEC:T?", temperature_c)]
     return [
+        sensor(),
         ask("TEC:EVENT?", events),
         ask("TEC:COND?", condition),
         *seen,
@@ -77,8 +83,23 @@ def test_another_instrument_is_refused() -> None:
         controller.open()
 
 
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [
+        (sensor(mode="R"), "'R' and not a temperature"),
+        (sensor(kind=2), r"constants of the sensor from 1,1\.125,.* to 2,1\.125"),
+        (sensor("1.129,2.341,0.878"), "Set them back"),
+    ],
+)
+def test_temperatures_that_somebody_else_made_other_ones_are_an_error(found: RecordedExchange, what: str) -> None:
+    controller, peer, _ = opened(found)
+    with pytest.raises(DeviceError, match=what):
+        controller.state()
+    assert peer.remaining == ()
+
+
 def test_a_controller_that_holds_a_current_is_refused() -> None:
-    controller, _, _ = controller_on(*opening()[:2], ask("TEC:MODE?", "ITE"))
+    controller, _, _ = controller_on(*opening()[:2], sensor(mode="ITE"))
     with pytest.raises(DeviceError, match="'ITE' and not a temperature"):
         controller.open()
 

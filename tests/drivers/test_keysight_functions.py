@@ -51,24 +51,44 @@ def test_a_free_running_log_is_the_sequence_of_the_guide(
     peer.run_ends_at = clock.now() + 0.064
     log = meter.functions.log((2,), 64, 1e-3)
     sent = without_error_queries(peer)
-    assert sent[:5] == [
+    held = ["SENS2:POW:REF:STAT?", ":SENS2:POW:UNIT?", ":INIT2:CONT?", ":SENS2:CORR?"]
+    assert sent[:9] == [
+        *held,
         "TRIG2:INP IGN",
         "TRIG2:INP?",
         "SENS2:FUNC:PAR:LOGG 64,0.001S",
         "SENS2:FUNC:PAR:LOGG?",
         "SENS2:FUNC:STAT LOGG,STAR",
     ]
-    assert sent[-5:] == [
+    assert sent[-9:] == [
         "SENS2:FUNC:RES?",
+        *held,
         "SENS2:FUNC:STAT LOGG,STOP",
         "TRIG2:INP IGN",
         "TRIG2:INP?",
         "INIT2:CONT 0",
     ]
-    assert set(sent[5:-5]) == {"SENS2:FUNC:STAT?"}
+    assert set(sent[9:-9]) == {"SENS2:FUNC:STAT?"}
     assert log.power_w.shape == (1, 64)
     assert np.all(log.power_w == np.float32(1e-6))
     assert log.period_s == 1e-3
+
+
+def test_a_log_during_which_somebody_changed_the_unit_is_no_log(meter: KeysightN77xx, peer: Meter) -> None:
+    peer.samples_w = [1e-6, 2e-6]
+    run = meter.functions.start_log((2,), 2, 1e-3)
+    peer.numbers["SENS2:POW:UNIT"][0] = 0.0
+    with pytest.raises(VerifyError, match=r"unit of port 2.*Measure again"):
+        run.wait()
+    assert meter.functions.log((2,), 2, 1e-3).power_w.tolist() == [[np.float32(1e-6), np.float32(2e-6)]]
+    assert peer.numbers["SENS2:POW:UNIT"][0] == 1.0  # the next log has set it again
+
+
+def test_samples_that_no_sensor_reads_are_no_powers(meter: KeysightN77xx, peer: Meter) -> None:
+    peer.samples_w = [-30.0, 0.02, 0.022]  # of dBm; an N774x ends at 10 mW
+    log = meter.functions.log((2,), 3, 1e-3)
+    assert log.state.tolist() == [[RangeState.INVALID, RangeState.OK, RangeState.OVER]]
+    assert np.isnan(log.power_w[0, [0, 2]]).all()
 
 
 def test_a_triggered_log_has_no_period_and_waits_for_its_triggers(

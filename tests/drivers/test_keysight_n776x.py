@@ -44,7 +44,15 @@ def prepared(slot: int) -> list[RecordedExchange]:
 
 # Each attenuator occupies two slots (Slot and Channel Numbers), so the second one is slot 3.
 OPENING = [ask("*IDN?", IDN), ask("SYST:ERR?", NO_ERROR), *prepared(1), *prepared(3)]
-LIMITS = [ask("INP3:ATT? MIN", "+0.00000000E+000"), ask("INP3:ATT? MAX", "+4.50000000E+001")]
+HELD = "INP3:OFFS?;:OUTP3:POW:CONTR?"
+AS_HELD = "+0.00000000E+000;0"
+ENDS = [ask("INP3:ATT? MIN", "+0.00000000E+000"), ask("INP3:ATT? MAX", "+4.50000000E+001")]
+LIMITS = [ask(HELD, AS_HELD), *ENDS]
+
+
+def attenuation(value: str, held: str = AS_HELD) -> RecordedExchange:
+    """An attenuation read back in one message with what it depends on."""
+    return ask(f"INP3:ATT?;:{HELD}", f"{value};{held}")
 
 
 def attenuator_on(*exchanges: RecordedExchange, **options: str) -> tuple[KeysightN776x, ReplayPeer, VirtualClock]:
@@ -83,12 +91,46 @@ def test_an_attenuation_goes_to_the_slot_of_its_channel_and_waits_for_the_filter
         ask("*OPC?", "0"),
         ask("*OPC?", "0"),
         ask("*OPC?", "1"),
-        ask("INP3:ATT?", "+1.40000000E+001"),
+        attenuation("+1.40000000E+001"),
     )
     before_s = clock.now()
     attenuator.set_attenuation_db(2, 14.0)
     assert peer.remaining == ()
     assert clock.now() > before_s  # it waited between the questions
+
+
+def test_an_offset_and_a_power_control_of_somebody_else_are_ended_before_a_set() -> None:
+    attenuator, peer, _ = opened(
+        ask(HELD, "+3.00000000E+000;1"),
+        *put("INP3:OFFS 0"),
+        ask("INP3:OFFS?", "+0.00000000E+000"),
+        *put("OUTP3:POW:CONTR 0"),
+        ask("OUTP3:POW:CONTR?", "0"),
+        ask(HELD, AS_HELD),
+        *ENDS,
+        ask("INP3:ATT?", "+1.00000000E+001"),
+        ask("INP3:ATT:SPE?", "+2.00000000E+000"),
+        *put("INP3:ATT 14.000DB"),
+        ask("*OPC?", "1"),
+        attenuation("+1.40000000E+001"),
+    )
+    attenuator.set_attenuation_db(2, 14.0)
+    assert peer.remaining == ()
+
+
+def test_an_attenuation_displayed_with_an_offset_of_somebody_else_is_read_without_it() -> None:
+    attenuator, peer, _ = opened(
+        ask("INP1:ATT?;:INP1:OFFS?", "+1.70000000E+001;+3.00000000E+000"),
+        *put("INP1:OFFS 0"),
+        ask("INP1:OFFS?", "+0.00000000E+000"),
+        ask("INP1:ATT?;:INP1:OFFS?", "+1.40000000E+001;+0.00000000E+000"),
+        ask("INP1:WAV?", "+1.31000000E-006"),
+        ask("OUTP1:STAT?", "1"),
+    )
+    settings = attenuator.settings(1)
+    assert (settings.attenuation_db, settings.passing) == (14.0, True)
+    assert settings.wavelength_nm == pytest.approx(1310.0)  # that in force, whoever set it
+    assert peer.remaining == ()
 
 
 def test_a_filter_that_never_rests_is_an_error() -> None:
@@ -120,7 +162,7 @@ def test_an_attenuation_that_is_not_kept_is_an_error() -> None:
         ask("INP3:ATT:SPE?", "+2.00000000E+000"),
         *put("INP3:ATT 14.000DB"),
         ask("*OPC?", "1"),
-        ask("INP3:ATT?", "+1.00000000E+001"),
+        attenuation("+1.00000000E+001"),
     )
     with pytest.raises(VerifyError, match="attenuation"):
         attenuator.set_attenuation_db(2, 14.0)
@@ -155,7 +197,7 @@ def test_the_shutter_is_the_state_of_the_output() -> None:
         *put("OUTP1:STAT 0"),
         ask("OUTP1:STAT?", "0"),
         ask("*OPC?", "1"),
-        ask("INP1:ATT?", "+1.40000000E+001"),
+        ask("INP1:ATT?;:INP1:OFFS?", "+1.40000000E+001;+0.00000000E+000"),
         ask("INP1:WAV?", "+1.55000000E-006"),
         ask("OUTP1:STAT?", "0"),
     )

@@ -43,13 +43,39 @@ def drained(*errors: str) -> list[RecordedExchange]:
     return [ask("SYST:ERR?", error) for error in (*errors, '+0,"No error"')]
 
 
+def held_queries(port: int) -> list[str]:
+    """What the readings of a port depend on, as it is held after opening."""
+    return [f"SENS{port}:POW:REF:STAT?", f"SENS{port}:POW:UNIT?", f"INIT{port}:CONT?", f"SENS{port}:CORR?"]
+
+
+AS_HELD = "+0;+1;+0;+0.00000000E+000"
+
+
+def read(port: int, reply: str, held: str = AS_HELD, delay_s: float = 0.0) -> RecordedExchange:
+    """A reading in one message with what it depends on."""
+    return ask(";:".join([f"READ{port}:POW?", *held_queries(port)]), f"{reply};{held}", delay_s)
+
+
+def read_block(payload: bytes, *held: str) -> list[RecordedExchange]:
+    """A reading of all four ports, then what they depend on, as many queries in a message as 160 characters hold."""
+    queries = [query for port in range(1, 5) for query in held_queries(port)]
+    replies = ";".join(held or (AS_HELD,) * 4).split(";")
+    exchanges, message = [], []
+    for query in (*queries, None):
+        if query is None or len(";:".join([*message, query])) > 160:
+            exchanges.append(ask(";:".join(message), ";".join(replies[: len(message)])))
+            replies, message = replies[len(message) :], []
+        message.append(query)
+    return [RecordedExchange(b"READ:POW:ALL?\n", payload + b"\n"), *exchanges]
+
+
 def opening(ports: int = 4) -> list[RecordedExchange]:
     steps = drained()
     for port in range(1, ports + 1):
         steps += put(f"SENS{port}:POW:REF:STAT 0")
         steps += put(f"SENS{port}:POW:UNIT 1")
-        steps += [ask(f"SENS{port}:POW:UNIT?", "+1")]
         steps += put(f"INIT{port}:CONT 0")
+        steps += [ask(f"SENS{port}:CORR?", "+0.00000000E+000"), ask(";:".join(held_queries(port)), AS_HELD)]
         steps += [ask(f"SENS{port}:POW:ATIM?", "+1.00000000E-001")]
     return steps
 
@@ -137,20 +163,23 @@ def test_a_wrong_number_of_ports_is_another_identity() -> None:
 
 
 def test_a_unit_that_does_not_become_watt_stops_the_opening() -> None:
-    steps = [*drained(), *put("SENS1:POW:REF:STAT 0"), *put("SENS1:POW:UNIT 1"), ask("SENS1:POW:UNIT?", "+0")]
+    set_up = [*put("SENS1:POW:REF:STAT 0"), *put("SENS1:POW:UNIT 1"), *put("INIT1:CONT 0")]
+    offset, found = ask("SENS1:CORR?", "+0.0"), ask(";:".join(held_queries(1)), "+0;+0;+0;+0.0")
+    again = [*set_up, *put("SENS1:CORR 0DB"), ask("SENS1:CORR?", "+0.0")]
+    steps = [*drained(), *set_up, offset, found, *again, found]
     meter, _, _ = meter_on(ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *steps)
     with pytest.raises(VerifyError, match="unit of port 1"):
         meter.open()
 
 
 def test_nothing_answering_is_a_time_out() -> None:
-    meter, _, _ = meter_on(RecordedExchange(b"*IDN?\n"))
+    meter, _, _ = meter_on(*[RecordedExchange(b"*IDN?\n")] * 2)
     with pytest.raises(LinkTimeout):
         meter.open()
 
 
 def test_a_reading_is_in_watts_with_its_port_and_time() -> None:
-    meter, _, clock = opened(ask("READ2:POW?", "+1.33555600E-006", delay_s=0.1))
+    meter, _, clock = opened(read(2, "+1.33555600E-006", delay_s=0.1))
     started = clock.now()
     reading = meter.read(2)
     assert reading.channel == 2
@@ -160,7 +189,7 @@ def test_a_reading_is_in_watts_with_its_port_and_time() -> None:
 
 
 def test_a_dark_reading_may_be_negative() -> None:
-    meter, _, _ = opened(ask("READ1:POW?", "-2.50000000E-012"))
+    meter, _, _ = opened(read(1, "-2.50000000E-012"))
     reading = meter.read(1)
     assert reading.state is RangeState.OK
     assert reading.power_w == -2.5e-12
@@ -177,16 +206,89 @@ def test_a_dark_reading_may_be_negative() -> None:
     ],
 )
 def test_a_mark_never_becomes_a_power(reply: str, state: RangeState) -> None:
-    meter, _, _ = opened(ask("READ1:POW?", reply))
+    meter, _, _ = opened(read(1, reply))
     reading = meter.read(1)
     assert reading.state is state
     with pytest.raises(OutOfRangeError, match=state.value):
         _ = reading.power_w
 
 
+SET_AGAIN = [
+    *put("SENS1:POW:REF:STAT 0"),
+    *put("SENS1:POW:UNIT 1"),
+    *put("INIT1:CONT 0"),
+    *put("SENS1:CORR 0DB"),
+    ask("SENS1:CORR?", "+0.00000000E+000"),
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "held", "what"),
+    [
+        ("-7.59000000E+001", "+0;+0;+0;+0.00000000E+000", "unit of port 1"),
+        ("+5.81000000E+000", "+0;+0;+0;+0.00000000E+000", "unit of port 1"),
+        ("-3.00000000E+000", "+1;+1;+0;+0.00000000E+000", "relative readings of port 1"),
+        ("+2.00000000E-006", "+0;+1;+1;+0.00000000E+000", "continuous triggering of port 1"),
+        ("+1.00000000E-007", "+0;+1;+0;-1.00000000E+001", "calibration offset of port 1"),
+    ],
+)
+def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
+    reply: str, held: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    meter, peer, _ = opened(read(1, reply, held), *SET_AGAIN, read(1, "+1.00000000E-006"))
+    assert meter.read(1).power_w == 1e-6
+    assert peer.remaining == ()
+    assert f"somebody else changed the {what}" in caplog.text
+
+
+def test_a_setting_that_somebody_keeps_changing_is_an_error_and_no_reading() -> None:
+    other = "+0;+0;+0;+0.00000000E+000"
+    meter, _, _ = opened(read(1, "-30.0", other), *SET_AGAIN, read(1, "-30.0", other))
+    with pytest.raises(VerifyError, match=r"unit of port 1 .*wrote 1, read back \+0.*Another program") as caught:
+        meter.read(1)
+    assert (caught.value.device, caught.value.read) == ("pm1", "+0")
+
+
+def test_a_block_in_another_unit_is_read_again() -> None:
+    dbm = b"#216" + struct.pack("<4f", -30.0, -30.0, -30.0, -30.0)
+    watts = b"#216" + struct.pack("<4f", 1e-6, 2e-6, 3e-6, 4e-6)
+    again = [
+        exchange
+        for port in range(1, 5)
+        for exchange in (
+            *put(f"SENS{port}:POW:REF:STAT 0"),
+            *put(f"SENS{port}:POW:UNIT 1"),
+            *put(f"INIT{port}:CONT 0"),
+            *put(f"SENS{port}:CORR 0DB"),
+            ask(f"SENS{port}:CORR?", "+0.0"),
+        )
+    ]
+    changed = read_block(dbm, AS_HELD, AS_HELD, "+0;+0;+0;+0.0", AS_HELD)
+    meter, peer, _ = opened(*changed, *again, *read_block(watts))
+    assert [round(1e6 * reading.power_w) for reading in meter.read_all()] == [1, 2, 3, 4]
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [
+        # An N774x ends at 10 mW, and no range of it reads 3 dB more than its nominal power (programming guide).
+        ("+2.00000000E-002", RangeState.OK),
+        ("+2.20000000E-002", RangeState.OVER),
+        ("+5.81245000E+000", RangeState.OVER),
+        ("-9.90000000E-005", RangeState.OK),
+        ("-1.10000000E-004", RangeState.INVALID),
+        ("-7.59000000E+001", RangeState.INVALID),
+    ],
+)
+def test_a_power_that_no_sensor_reads_is_no_power(reply: str, state: RangeState) -> None:
+    meter, _, _ = opened(read(1, reply))
+    assert meter.read(1).state is state
+
+
 def test_all_ports_are_read_in_one_block_of_little_endian_floats() -> None:
     block = b"#216" + struct.pack("<4f", 1e-6, 2e-6, FLT_MAX, -1e-12)
-    meter, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", block + b"\n"))
+    meter, _, _ = opened(*read_block(block))
     readings = meter.read_all()
     assert [reading.channel for reading in readings] == [1, 2, 3, 4]
     assert readings[0].power_w == pytest.approx(1e-6, rel=1e-7)
@@ -202,7 +304,7 @@ def test_a_block_of_another_length_is_refused() -> None:
 
 
 def test_a_word_instead_of_a_number_is_refused() -> None:
-    meter, _, _ = opened(ask("READ1:POW?", "WIND"))
+    meter, _, _ = opened(read(1, "WIND"))
     with pytest.raises(FrameError, match="expected a number, found 'WIND'"):
         meter.read(1)
 
@@ -220,8 +322,10 @@ def test_a_wavelength_is_set_in_nm_and_read_back_in_metres() -> None:
         ask("SENS1:POW:RANG:AUTO?", "+0"),
         *put("SENS1:POW:WAV 1550.12NM"),
         ask("SENS1:POW:WAV?", "+1.55012000E-006"),
+        ask(";:".join(["READ1:POW?", *held_queries(1), "SENS1:POW:WAV?"]), f"+1E-6;{AS_HELD};+1.55012000E-006"),
     )
     meter.set_wavelength_nm(1, 1550.12)
+    assert meter.read(1).power_w == 1e-6  # the wavelength that was set is read along from now on
     assert peer.remaining == ()
 
 
@@ -284,8 +388,8 @@ def test_an_averaging_time_is_set_in_seconds_and_gives_readings_their_time() -> 
         *limits("SENS3:POW:ATIM", "+1.00000000E-006", "+1.00000000E+001"),
         *put("SENS3:POW:ATIM 5S"),
         ask("SENS3:POW:ATIM?", "+5.00000000E+000"),
-        ask("READ3:POW?", "+1.00000000E-006", delay_s=5.5),
-        ask("READ3:POW?", "+1.00000000E-006", delay_s=60.0),
+        read(3, "+1.00000000E-006", delay_s=5.5),
+        read(3, "+1.00000000E-006", delay_s=60.0),
     )
     meter.set_averaging_s(3, 5.0)
     assert meter.read(3).power_w == 1e-6
@@ -297,7 +401,7 @@ def test_an_averaging_time_is_set_in_seconds_and_gives_readings_their_time() -> 
 
 
 def test_a_short_averaging_time_still_gives_two_seconds() -> None:
-    meter, _, clock = opened(RecordedExchange(b"READ1:POW?\n"))
+    meter, _, clock = opened(RecordedExchange(";:".join(["READ1:POW?", *held_queries(1)]).encode() + b"\n"))
     started = clock.now()
     with pytest.raises(LinkTimeout):
         meter.read(1)
@@ -368,9 +472,9 @@ def test_the_error_queue_can_be_drained() -> None:
 
 def test_errors_from_before_a_link_fault_are_not_blamed_on_the_next_command() -> None:
     meter, peer, _ = opened(
-        RecordedExchange(b"READ1:POW?\n"),
+        RecordedExchange(";:".join(["READ1:POW?", *held_queries(1)]).encode() + b"\n"),
         ask("*IDN?", IDN),
-        ask("READ2:POW?", "+1.00000000E-006"),
+        read(2, "+1.00000000E-006"),
         *drained('-410,"Query INTERRUPTED"', '-113,"Undefined header"'),
         *put("SENS1:POW:RANG:AUTO 1"),
         ask("SENS1:POW:RANG:AUTO?", "+1"),

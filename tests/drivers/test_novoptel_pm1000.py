@@ -332,3 +332,31 @@ def test_a_bench_keeps_it_among_its_polarimeters_and_logs_what_it_reads(
         reader = Reader(bench, ["pm0"])
         assert [column.name for column in reader.columns] == ["pm0.power", "pm0.dop", "pm0.s1", "pm0.s2", "pm0.s3"]
         assert [value.number for value in reader.read()] == pytest.approx([100e-6, 0.9, *STATE], abs=1e-6)
+
+
+def test_averaging_and_frequency_changed_by_somebody_else_are_set_again(
+    clock: VirtualClock, peer: Polarimeter, caplog: pytest.LogCaptureFixture
+) -> None:
+    polarimeter = opened(clock, peer)
+    polarimeter.read()
+    assert peer.registers[69] == 19340  # no frequency was set: that of the instrument is right
+    polarimeter.set_frequency_thz(193.1)
+    peer.registers[69], peer.registers[1] = 19500, 20
+    polarimeter.read()
+    assert (peer.registers[69], peer.registers[1]) == (19310, 10)
+    assert "somebody else changed the registers" in caplog.text
+
+
+def test_a_register_that_somebody_keeps_changing_is_an_error_and_no_state(
+    clock: VirtualClock, peer: Polarimeter
+) -> None:
+    polarimeter = opened(clock, peer)
+    light = peer.light
+
+    def changing(at_s: float) -> tuple[float, tuple[float, float, float], float]:
+        peer.registers[1] = 20
+        return light(at_s)
+
+    peer.light = changing
+    with pytest.raises(VerifyError, match="Another program changes them"):
+        polarimeter.read()

@@ -138,7 +138,7 @@ def test_it_has_neither_shutter_nor_wavelength_nor_other_channels() -> None:
 
 
 def test_silence_is_a_time_out_and_closed_is_closed() -> None:
-    attenuator, _, _ = attenuator_on(RecordedExchange(b"D\r\n"))
+    attenuator, _, _ = attenuator_on(*[RecordedExchange(b"D\r\n")] * 2)
     with pytest.raises(LinkTimeout):
         attenuator.open()
     with pytest.raises(ConnectError, match="attenuator is not open"):

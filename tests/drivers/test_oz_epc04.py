@@ -214,7 +214,7 @@ def test_a_reading_without_voltages_is_refused_and_recovered_from() -> None:
 
 
 def test_nothing_answering_is_a_time_out() -> None:
-    controller, _, _ = controller_on(RecordedExchange(b"V?\r\n"))
+    controller, _, _ = controller_on(*[RecordedExchange(b"V?\r\n")] * 2)
     with pytest.raises(LinkTimeout):
         controller.open()
 

@@ -104,7 +104,8 @@ def test_a_chain_that_does_not_fit_together_is_refused_and_the_link_closed(
     step: int, reply: bytes, error: type[Exception], words: str
 ) -> None:
     steps = opening()
-    steps[step] = replace(steps[step], received=reply)
+    # The first question is asked twice: something in front of it may have spoilt it.
+    steps[step : step + 1] = [replace(steps[step], received=reply)] * (2 if step == 0 else 1)
     clock = VirtualClock()
     link = replay_link(ReplayPeer(steps, clock), clock)
     controller = QontrolController(link, clock, device="mesh0")

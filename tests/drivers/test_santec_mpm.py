@@ -149,6 +149,8 @@ def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:
         ("UNIT?", "1"),
         ("AVG?", "5"),
         ("READ? 1", "0.000100,0.000200,-0.000001,0.000400"),
+        ("UNIT?", "1"),
+        ("AVG?", "5"),
     ]
     exchanges = [RecordedExchange(f"{sent}\r\n".encode(), f"{got}\r\n".encode() if got else b"") for sent, got in pairs]
     peer = ReplayPeer(exchanges, clock)
@@ -161,6 +163,38 @@ def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:
     assert reading.power_w == pytest.approx(200e-9)
     assert reading.timestamp_s >= 2 * 0.005  # the average of 5 ms began after the call
     assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("UNIT", 0.0), ("AVG", 9000.0)])
+def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
+    clock: VirtualClock, peer: Mpm, setting: str, value: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    meter = opened(clock, peer)
+    kept, peer.light_w[6] = peer.numbers[setting][0], 1e-6
+    for read in (lambda: meter.read(6), lambda: meter.read_all()[5]):
+        peer.numbers[setting][0] = value
+        assert read().power_w == pytest.approx(1e-6)
+        assert peer.numbers[setting][0] == kept
+    assert "somebody else changed the" in caplog.text
+
+
+def test_a_wavelength_that_was_set_is_held_for_its_port(clock: VirtualClock, peer: Mpm) -> None:
+    meter = opened(clock, peer)
+    meter.set_wavelength_nm(6, 1310.0)
+    peer.of_port |= {"DWAV 2,2": 1550.0, "DWAV 2,3": 1260.0}
+    meter.read(6)
+    assert peer.of_port["DWAV 2,2"] == 1310.0
+    assert peer.of_port["DWAV 2,3"] == 1260.0  # the driver has set none
+
+
+def test_a_log_during_which_somebody_changed_the_unit_is_no_log(clock: VirtualClock, peer: Mpm) -> None:
+    meter = opened(clock, peer)
+    peer.pulses = True
+    run = meter.start_triggered_log((6,), 1, 2e-4)
+    peer.numbers["UNIT"][0] = 0.0
+    with pytest.raises(VerifyError, match="unit"):
+        run.wait(1.0)
+    assert meter.read(6).power_w == pytest.approx(1e-5)
 
 
 @pytest.mark.parametrize("idn", ["Keysight Technologies,N7745C,MY1,1.0", "SANTEC,TSL-570,1,1.0"])

@@ -39,14 +39,33 @@ def put(command: str, *errors: str) -> list[RecordedExchange]:
     ]
 
 
+HELD = "CONF?;:SENS:POW:REF:STAT?;:SENS:POW:UNIT?;:SENS:CORR?"
+AS_HELD = "POW;0;W;0.00000000E+00"
 OPENING = [
     ask("SYST:ERR?", '+0,"No error"'),
     ask("SYST:SENS:IDN?", SENSOR),
+    ask("SENS:POW:RANG? MIN", "1.00000000E-09"),
+    ask("SENS:POW:RANG? MAX", "1.00000000E-02"),
     *put("CONF:POW"),
     *put("SENS:POW:REF:STAT 0"),
     *put("SENS:POW:UNIT W"),
-    ask("SENS:POW:UNIT?", "W"),
+    ask("SENS:CORR?", "0.00000000E+00"),
+    ask(HELD, AS_HELD),
     ask("SENS:AVER?", "1"),
+]
+
+
+def read(reply: str, held: str = AS_HELD, delay_s: float = 0.0) -> RecordedExchange:
+    """A reading in one message with what it depends on."""
+    return ask(f"READ?;:{HELD}", f"{reply};{held}", delay_s)
+
+
+SET_AGAIN = [
+    *put("CONF:POW"),
+    *put("SENS:POW:REF:STAT 0"),
+    *put("SENS:POW:UNIT W"),
+    *put("SENS:CORR 0"),
+    ask("SENS:CORR?", "0.00000000E+00"),
 ]
 
 
@@ -78,12 +97,18 @@ class Pm100(ScpiPeer):
             "INP:FILT": [0.0, 0.0, 1.0],
         }
         self.words = {"SENS:POW:UNIT": ["W", "W", "DBM"]}
+        self.quantity = "CURR"
         self.queries = {
             "SYST:SENS:IDN?": lambda _: SENSOR,
             "READ?": lambda _: self.read(),
+            "CONF?": lambda _: self.quantity,
             "SENS:CORR:COLL:ZERO:STAT?": lambda _: str(int(not self.done())),
         }
-        self.actions = {"CONF:POW": lambda _: None, "SENS:CORR:COLL:ZERO": self.zero, "SENS:POW:RANG": self.set_range}
+        self.actions = {
+            "CONF:POW": lambda _: setattr(self, "quantity", "POW"),
+            "SENS:CORR:COLL:ZERO": self.zero,
+            "SENS:POW:RANG": self.set_range,
+        }
 
     def read(self) -> str:
         self.reply_delay_s = self.numbers["SENS:AVER"][0] * 3e-3
@@ -173,9 +198,9 @@ def test_a_sensor_of_energy_is_no_power_meter() -> None:
 
 
 def test_a_unit_that_stays_dbm_stops_the_opening() -> None:
-    steps = [*OPENING[:-2], ask("SENS:POW:UNIT?", "DBM")]
-    meter, _, _ = meter_on(ask("*IDN?", IDN), *steps)
-    with pytest.raises(VerifyError, match="SENS:POW:UNIT"):
+    found = ask(HELD, "POW;0;DBM;0.00000000E+00")
+    meter, _, _ = meter_on(ask("*IDN?", IDN), *OPENING[:-2], found, *SET_AGAIN, found)
+    with pytest.raises(VerifyError, match="unit: wrote W, read back DBM"):
         meter.open()
 
 
@@ -203,7 +228,7 @@ def test_a_wavelength_in_metres_is_refused() -> None:
 
 
 def test_over_range_is_no_power() -> None:
-    meter, _, _ = opened(ask("READ?", "9.90000000E+37"))
+    meter, _, _ = opened(read("9.90000000E+37"))
     reading = meter.read(1)
     assert reading.state is RangeState.OVER
     with pytest.raises(OutOfRangeError):
@@ -216,9 +241,57 @@ def test_a_setting_answered_with_a_mark_is_an_error() -> None:
         meter.wavelength_nm()
 
 
-def test_two_replies_in_one_are_refused() -> None:
-    meter, _, _ = opened(ask("READ?", "1.0E-6;2.0E-6"))
-    with pytest.raises(FrameError, match="expected a number"):
+@pytest.mark.parametrize(
+    ("reply", "held", "what"),
+    [
+        ("-1.95500000E+01", "POW;0;DBM;0.00000000E+00", "unit to DBM"),
+        ("-3.00000000E+00", "POW;1;W;0.00000000E+00", "relative readings"),
+        ("4.20000000E-06", "CURR;0;W;0.00000000E+00", "measured quantity to CURR"),
+        ("1.11000000E-04", "POW;0;W;1.00000000E+01", "correction in dB"),
+    ],
+)
+def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
+    reply: str, held: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    meter, peer, _ = opened(read(reply, held), *SET_AGAIN, read("1.11000000E-05"))
+    assert meter.read(1).power_w == 1.11e-5
+    assert peer.remaining == ()
+    assert f"somebody else changed the {what}" in caplog.text
+
+
+def test_a_wavelength_changed_by_somebody_else_is_set_again() -> None:
+    clock = VirtualClock()
+    peer = Pm100(clock)
+    meter = ThorlabsPm(MemoryLink(lambda: peer, clock, "pm"), clock, device="pm1")
+    meter.open()
+    peer.numbers["SENS:CORR:WAV"][0] = 1310.0
+    meter.read(1)
+    assert peer.numbers["SENS:CORR:WAV"][0] == 1310.0  # the driver has set none: that of the panel is right
+    meter.set_wavelength_nm(1, 1550.0)
+    peer.numbers["SENS:CORR:WAV"][0] = 1310.0
+    assert meter.settings(1).wavelength_nm == 1310.0  # settings are those in force
+    meter.read(1)
+    assert peer.numbers["SENS:CORR:WAV"][0] == 1550.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [
+        # The sensor's highest range is 10 mW.
+        ("2.00000000E-02", RangeState.OK),
+        ("2.20000000E-02", RangeState.OVER),
+        ("-9.90000000E-05", RangeState.OK),
+        ("-1.10000000E-04", RangeState.INVALID),
+    ],
+)
+def test_a_power_that_no_sensor_reads_is_no_power(reply: str, state: RangeState) -> None:
+    meter, _, _ = opened(read(reply))
+    assert meter.read(1).state is state
+
+
+def test_replies_in_another_number_are_refused() -> None:
+    meter, _, _ = opened(read("1.0E-6;2.0E-6"))
+    with pytest.raises(FrameError, match="expected 5 replies"):
         meter.read(1)
 
 
@@ -258,7 +331,7 @@ def test_a_zeroing_that_never_ends_is_stopped() -> None:
 
 def test_a_late_reading_never_answers_the_next_query() -> None:
     meter, peer, _ = opened(
-        ask("READ?", "1.00000000E-03", delay_s=2.5),
+        read("1.00000000E-03", delay_s=2.5),
         ask("*IDN?", IDN),
         ask("SENS:CORR:WAV?", "1.55000000E+03"),
     )

@@ -10,7 +10,15 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
-from lumion_hw.errors import ConfigError, ConnectError, DeviceTimeoutError, FrameError, IdentityError, LimitError
+from lumion_hw.errors import (
+    ConfigError,
+    ConnectError,
+    DeviceTimeoutError,
+    FrameError,
+    IdentityError,
+    LimitError,
+    VerifyError,
+)
 from lumion_hw.interfaces import SpectrumAnalyzer
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 
@@ -37,7 +45,12 @@ def block(command: str, values: list[float]) -> RecordedExchange:
 
 
 SETUP = [ask("SYST:ERR?", NO_ERROR), *put(":FORM REAL,64"), *put(":UNIT:X WAV"), *put(":SENS:CORR:RVEL:MED VAC")]
-OPENING = [*LOGIN, ask("*IDN?", IDN), *SETUP]
+SHIFTS = [ask(":SENS:CORR:WAV:SHIF?", "+5.00000000E-011"), ask(":SENS:CORR:LEV:SHIF?", "+0.00000000E+000")]
+OPENING = [*LOGIN, ask("*IDN?", IDN), *SETUP, *SHIFTS]
+HELD = ":FORM?;:UNIT:X?;:SENS:CORR:RVEL:MED?;:SENS:CORR:WAV:SHIF?"
+KEPT = ask(HELD, "REAL,64;0;1;+5.00000000E-011")
+LEVELS = ":SENS:CORR:LEV:SHIF?;:TRAC:ATTR:TRA?;:DISP:TRAC:Y1:SPAC?;:DISP:TRAC:Y1:UNIT?"
+CHECKED = [KEPT, ask(LEVELS, "+0.00000000E+000;0;0;0")]
 
 
 def settings(start: str = "+1.54900000E-006", points: str = "4", automatic: str = "0") -> list[RecordedExchange]:
@@ -48,15 +61,17 @@ def settings(start: str = "+1.54900000E-006", points: str = "4", automatic: str 
         ask(":SENS:WAV:STOP?", "+1.55200000E-006"),
         ask(":SENS:BAND?", "+2.00000000E-011"),
         *([] if automatic == "1" else [ask(":SENS:SWE:POIN?", points)]),
+        KEPT,
     ]
 
 
 STARTED = [
     *settings(),
     *put(":TRAC:ATTR:TRA WRIT"),
-    *put(":TRAC:ACT TRA"),
     *put(":DISP:TRAC:Y1:SPAC LOG"),
     *put(":DISP:TRAC:Y1:UNIT DBM"),
+    ask(LEVELS, "+0.00000000E+000;0;0;0"),
+    *put(":TRAC:ACT TRA"),
     *put(":INIT:SMOD SING"),
     RecordedExchange(b"*CLS\n"),
     *put(":INIT"),
@@ -89,7 +104,9 @@ def test_a_user_has_a_password_from_the_environment(monkeypatch: pytest.MonkeyPa
         RecordedExchange(b'OPEN "ilse"\n', b"AUTHENTICATE CRAM-MD5.\r\n"),
         RecordedExchange(b"swordfish\n", b"READY\r\n"),
     ]
-    analyzer, peer, _ = analyzer_on(*login, ask("*IDN?", IDN), *SETUP, user="ilse", password_env="OSA_PASSWORD")
+    analyzer, peer, _ = analyzer_on(
+        *login, ask("*IDN?", IDN), *SETUP, *SHIFTS, user="ilse", password_env="OSA_PASSWORD"
+    )
     analyzer.open()
     assert peer.remaining == ()
 
@@ -119,6 +136,7 @@ def test_another_instrument_is_refused() -> None:
 
 def test_a_span_is_sent_so_that_the_ends_never_cross() -> None:
     analyzer, peer, _ = opened(
+        KEPT,
         ask(":SENS:WAV:STOP?", "+1.53000000E-006"),  # below the new first wavelength
         *put(":SENS:WAV:STOP 1552.000NM"),
         *put(":SENS:WAV:STAR 1549.000NM"),
@@ -175,6 +193,40 @@ def test_settings_are_told_in_nanometres() -> None:
     assert (found.sensitivity, found.n_points) == ("MID", None)
 
 
+def test_wavelengths_in_air_are_read_again_in_vacuum() -> None:
+    again = [
+        *put(":FORM REAL,64"),
+        *put(":UNIT:X WAV"),
+        *put(":SENS:CORR:RVEL:MED VAC"),
+        *put(":SENS:CORR:WAV:SHIF 0.05NM"),
+    ]
+    changed = ask(HELD, "REAL,64;0;0;+5.00000000E-011")
+    in_air = [*settings(start="+1.54857850E-006", automatic="1")[:-1], changed]
+    analyzer, peer, _ = opened(*in_air, *again, *settings(automatic="1"))
+    assert analyzer.settings().start_nm == pytest.approx(1549.0)
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize(
+    ("axis", "levels", "what"),
+    [
+        ("REAL,64;0;0;5E-11", "0;0;0;0", "medium of the wavelengths"),
+        ("REAL,64;1;1;5E-11", "0;0;0;0", "unit of the horizontal axis"),
+        ("REAL,64;0;1;7E-11", "0;0;0;0", "shift of wavelengths"),
+        ("REAL,64;0;1;5E-11", "0;0;1;0", "level scale"),
+        ("REAL,64;0;1;5E-11", "0;0;0;2", "unit of levels"),
+        ("REAL,64;0;1;5E-11", "0;2;0;0", "attribute of the trace"),
+        ("REAL,64;0;1;5E-11", "0.01;0;0;0", "shift of levels"),
+    ],
+)
+def test_a_sweep_during_which_somebody_changed_a_scale_is_no_spectrum(axis: str, levels: str, what: str) -> None:
+    traces = [block(":TRAC:X? TRA", WAVELENGTHS_M), block(":TRAC:Y? TRA", [-61.25, -10.5, -60.0, -59.0])]
+    found = [ask(HELD, axis), ask(LEVELS, levels)]
+    analyzer, _, _ = opened(*STARTED, ask(":STAT:OPER:EVEN?", "1"), *traces, *found)
+    with pytest.raises(VerifyError, match=what):
+        analyzer.sweep(10.0)
+
+
 def test_a_sweep_is_started_waited_for_and_fetched_as_blocks() -> None:
     analyzer, peer, _ = opened(
         *STARTED,
@@ -183,6 +235,7 @@ def test_a_sweep_is_started_waited_for_and_fetched_as_blocks() -> None:
         ask(":STAT:OPER:EVEN?", "1"),
         block(":TRAC:X? TRA", WAVELENGTHS_M),
         block(":TRAC:Y? TRA", [-61.25, -10.5, -210.0, -59.0]),
+        *CHECKED,
     )
     spectrum = analyzer.sweep(10.0)
     assert spectrum.wavelength_nm == pytest.approx([1549.0, 1550.0, 1551.0, 1552.0])
@@ -216,6 +269,19 @@ def test_a_trace_that_is_not_that_of_the_sweep_is_refused(wavelengths_m: list[fl
         ask(":STAT:OPER:EVEN?", "1"),
         block(":TRAC:X? TRA", wavelengths_m),
         block(":TRAC:Y? TRA", levels_dbm),
+        *CHECKED,
     )
     with pytest.raises(FrameError, match="not that of the sweep"):
         analyzer.sweep(10.0)
+
+
+def test_an_analyzer_without_shifts_holds_none() -> None:
+    silent = [RecordedExchange(f":SENS:CORR:{word}:SHIF?\n".encode(), b"") for word in ("WAV", "LEV")]
+    opening = [*OPENING[: -len(SHIFTS)]]
+    for each in silent:
+        opening += [each, ask("*IDN?", IDN), ask("SYST:ERR?", '-113,"Undefined header"'), ask("SYST:ERR?", NO_ERROR)]
+    held = ask(":FORM?;:UNIT:X?;:SENS:CORR:RVEL:MED?", "REAL,64;0;1")
+    analyzer, peer, _ = analyzer_on(*opening, *settings(automatic="1")[:-1], held)
+    analyzer.open()
+    assert analyzer.settings().start_nm == pytest.approx(1549.0)
+    assert peer.remaining == ()

@@ -133,3 +133,55 @@ def test_a_bench_that_was_just_switched_on_is_at_the_temperature_of_the_room() -
     made.world.leaving_w()
     assert made.world.truth.common_phase_rad == pytest.approx((22.0 - 25.0) * 0.6)
     assert host.ask("TEC:OUT?") == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "sent", "read"),
+    [
+        ("TEC:PID", None, "1.5,0.25,0", "1.5000,0.2500,0.0000"),
+        ("TEC:CONST", None, "1.129,2.341,0.877", "1.129,2.341,0.877"),
+        ("TEC:FAN", None, "5.5,2,30", "5.5,2,30"),
+        ("TEC:SEN", "1", "5", "5"),
+        ("TEC:SENSOR", "1", "7", "7"),
+    ],
+)
+def test_sensor_loop_and_fan_are_kept_until_a_reset(
+    host, command: str, first: str | None, sent: str, read: str
+) -> None:
+    (before,) = host.ask(f"{command}?")
+    assert before != read
+    assert first in (None, before)
+    assert host.ask(f"{command} {sent};:ERR?") == ["0"]
+    assert host.ask(f"{command}?") == [read]
+    host.ask("*RST")
+    assert host.ask(f"{command}?") == [before]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ("TEC:PID 1,2", "126"),
+        ("TEC:PID 1,2,-1", "201"),
+        ("TEC:CONST 1,2,10", "201"),
+        ("TEC:FAN 5,0,30", "201"),
+        ("TEC:FAN 5,4,30", "201"),
+        ("TEC:FAN 5,1,241", "201"),
+        ("TEC:SEN 8", "201"),
+        ("TEC:FAN", "126"),
+    ],
+)
+def test_what_a_fan_or_a_sensor_cannot_be_is_an_error(host, wrong: str, code: str) -> None:
+    before = host.ask("TEC:PID?;CONST?;FAN?;SEN?")
+    assert host.ask(wrong) == []
+    assert host.ask("ERR?") == [code]
+    assert host.ask("TEC:PID?;CONST?;FAN?;SEN?") == before
+
+
+def test_the_status_byte_tells_errors_and_conditions(host) -> None:
+    assert host.ask("*STB?") == ["0"]
+    host.ask("TEC:NONSENSE")
+    assert host.ask("*STB?") == ["4"]
+    host.ask("ERR?")
+    host.ask("TEC:LIM:ITE 1;:TEC:T 40;OUT 1")
+    host.clock.sleep(2.0)
+    assert host.ask("*STB?") == ["8"], "the current is limited"

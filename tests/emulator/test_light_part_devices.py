@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 
 import numpy as np
 import pytest
@@ -22,6 +23,17 @@ CARRIER_HZ = 193.4e12
 
 def db(transmission: float) -> float:
     return -10.0 * math.log10(transmission)
+
+
+def blocks(reply: bytes) -> list[bytes]:
+    """Return the content of the blocks in a reply, which semicolons separate."""
+    found = []
+    while reply[:1] == b"#":
+        digits = int(reply[1:2])
+        end = 2 + digits + int(reply[2 : 2 + digits])
+        found.append(reply[2 + digits : end])
+        reply = reply[end + 1 :]
+    return found
 
 
 class TextHost:
@@ -56,7 +68,9 @@ def test_a_channel_is_its_odd_slot_and_its_shutter_is_closed_at_first(voa) -> No
     host.ask(":OUTP3 ON")
     assert db(device.transmission(2)) == pytest.approx(2.2), "insertion loss remains"
     assert db(device.transmission(1)) == pytest.approx(102.2)
-    host.ask(":INP2:ATT 3")
+    # "each attenuator occupies 2 slots, and all commands are valid for either of these slots"
+    assert host.ask(":OUTP4?;:INP4:ATT? MAX") == "1;+4.50000000E+001"
+    host.ask(":INP9:ATT 3")
     assert host.errors() == [-114]
 
 
@@ -89,6 +103,128 @@ def test_power_control_holds_the_output(voa) -> None:
     assert host.ask(":OUTP3:POW:CONTR?") == "1"
     host.ask(":OUTP3:POW:UN 1")
     assert float(host.ask(":READ3:POW?")) == pytest.approx(10**-4.2, rel=0.003)
+
+
+@pytest.mark.parametrize("model", ["N7751A", "N7752A", "N7761A", "N7766A"])
+def test_every_model_controls_its_power(model: str) -> None:
+    # "affects: N775xA and N776xA attenuators", of OUTPut:POWer:CONTRol, :POWer, :POWer:UNit, :ATIMe and zeroing
+    host = ScpiHost(EmulatedN776xA("voa0", VirtualClock(), model=model, n_channels=2))
+    host.ask(":OUTP1:POW:CONTR 1;:OUTP1:POW:UN 1;:OUTP1:ATIM 1S;:OUTP1:POW 1E-4")
+    assert host.ask(":OUTP1:POW:CONTR?;UN?;:OUTP1:ATIM?;:OUTP1:POW?") == "1;+1;+1.00000000E+000;+1.00000000E-004"
+    host.ask(":OUTP1:CORR:COLL:ZERO")
+    assert host.errors() == []
+
+
+def test_one_command_sets_all_attenuators(voa) -> None:
+    device, host, clock = voa
+    host.ask(":INP:ATT:ALL 12;:INP:WAV:ALL +1.31E-006;:OUTP:STAT:ALL ON")
+    clock.sleep(1.0)
+    assert [db(device.transmission(channel)) for channel in (1, 2, 3, 4)] == pytest.approx([14.2] * 4)
+    assert host.ask(":INP7:WAV?;:OUTP7?") == "+1.31000000E-006;1"
+    host.ask(":INP3:OFFS 20;:INP:ATT:ALL 12")
+    assert host.errors() == [-224], "if any of the attenuators do not support the attenuation factor"
+    assert host.ask(":INP1:ATT?") == "+1.20000000E+001"
+    host.ask(":OUTP:STAT:ALL 0;:OUTP:POW:ALL -20")
+    assert host.ask(":OUTP7?;:OUTP7:POW?;:OUTP7:POW:CONTR?") == "0;-2.00000000E+001;1"
+
+
+def test_apmode_tells_what_was_set_last_and_setting_it_has_no_effect(voa) -> None:
+    _, host, _ = voa
+    host.ask(":INP1:ATT 3")
+    assert host.ask(":OUTP1:APMode?") == "0"
+    host.ask(":OUTP1:POW -3")
+    assert host.ask(":OUTP1:APMode?") == "1"
+    host.ask(":OUTP1:APM OFF")
+    assert host.ask(":OUTP1:APM?;:OUTP1:POW:CONTR?") == "1;1"
+
+
+def test_speeds_above_80_db_per_second_are_full_speed(voa) -> None:
+    _, host, _ = voa
+    for sent, kept in (("0.1", "1.00000000E-001"), ("80", "8.00000000E+001"), ("80.1", "1.00000000E+003")):
+        host.ask(f":INP1:ATT:SPE {sent}")
+        assert host.ask(":INP1:ATT:SPE?") == f"+{kept}"
+    host.ask(":INP1:ATT:SPE 0.09;SPE 1001")
+    assert host.errors() == [-222, -222]
+
+
+def test_zeroing_closes_the_shutters_and_says_when_it_is_over(voa) -> None:
+    device, host, clock = voa
+    host.ask(":OUTP3 1;:INP3:ATT 10")
+    clock.sleep(1.0)
+    host.ask(":OUTP1:CORR:COLLECTION:ZERO:ALL")
+    assert db(device.transmission(2)) == pytest.approx(112.2), "all shutters are closed"
+    assert host.ask("*OPC?;:STAT3:OPER:COND?") == "0;+8"
+    clock.sleep(1.0)
+    assert host.ask("*OPC?;:OUTP1:CORR:COLL:ZERO?;:OUTP:CORR:COLLECT:ZERO:ALL?;:SENS3:CORR:COLL:ZERO?") == "1;0;0;0"
+    assert db(device.transmission(2)) == pytest.approx(12.2)
+
+
+def test_all_monitors_are_read_in_watts_and_a_dark_one_has_a_level(voa) -> None:
+    dark = ScpiHost(EmulatedN776xA("voa0", VirtualClock()))
+    assert -80.0 < float(dark.ask(":READ1:POW?")) < -60.0, "0 W comes out; 3.4E38 is no level"
+    _, host, clock = voa
+    host.ask(":OUTP1 1;:OUTP3 1")
+    clock.sleep(1.0)
+    light = float(f"{1e-3 * 10**-0.22:.4g}")
+    for verb in ("READ", "FETC"):
+        host.peer.receive(f":{verb}:POW:ALL?;:{verb}:POW:ALL:CONF?\n".encode())
+        levels, places = blocks(host.peer.transmit())
+        assert struct.unpack("<4f", levels) == pytest.approx([light] * 4, rel=1e-3)
+        assert struct.unpack("<8H", places) == (1, 1, 3, 1, 5, 1, 7, 1)
+
+
+def test_a_power_offset_is_taken_off_the_measured_power(voa) -> None:
+    # P_set = P_att - P_offset
+    _, host, clock = voa
+    host.ask(":OUTP3 1")
+    clock.sleep(1.0)
+    before = float(host.ask(":READ3:POW?"))
+    host.ask(":OUTP3:POW:OFFS 2")
+    assert float(host.ask(":READ3:POW?")) == pytest.approx(before - 2.0, abs=1e-4)
+    host.ask(":OUTP3:POW -14")
+    clock.sleep(1.0)
+    assert float(host.ask(":READ3:POW?")) == pytest.approx(-14.0, abs=0.01)
+    assert float(host.ask(":INP3:ATT?")) == pytest.approx(14.0 - 2.0 - 2.2, abs=0.01)
+
+
+def test_offsets_by_wavelength_are_a_table_that_is_interpolated(voa) -> None:
+    _, host, clock = voa
+    host.ask(":OUTP3 1")
+    clock.sleep(1.0)
+    before = float(host.ask(":READ3:POW?"))
+    table = ":CONF3:OFFS:WAV"
+    host.ask(f"{table}:VAL 1.55E-6,3;{table}:VAL 1530NM,1DB;{table}:VAL 1.55E-6,2")
+    assert host.ask(f"{table}:TAB:SIZE?;:{table[1:]}:TAB:SIZE? MAX;:{table[1:]}:STAT?") == "2;1000;0"
+    host.peer.receive(f"{table}:TAB?\n".encode())
+    (entries,) = blocks(host.peer.transmit())
+    assert struct.unpack("<dfdf", entries) == (1.53e-6, 1.0, 1.55e-6, 2.0)
+    assert (
+        host.ask(f"{table}:VAL:PAIR? 1;:{table[1:]}:VAL:OFFS? 1550NM")
+        == "+1.53000000E-006,+1.00000000E+000;+2.00000000E+000"
+    )
+    assert float(host.ask(":READ3:POW?")) == before, "the table is not in use"
+    host.ask(f"{table}:STAT 1")
+    # Shutter open 16, offset enabled 32; of the offset 0 exact, 64 below, 128 above, 192 interpolated.
+    for nm, offset, bits in ((1550, 2.0, 48), (1540, 1.5, 240), (1500, 1.0, 112), (1600, 2.0, 176)):
+        host.ask(f":INP3:WAV {nm}NM")
+        assert float(host.ask(":READ3:POW?")) == pytest.approx(before - offset, abs=1e-4)
+        assert host.ask(":STAT3:OPER:COND?") == f"+{bits}"
+    host.ask(f"{table}:VAL 1.56E-6,3;{table}:VAL:DEL:ALL")
+    assert host.errors() == [-221, -221], "only while the table is not in use"
+    host.ask(f"{table}:STAT 0;{table}:VAL:DEL 1;{table}:REF 4,1")
+    assert host.ask(f"{table}:VAL:WAV? 1;:{table[1:]}:REF?") == "+1.55000000E-006;+4,+1"
+    host.ask(f"{table}:VAL 1.5E-6,TOREF")
+    assert host.errors() == [-221], "there is no power meter beside it"
+    host.ask(f"{table}:VAL:DEL:ALL")
+    assert host.ask(f"{table}:TAB:SIZE?") == "0"
+
+
+def test_the_status_of_a_slot_is_summed_up_where_it_is_enabled(voa) -> None:
+    _, host, _ = voa
+    assert host.ask(":STAT:OPER:COND?;:STAT3:OPER:COND?;:STAT:QUES:COND?") == "+0;+0;+0"
+    host.ask(":STAT3:OPER:ENAB 16;:OUTP3 1;:OUTP1 1")
+    assert host.ask(":STAT:OPER:COND?;:STAT3:OPER:COND?;:STAT1:OPER:COND?") == "+8;+16;+16"
+    assert host.ask(":STAT3:OPER?;:STAT:OPER:COND?;:STAT:OPER?") == "+16;+0;+8"
 
 
 def test_settings_are_lost_with_the_power_and_the_shutter_opens_if_told_to(voa) -> None:

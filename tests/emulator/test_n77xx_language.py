@@ -194,7 +194,9 @@ def test_csv_queries_belong_to_the_c_model(clock, light):
     newer.ask("SENS1:POW:UNIT 1;:SENS3:POW:UNIT 1")
     assert newer.ask("SENS:POW:UNIT:ALL:CSV?") == "1,0,1,0,0,0,0,0"
     assert newer.ask("SENS:POW:ATIM:ALL:CSV?").split(",") == ["+1.00000000E-001"] * 8
-    older.ask("SENS:POW:UNIT:ALL:CSV?")
+    # "affects: All instruments", of the unit alone
+    assert older.ask("SENS:POW:UNIT:ALL:CSV?") == "0,0,0,0,0,0,0,0"
+    older.ask("SENS:POW:ATIM:ALL:CSV?")
     assert older.errors() == [-113]
 
 

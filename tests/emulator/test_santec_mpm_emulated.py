@@ -186,6 +186,18 @@ def test_defaults_are_those_of_the_makers_list(bench):
     ]
 
 
+def test_the_second_averaging_time_is_kept_and_an_echo_accepted(bench):
+    assert bench.ask("FGSAVG?") == "5"
+    for line in ("FGSAVG 0.25", "ECHO 1"):
+        bench.ask(line)
+    assert (bench.ask("FGSAVG?"), bench.ask("AVG?")) == ("0.25", "5")
+    assert bench.ask("ERR?").startswith("0,")
+    for line in ("FGSAVG 0.001", "FGSAVG 10001", "ECHO 2"):
+        bench.ask(line)
+        assert bench.ask("ERR?").startswith("-222,")
+    assert bench.ask("FGSAVG?") == "0.25"
+
+
 def test_what_has_no_logarithm_is_a_marker(bench):
     bench.light = lambda module, port, at_s: Light(0.0)
     bench.ask("ZERO")
@@ -274,9 +286,12 @@ def test_external_triggers_give_one_sample_each(bench):
     assert bench.ask("STAT?") == "1,3"
 
 
-def test_first_trigger_starts_a_free_run(bench):
-    for line in ("WMOD FREERUN", "LOGN 50", "AVG 2", "MEAS"):
+@pytest.mark.parametrize("word", ["FREERUN", "FREE-RUN"])
+def test_first_trigger_starts_a_free_run(bench, word):
+    for line in (f"WMOD {word}", "LOGN 50", "AVG 2", "MEAS"):
         bench.ask(line)
+    assert bench.ask("WMOD?") == word
+    assert bench.ask("ERR?").startswith("0,")
     bench.clock.sleep(10.0)
     assert bench.ask("STAT?") == "0,0"
     bench.meter.hardware_trigger([10.0])

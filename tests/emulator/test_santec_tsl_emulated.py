@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scpi_testbench import Host
@@ -320,3 +322,51 @@ def test_frequencies_are_another_view_of_the_sweep(bench):
     bench.ask("FREQ:SWE:STEP 0.05")
     assert float(bench.ask("FREQ:SWE:STEP?")) == 0.05
     assert float(bench.ask("WAV:SWE:RANG:MAX?")) == 1640.0
+
+
+@pytest.mark.parametrize(
+    ("word", "factory"),
+    [("IPADdress", "192.168.1.100"), ("SMASk", "255.255.255.0"), ("DGATeway", "192.168.1.1")],
+)
+def test_network_addresses_are_read_set_and_kept_through_a_reset(bench, word, factory):
+    header = f":SYSTem:COMMunicate:ETHernet:{word}"
+    assert bench.ask(f"{header}?") == factory
+    bench.ask(f"{header} 10.0.255.7")
+    bench.ask("*RST")
+    assert bench.ask(f"{header}?") == "10.0.255.7"
+    for wrong, code in (("10.0.256.7", -222), ("10.0.7", -121), ("here", -148)):
+        bench.ask(f"{header} {wrong}")
+        assert bench.host.errors() == [code], wrong
+    assert bench.ask(f"{header}?") == "10.0.255.7"
+
+
+def test_port_mac_address_and_product_code_are_read(bench):
+    assert bench.ask(":SYST:COMM:ETH:PORT?") == "5000"
+    bench.ask(":SYST:COMM:ETH:PORT 65535")
+    assert bench.ask(":SYST:COMM:ETH:PORT?") == "65535"
+    bench.ask(":SYST:COMM:ETH:PORT 65536")
+    assert bench.host.errors() == [-222]
+    assert re.fullmatch(r"([0-9A-F]{2}-){5}[0-9A-F]{2}", bench.ask(":SYSTem:COMMunicate:ETHernet:MACaddress?"))
+    assert re.fullmatch(r".-480640-.-.-..-..-.", bench.ask(":SYSTem:CODe?"))
+
+
+def test_the_log_holds_the_power_of_every_pulse_too(bench):
+    bench.ask("SYST:COMM:COD 1;:POW:STAT 1;:POW 3")
+    bench.clock.sleep(10.0)
+    sweep(bench, "WAV:SWE:STAR 1550NM;STOP 1560NM;SPE 10;MOD 1;:TRIG:OUTP 3;OUTP:STEP 1NM")
+    bench.ask("*OPC?")
+    shown_dbm = float(bench.ask(":POW:ACT?"))
+    block = bench.host.raw(b":READout:DATa:POWer?\r")
+    assert block[:4] == b"#288"
+    assert np.frombuffer(block[4:], "<f8") == pytest.approx([shown_dbm] * 11, abs=0.02)
+    bench.ask("SYST:COMM:COD 0")
+    assert np.frombuffer(bench.host.raw(b":READ:DAT:POW?\r")[4:], "<f4") == pytest.approx([shown_dbm] * 11, abs=0.02)
+    bench.ask("POW:STAT 0")
+    assert np.frombuffer(bench.host.raw(b":READ:DAT:POW?\r")[4:], "<f4").max() < -90.0, "with the level of now"
+
+
+def test_an_older_model_has_neither_network_nor_product_code():
+    bench = Bench(model="TSL-550")
+    for line in (":SYST:COMM:ETH:PORT?", ":SYST:COD?", ":READ:DAT:POW?"):
+        assert bench.ask(line) is None
+        assert bench.host.errors() == [-113]

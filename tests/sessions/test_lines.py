@@ -148,3 +148,14 @@ def test_no_bytes_raise_anything_but_the_errors_of_the_tree(garbage: bytes) -> N
     if session.tainted:
         with contextlib.suppress(LinkLost):  # the second marker of the conversation may not be needed
             assert session.command("M?") == ("MDC",)
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"Error!\r\n", b"\xff\xfe\r\n"])
+def test_bytes_left_by_another_program_spoil_only_the_first_command(spoilt: bytes) -> None:
+    clock = VirtualClock()
+    peer = ReplayPeer([RecordedExchange(b"V?\r\n", spoilt), MARKER], clock)
+    session = LineSession(
+        replay_link(peer, clock), clock, device="epc", done="Done", failed="Error!", marker="V?", is_marker_reply=bool
+    )
+    assert session.open() == LINES
+    assert peer.remaining == ()

@@ -120,7 +120,7 @@ def test_the_greeting_after_power_up_is_passed_over() -> None:
 @pytest.mark.parametrize("reply", [b"", b"\x55", b"\xf0\xf0"], ids=["silence", "no status", "two bytes"])
 def test_what_does_not_answer_like_a_bridge_is_a_connect_error(reply: bytes) -> None:
     clock = VirtualClock()
-    bridge = Sc18im700(replay_link(ReplayPeer([status(reply)], clock), clock), clock, device="sfp1")
+    bridge = Sc18im700(replay_link(ReplayPeer([status(reply)] * 3, clock), clock), clock, device="sfp1")
     with pytest.raises(ConnectError, match="SC18IM700"):
         bridge.open()
 
@@ -252,3 +252,12 @@ def test_closing_twice_is_harmless() -> None:
     bridge.close()
     with pytest.raises(LinkLost):
         bridge.read(0x50, 0, 1)
+
+
+@pytest.mark.parametrize("spoilt", [b"", TIME_OUT + OK, b"OK" + NACK_DATA])
+def test_a_command_that_another_program_has_begun_spoils_only_the_first_question(spoilt: bytes) -> None:
+    clock = VirtualClock()
+    peer = ReplayPeer([status(spoilt), status(), *stored(0x51, 110)], clock)
+    bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp1")
+    bridge.open()
+    assert len(peer.remaining) == 2

@@ -205,15 +205,14 @@ def test_a_forgotten_identity_lets_another_instrument_in() -> None:
     assert session.open() == "Thorlabs,PM100D,P0000001,2.4"
 
 
-def test_without_an_identity_yet_four_fields_are_the_marker() -> None:
+def test_an_answer_with_another_behind_it_is_no_identity() -> None:
     clock = VirtualClock()
     peer = ReplayPeer(
         [RecordedExchange(b"*IDN?\n", b""), RecordedExchange(b"*IDN?\n", b"0\n" + IDN + b"\n"), IDENTITY], clock
     )
     session = ScpiSession(replay_link(peer, clock), clock, device="meter")
-    with pytest.raises(LinkTimeout):
-        session.open()
-    assert session.query("*IDN?") == IDN.decode()
+    assert session.open() == IDN.decode()
+    assert peer.remaining == ()
 
 
 # Blocks, IEEE 488.2 clause 8.7.9. First vector: #18 and float32 {1e-6, 2e-6} little-endian.
@@ -284,3 +283,67 @@ def test_a_line_without_end_is_refused() -> None:
     session, _, _ = opened(RecordedExchange(b"A?\n", bytes(2_000_000)))
     with pytest.raises(FrameError, match="line without an end"):
         session.query("A?")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "delay_s"),
+    [(b"", 0.0), (b"\xff\xfe\n", 0.0), (IDN + b"\n", 2.01)],
+    ids=["silence", "no text", "an answer that comes late"],
+)
+def test_bytes_left_by_another_program_spoil_only_the_first_question(spoilt: bytes, delay_s: float) -> None:
+    clock = VirtualClock()
+    query = RecordedExchange(b"READ1:POW?\n", b"1\n")
+    peer = ReplayPeer([RecordedExchange(b"*IDN?\n", spoilt, delay_s), IDENTITY, query], clock)
+    session = ScpiSession(replay_link(peer, clock), clock, device="meter")
+    assert session.open() == IDN.decode()
+    assert session.query("READ1:POW?") == "1"
+
+
+def test_an_instrument_that_never_answers_is_asked_twice() -> None:
+    clock = VirtualClock()
+    peer = ReplayPeer([RecordedExchange(b"*IDN?\n", b"")] * 2, clock)
+    with pytest.raises(LinkTimeout):
+        ScpiSession(replay_link(peer, clock), clock, device="meter").open()
+    assert peer.remaining == ()
+    assert clock.now() < 4.3
+
+
+def test_without_an_identity_yet_four_fields_are_the_marker() -> None:
+    clock = VirtualClock()
+    silent = [RecordedExchange(b"*IDN?\n", b"")] * 2
+    peer = ReplayPeer([*silent, RecordedExchange(b"*IDN?\n", b"0\n" + IDN + b"\n"), IDENTITY], clock)
+    session = ScpiSession(replay_link(peer, clock), clock, device="meter")
+    with pytest.raises(LinkTimeout):
+        session.open()
+    assert session.query("*IDN?") == IDN.decode()
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.01])
+def test_a_nul_behind_every_line_costs_no_time(late_s: float, caplog: pytest.LogCaptureFixture) -> None:
+    nul = [] if late_s == 0.0 else [RecordedExchange(b"", b"\0", late_s)]
+    behind = b"\0" if late_s == 0.0 else b""
+    conversation = [
+        RecordedExchange(b"READ1:POW?\n", b"+1.0E-06\n" + behind),
+        *nul,
+        RecordedExchange(b"FUNC:RES?\n", b"#14" + bytes(4) + b"\n" + behind),
+        *nul,
+        RecordedExchange(b"READ1:POW?\n", b"+2.0E-06\r\n" + behind),
+        *nul,
+        RecordedExchange(b"READ1:POW?\n", b"+3.0E-06\n" + behind),
+    ]
+    session, peer, clock = opened(*conversation)
+    before_s = clock.now()
+    assert session.query("READ1:POW?") == "+1.0E-06"
+    assert session.query_block("FUNC:RES?") == bytes(4)
+    assert session.query("READ1:POW?") == "+2.0E-06"
+    assert session.query("READ1:POW?") == "+3.0E-06"
+    assert clock.now() - before_s < 0.05
+    assert session.counters.resyncs == 0
+    assert not caplog.records
+    assert peer.remaining == ()
+
+
+def test_a_nul_inside_a_line_is_no_number() -> None:
+    session, _, _ = opened(RecordedExchange(b"READ1:POW?\n", b"+1.\x000E-06\n"))
+    assert session.query("READ1:POW?") == "+1.\x000E-06"

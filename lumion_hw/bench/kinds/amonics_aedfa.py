@@ -75,6 +75,7 @@ KIND = DeviceKind(
     model=FibreAmplifierModel,
     open=_open,
     emulate=_emulate,
+    baud=19200,
     wire="pty",
     faults=_faults,
     questions=lambda: (Question("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _recognise),),

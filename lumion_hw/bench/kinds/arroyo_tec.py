@@ -82,6 +82,7 @@ KIND = DeviceKind(
     model=TemperatureControllerModel,
     open=_open,
     emulate=_emulate,
+    baud=38400,
     wire="pty",
     faults=_faults,
     questions=lambda: (Question("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _recognise),),

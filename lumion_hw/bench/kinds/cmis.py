@@ -252,6 +252,7 @@ KIND = DeviceKind(
     open=_open,
     module_connections=True,
     emulate=_emulate,
+    baud=9600,
     wire="pty",
     faults=_faults,
 )

@@ -74,11 +74,12 @@ def _faults() -> tuple[ScriptedFault, ...]:
 
 
 KIND = DeviceKind(
-    title="ITLA after OIF-ITLA-MSA; its line runs at `?baud=9600`",
+    title="ITLA after OIF-ITLA-MSA",
     role=Role.LASER,
     model=ItlaModel,
     open=_open,
     emulate=_emulate,
+    baud=9600,
     wire="pty",
     questions=_questions,
     faults=_faults,

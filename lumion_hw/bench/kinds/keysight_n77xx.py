@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -54,11 +55,6 @@ def _open(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerM
 
 def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> EmulatedKeysightN77xx:
     from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
-    from lumion_hw.emulator.optics.light import Light
-
-    def light_at(channel: int, at_s: float) -> Light:
-        """The light of a sample in a run; its responsivity is that of the wavelength set, as of plain readings here."""
-        return Light(bench.world.tapped_at(name, channel, at_s).power_w, 1550.0)
 
     meter = EmulatedKeysightN77xx(
         name,
@@ -68,7 +64,8 @@ def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> Emulate
         model=model.model,
         serial=model.emulated_serial(name),
         n_ports=model.n_channels,
-        light_at=light_at if model.triggered_by is not None else None,
+        light_wavelength_nm=lambda channel: bench.world.tapped(name, channel).wavelength_nm,
+        light_at=partial(bench.world.tapped_at, name) if model.triggered_by is not None else None,
     )
     if model.triggered_by is not None:
         bench.trigger_cable(model.triggered_by, meter.hardware_trigger)

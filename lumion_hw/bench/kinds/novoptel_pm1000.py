@@ -91,10 +91,11 @@ def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
 
 
 KIND = DeviceKind(
-    title="Novoptel PM1000 polarimeter: `tcp` for LAN (port 5025), `serial` with `?baud=230400` for USB 2",
+    title="Novoptel PM1000 polarimeter: `tcp` for LAN (port 5025), `serial` for USB 2",
     role=Role.POLARIMETER,
     model=PolarimeterModel,
     open=_open,
     emulate=_emulate,
+    baud=230400,
     questions=_questions,
 )

@@ -71,6 +71,7 @@ KIND = DeviceKind(
     model=MotorAttenuatorModel,
     open=_open,
     emulate=_emulate,
+    baud=9600,
     wire="pty",
     questions=lambda: (Question("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
     channels=_channels,

@@ -76,6 +76,7 @@ KIND = DeviceKind(
     model=PolarizationControllerModel,
     open=_open,
     emulate=_emulate,
+    baud=9600,
     wire="pty",
     questions=lambda: (Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _recognise),),
 )

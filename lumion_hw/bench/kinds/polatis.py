@@ -50,6 +50,12 @@ def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> Opti
 def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> EmulatedPolatis:
     from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 
+    def power_w(port: int) -> float:
+        """Return what comes in at a port and what goes out there."""
+        partner = switch.connections().get(port)
+        outgoing_w = 0.0 if partner is None else bench.world.part_w(name, partner)[1]
+        return bench.world.part_w(name, port)[0] + outgoing_w
+
     switch = EmulatedPolatis(
         name,
         bench.clock,
@@ -57,6 +63,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
         n_inputs=model.n_inputs,
         n_outputs=model.n_outputs,
         changed=bench.world.parts_changed,
+        power_w=power_w,
     )
     bench.world.parts.switches(name, switch.connections, model.insertion_loss_db)
     return switch

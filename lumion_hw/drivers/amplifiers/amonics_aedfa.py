@@ -4,15 +4,18 @@ Chosen among amplifiers because its command set is quoted from the programming m
 by different hands: ``amonics_edfa`` (words of replies, line ends, at least 50 ms between commands, states 0 off, 1 on,
 2 busy, 4 lock; ``:READ:CH:...``, how many pumps and monitors of each kind there are, asked at opening), KeckLFC's
 ``amonics_edfa`` (units of set points, units that answer no mode query or have no input monitor, switches that are at
-times ignored the first time), and a third class ``AmonicsEDFA``. A command has no reply, so what it did is seen by
-reading back. The modes are ACC (current), APC (power) and AGC (gain, check).
+times ignored the first time), and a third class ``AmonicsEDFA``. A unit does not answer a question that it does not
+know: what stays silent at opening is taken as not there. A command has no reply, so what it did is seen by reading
+back. The modes are ACC (current), APC (power) and AGC (gain, check).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Unpack
+from functools import partial
+from typing import TypeVar, Unpack
 
 from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
@@ -22,6 +25,7 @@ from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
     IdentityError,
+    LinkTimeout,
     NotSupportedError,
     VerifyError,
 )
@@ -29,6 +33,10 @@ from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, AmplifierSettin
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.sessions.scpi import ScpiSession
+
+ValueT = TypeVar("ValueT")
+
+_log = logging.getLogger(__name__)
 
 GAP_S = 0.05
 """Least time between two commands (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
@@ -107,24 +115,33 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._held: dict[AmplifierMode, _HeldQuantity] = {}
         self._n_pumps = 1
         self._monitors: set[str] = set()
+        self._has_interlock = True
 
     def open(self) -> None:
         """Open the link, check the identity, and read what the amplifier can hold and measure.
 
+        What it does not answer to counts as not there, and costs a time-out.
+
         Raises:
             ConnectError: The link cannot be opened.
+            DeviceError: It tells nothing that it can hold.
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
         with self._session.transaction(), closed_if_failed(self.close):
             self._identity = self._checked_identity(self._session.open())
-            names = self._session.query(":READ:MODE:NAMES?").replace(",", " ").upper().split()
-            words = [word for word in names if word in WORDS]
-            if not words:
-                raise self._scpi.wrong_shape(":READ:MODE:NAMES?", " ".join(names), f"some of {', '.join(WORDS)}")
-            self._n_pumps = round(self._scpi.setting(f":READ:CH:DRIV:{words[0]}?"))
-            self._held = {WORDS[word]: self._read_held(word) for word in words}
-            self._monitors = {name for name, (count, _) in MONITORS.items() if self._scpi.setting(count) > 0.0}
+            words = self._find_words()
+            count = self._unless_silent(partial(self._scpi.setting, f":READ:CH:DRIV:{words[0]}?"))
+            self._n_pumps = 1 if count is None else round(count)
+            found = {word: self._unless_silent(partial(self._read_held, word)) for word in words}
+            self._held = {WORDS[word]: held for word, held in found.items() if held is not None}
+            if not self._held:
+                raise self._refused("open", "it tells no limits of what it holds", "Is it an AEDFA with a serial port?")
+            counts = {
+                name: self._unless_silent(partial(self._scpi.setting, each)) for name, (each, _) in MONITORS.items()
+            }
+            self._monitors = {name for name, count in counts.items() if count}
+            self._has_interlock = self._unless_silent(partial(self._scpi.setting, ":DRIV:INTERLOCK?")) is not None
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The output is left as it is."""
@@ -203,7 +220,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         with self._session.transaction():
             word = self._word()
             mode = WORDS[word]
-            value = self._held[mode].from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
+            value = self._quantity(word).from_wire(self._scpi.setting(f":DRIV:{word}:CUR:CH1?"))
             return AmplifierSettings(
                 mode=mode,
                 current_ma=value if mode is AmplifierMode.CURRENT else None,
@@ -220,10 +237,28 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
     # -- in common
 
+    def _find_words(self) -> list[str]:
+        """Return the names of what it may hold: all that are known, if it does not say."""
+        query = ":READ:MODE:NAMES?"
+        names = self._unless_silent(partial(self._session.query, query))
+        if names is None:
+            return list(WORDS)
+        words = [word for word in names.replace(",", " ").upper().split() if word in WORDS]
+        if not words:
+            raise self._scpi.wrong_shape(query, names, f"some of {', '.join(WORDS)}")
+        return words
+
+    def _unless_silent(self, ask: Callable[[], ValueT]) -> ValueT | None:
+        """Return an answer, ``None`` if there is none in time."""
+        try:
+            return ask()
+        except LinkTimeout as error:
+            _log.info("taken as not there: %s", error)
+            return None
+
     def _hold(self, mode: AmplifierMode, what: str, value: float, unit: str) -> None:
         self._check_open()
-        held = self._held.get(mode)
-        if held is None:
+        if mode not in self._held:
             there = " and ".join(each.value for each in self._held)
             raise NotSupportedError(
                 f"this amplifier holds no {mode.value}",
@@ -231,9 +266,10 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 address=self._session.address,
                 hint=f"It holds {there}.",
             )
-        check_range(what, value, held.limits, unit, self._session)
         word = next(word for word, known in WORDS.items() if known is mode)
         with self._session.transaction():
+            held = self._quantity(word)
+            check_range(what, value, held.limits, unit, self._session)
             before = self._word()
             if before != word:
                 if self._state_of(":DRIV:MCTRL"):
@@ -247,6 +283,15 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
             found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
             self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
+            if (unit_now := self._unit(word)) != held.unit:
+                raise VerifyError(
+                    f"unit of the {what}",
+                    wrote=held.unit,
+                    read=unit_now,
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Somebody else changed it meanwhile. Set the value again.",
+                )
 
     def _switch(self, header: str, *, on: bool) -> None:
         """Switch something and wait until it says so; a command that it ignores is sent again."""
@@ -279,11 +324,20 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             return next(word for word, mode in WORDS.items() if mode is only)
         return self._scpi.word(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
 
+    def _quantity(self, word: str) -> _HeldQuantity:
+        """Return how a quantity is held; its unit is read each time, for somebody at the panel may have changed it."""
+        mode = WORDS[word]
+        if self._held[mode].unit != self._unit(word):
+            self._held[mode] = self._read_held(word)
+        return self._held[mode]
+
+    def _unit(self, word: str) -> str:
+        return self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
+
     def _read_held(self, word: str) -> _HeldQuantity:
-        unit = self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
-        return _HeldQuantity(
-            unit, *(self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
-        )
+        unit = self._unit(word)
+        limits = (self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
+        return _HeldQuantity(unit, *limits)
 
     def _state_of(self, header: str) -> int:
         value = self._scpi.setting(f"{header}?")
@@ -292,7 +346,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return int(value)
 
     def _interlocked(self) -> bool:
-        return self._scpi.setting(":DRIV:INTERLOCK?") != 0
+        return self._has_interlock and self._scpi.setting(":DRIV:INTERLOCK?") != 0
 
     def _monitor(self, name: str) -> float | None:
         """Return what a monitor reads, ``None`` without it."""

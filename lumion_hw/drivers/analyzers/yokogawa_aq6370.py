@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
+from functools import partial
 from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Deadline, deadline_after
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
@@ -26,6 +29,7 @@ from lumion_hw.errors import (
     DeviceTimeoutError,
     FrameError,
     LimitError,
+    LinkTimeout,
     LumionError,
 )
 from lumion_hw.interfaces import Spectrum, SpectrumLimits, SpectrumSettings
@@ -46,7 +50,21 @@ SENSITIVITY_NUMBERS = ("NHLD", "NAUT", "MID", "HIGH1", "HIGH2", "HIGH3", "NORM")
 NO_LEVEL_DBM = -200.0
 """Levels below are no values: a power of zero or less, which has no logarithm, is -210 dBm on the wire."""
 _TRACE = "TRA"
+_AXIS = (
+    (":FORM", "REAL,64", "REAL,64", "format of traces"),
+    (":UNIT:X", "WAV", 0, "unit of the horizontal axis (0 is wavelength)"),
+    (":SENS:CORR:RVEL:MED", "VAC", 1, "medium of the wavelengths (1 is vacuum)"),
+)
+"""What wavelengths depend on: header, what is set, how the query is answered, and words for it."""
+_LEVELS = (
+    (f":TRAC:ATTR:{_TRACE}", "WRIT", 0, "attribute of the trace (0 is write)"),
+    (":DISP:TRAC:Y1:SPAC", "LOG", 0, "level scale (0 is logarithmic)"),
+    (":DISP:TRAC:Y1:UNIT", "DBM", 0, "unit of levels (0 is dBm)"),
+)
+"""What the levels of a trace depend on."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-3
+_SHIFT_TOLERANCE = 1e-3
+"""In nm or dB: the steps of both shifts are 0.001 and 0.01."""
 _POLL_S = 0.1
 _SWEPT = 1  # bit 0 of the operation event register
 _SLOWEST_BYTES_PER_S = 50e3
@@ -133,6 +151,8 @@ class YokogawaAq6370(ScpiDriver):
     ) -> None:
         self._login = user, password_env
         super().__init__(link, clock, **names)
+        self._axis = HeldSetup(self._session)
+        self._levels = HeldSetup(self._session)
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
         """Return a session that logs in, but over VISA and serial lines, which want no login."""
@@ -152,9 +172,9 @@ class YokogawaAq6370(ScpiDriver):
         with self._session.transaction(), closed_if_failed(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
-            self._scpi.set(":FORM REAL,64")
-            self._scpi.set(":UNIT:X WAV")
-            self._scpi.set(":SENS:CORR:RVEL:MED VAC")
+            self._hold(self._axis, _AXIS)
+            self._hold_shift(self._axis, ":SENS:CORR:WAV:SHIF", 1e9, "NM", "shift of wavelengths in nm")
+            self._hold_shift(self._levels, ":SENS:CORR:LEV:SHIF", 1.0, "DB", "shift of levels in dB")
 
     def set_span_nm(self, start_nm: float, stop_nm: float) -> None:
         """Set first and last wavelength. Raises as :meth:`SpectrumAnalyzer.set_span_nm`."""
@@ -172,6 +192,7 @@ class YokogawaAq6370(ScpiDriver):
                 hint="It has to be above the first. Nothing was changed.",
             )
         with self._session.transaction():
+            self._axis.keep()
             # In the order in which the first never passes the last, which moves the other one.
             steps = [(":SENS:WAV:STAR", start_nm), (":SENS:WAV:STOP", stop_nm)]
             if start_nm >= 1e9 * self._scpi.setting(":SENS:WAV:STOP?"):
@@ -231,10 +252,9 @@ class YokogawaAq6370(ScpiDriver):
         deadline = deadline_after(self._clock, timeout_s)
         with self._session.transaction():
             settings = self.settings()
-            self._scpi.set(f":TRAC:ATTR:{_TRACE} WRIT")
+            self._hold(self._levels, _LEVELS)
+            self._levels.keep()
             self._scpi.set(f":TRAC:ACT {_TRACE}")
-            self._scpi.set(":DISP:TRAC:Y1:SPAC LOG")
-            self._scpi.set(":DISP:TRAC:Y1:UNIT DBM")
             self._scpi.set(":INIT:SMOD SING")
             self._session.write("*CLS")  # or the end of an earlier sweep would be taken for this one's
             started_s = self._clock.now()
@@ -244,6 +264,8 @@ class YokogawaAq6370(ScpiDriver):
         with self._session.transaction():
             wavelength_nm = 1e9 * self._trace("X")
             power_dbm = self._trace("Y")
+            for setup in (self._axis, self._levels):
+                setup.check()  # a sweep is not made again without a word
         self._check_trace(wavelength_nm, power_dbm, settings)
         power_dbm[~(power_dbm > NO_LEVEL_DBM)] = math.nan
         return Spectrum(wavelength_nm, power_dbm, settings.resolution_nm, started_s, ended_s)
@@ -251,19 +273,38 @@ class YokogawaAq6370(ScpiDriver):
     def settings(self) -> SpectrumSettings:
         """Ask for the settings in force."""
         self._check_open()
+        return self._axis.guard(self._read_settings)
+
+    def _read_settings(self) -> SpectrumSettings:
         setting = self._scpi.setting
-        with self._session.transaction():
-            number = round(setting(":SENS:SENS?"))
-            if not 0 <= number < len(SENSITIVITY_NUMBERS):
-                raise self._scpi.wrong_shape(":SENS:SENS?", str(number), "the number of a sensitivity")
-            automatic = round(setting(":SENS:SWE:POIN:AUTO?"))
-            return SpectrumSettings(
-                start_nm=1e9 * setting(":SENS:WAV:STAR?"),
-                stop_nm=1e9 * setting(":SENS:WAV:STOP?"),
-                resolution_nm=1e9 * setting(":SENS:BAND?"),
-                sensitivity=SENSITIVITY_NUMBERS[number],
-                n_points=None if automatic else round(setting(":SENS:SWE:POIN?")),
-            )
+        number = round(setting(":SENS:SENS?"))
+        if not 0 <= number < len(SENSITIVITY_NUMBERS):
+            raise self._scpi.wrong_shape(":SENS:SENS?", str(number), "the number of a sensitivity")
+        automatic = round(setting(":SENS:SWE:POIN:AUTO?"))
+        return SpectrumSettings(
+            start_nm=1e9 * setting(":SENS:WAV:STAR?"),
+            stop_nm=1e9 * setting(":SENS:WAV:STOP?"),
+            resolution_nm=1e9 * setting(":SENS:BAND?"),
+            sensitivity=SENSITIVITY_NUMBERS[number],
+            n_points=None if automatic else round(setting(":SENS:SWE:POIN?")),
+        )
+
+    def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
+        """Set what a table says, and hold it."""
+        for header, text, reply, what in table:
+            restore = partial(self._scpi.set, f"{header} {text}")
+            restore()
+            setup.hold(HeldSetting(f"{header}?", reply, what, restore))
+
+    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, what: str) -> None:
+        """Hold the correction that the user of the analyser gave it; units that do not know it have none."""
+        try:
+            shift = self._scpi.setting(f"{header}?")
+        except LinkTimeout:
+            self._scpi.errors()  # the question is one
+            return
+        restore = partial(self._scpi.set, f"{header} {scale * shift:.6g}{unit}")
+        setup.hold(HeldSetting(f"{header}?", shift, what, restore, _SHIFT_TOLERANCE / scale))
 
     def limits(self) -> SpectrumLimits:
         """Return what can be set."""

@@ -7,6 +7,9 @@ with the suffix NM and come back in metres.
 
 from __future__ import annotations
 
+from functools import partial
+
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, ScpiDriver
 from lumion_hw.errors import ConfigError, DeviceTimeoutError
@@ -25,7 +28,8 @@ class KeysightN776x(ScpiDriver):
     """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every set is read back.
 
     Opening takes the offset out of the displayed attenuation and ends the control of the output power, which would move
-    the filter by itself; neither moves it now.
+    the filter by itself; neither moves it now. Both and the wavelength that was set are held: a set restores them, and
+    every attenuation is read together with the offset (:mod:`lumion_hw.drivers.held_setup`).
 
     The link is a raw socket (port 5025) or VISA, a model such as ``N7764A``; args as of
     :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
@@ -35,9 +39,13 @@ class KeysightN776x(ScpiDriver):
     makers = ("KEYSIGHT", "AGILENT")
     models = tuple(CHANNELS)
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
+    _displays: dict[int, HeldSetup]
+    """By slot: what the displayed attenuation depends on."""
+    _filters: dict[int, HeldSetup]
+    """By slot: what else the light depends on."""
 
     def open(self) -> None:
-        """Open the link, check the identity, and let attenuations be those of the filters.
+        """Open the link, check the identity, and make the displayed attenuations those of the filters.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -48,10 +56,12 @@ class KeysightN776x(ScpiDriver):
         with self._session.transaction(), closed_if_failed(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
-            for channel in self.channels:
-                slot = _slot(channel)
-                self._scpi.set_number(f"OUTP{slot}:POW:CONTR", "0", 0.0, 1.0, 0.0, "control of the output power")
-                self._scpi.set_number(f"INP{slot}:OFFS", "0", 0.0, 1.0, _TOLERANCE_DB, "offset of the attenuation")
+            slots = [_slot(channel) for channel in self.channels]
+            self._displays = {slot: HeldSetup(self._session) for slot in slots}
+            self._filters = {slot: HeldSetup(self._session) for slot in slots}
+            for slot in slots:
+                self._hold(self._filters[slot], f"OUTP{slot}:POW:CONTR", "0", 0.0, 1.0, 0.0, "power control (0 is off)")
+                self._hold(self._displays[slot], f"INP{slot}:OFFS", "0", 0.0, 1.0, _TOLERANCE_DB, "offset in dB")
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -60,22 +70,26 @@ class KeysightN776x(ScpiDriver):
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
         """Set the attenuation and wait for the filter; see :meth:`VariableAttenuator.set_attenuation_db`."""
-        header = f"INP{self._checked_slot(channel)}:ATT"
+        slot = self._checked_slot(channel)
+        header, setup = f"INP{slot}:ATT", HeldSetup.of((self._displays[slot], self._filters[slot]))
         with self._session.transaction():
+            setup.keep()  # the limits depend on the offset
             self._scpi.check_limits(header, "attenuation", attenuation_db, 1.0, "dB")
             before_db, speed_db_per_s = self._scpi.setting(f"{header}?"), self._scpi.setting(f"{header}:SPE?")
             self._scpi.set(f"{header} {attenuation_db:.3f}DB")
         self._wait(header, abs(attenuation_db - before_db) / max(speed_db_per_s, 1e-3))
         # Only now: what is answered is the attenuation at present, which is on its way until then.
-        self._scpi.verify("attenuation in dB", attenuation_db, self._scpi.setting(f"{header}?"), _TOLERANCE_DB)
+        found_db = self._scpi.setting(f"{header}?", setup)
+        self._scpi.verify("attenuation in dB", attenuation_db, found_db, _TOLERANCE_DB)
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
         """Set the wavelength the filter is corrected for; see :meth:`VariableAttenuator.set_wavelength_nm`."""
-        header = f"INP{self._checked_slot(channel)}:WAV"
+        slot = self._checked_slot(channel)
+        header, text = f"INP{slot}:WAV", f"{wavelength_nm:.4f}NM"
         with self._session.transaction():
             self._scpi.check_limits(header, "wavelength", wavelength_nm, 1e9, "nm")
-            text = f"{wavelength_nm:.4f}NM"
-            self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, "wavelength in nm")
+            tolerance_nm, what = _WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
+            self._hold(self._filters[slot], header, text, wavelength_nm, 1e9, tolerance_nm, what)
         self._wait(header, 0.0)
 
     def enable(self, channel: int) -> None:
@@ -98,7 +112,7 @@ class KeysightN776x(ScpiDriver):
         slot = self._checked_slot(channel)
         with self._session.transaction():
             return AttenuatorSettings(
-                attenuation_db=self._scpi.setting(f"INP{slot}:ATT?"),
+                attenuation_db=self._scpi.setting(f"INP{slot}:ATT?", self._displays[slot]),
                 wavelength_nm=1e9 * self._scpi.setting(f"INP{slot}:WAV?"),
                 passing=bool(self._scpi.setting(f"OUTP{slot}:STAT?")),
             )
@@ -108,12 +122,21 @@ class KeysightN776x(ScpiDriver):
         slot = self._checked_slot(channel)
         setting = self._scpi.setting
         with self._session.transaction():
+            self._displays[slot].keep()
             return AttenuatorLimits(
                 attenuation_db=(setting(f"INP{slot}:ATT? MIN"), setting(f"INP{slot}:ATT? MAX")),
                 attenuation_step_db=STEP_DB,
                 wavelength_nm=(1e9 * setting(f"INP{slot}:WAV? MIN"), 1e9 * setting(f"INP{slot}:WAV? MAX")),
                 shutter=True,
             )
+
+    def _hold(
+        self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, what: str
+    ) -> None:
+        """Set a number, read it back and hold it; ``scale`` is the unit of ``value`` per unit of the reply."""
+        restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, what)
+        restore()
+        setup.hold(HeldSetting(f"{header}?", value / scale, what, restore, tolerance / scale))
 
     def _switch(self, slot: int, on: bool) -> None:
         self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")

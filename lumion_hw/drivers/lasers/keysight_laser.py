@@ -6,11 +6,13 @@ float64 in metres.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Unpack
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_patience_s
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, DeviceNames
 from lumion_hw.errors import DeviceError
@@ -76,11 +78,15 @@ class KeysightLaser(ScpiLaser):
     ) -> None:
         super().__init__(link, clock, settle_s=settle_s, **names)
         self._pin = pin
+        self._power = HeldSetup(self._session)
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Let powers be dBm, and read the limits."""
+        """Set the unit of powers to dBm, hold it, and read the limits."""
         self._scpi.errors()  # what was left by others is not ours
-        self._scpi.set_number("SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, "unit of the power (0 is dBm)")
+        what = "unit of the power (0 is dBm)"
+        restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, what)
+        restore()
+        self._power.hold(HeldSetting("SOUR0:POW:UNIT?", 0, what, restore))
         setting = self._scpi.setting
         return (
             (1e9 * setting("SOUR0:WAV? MIN"), 1e9 * setting("SOUR0:WAV? MAX")),
@@ -97,13 +103,12 @@ class KeysightLaser(ScpiLaser):
 
     def read_power_dbm(self) -> float:
         """Return the power set."""
-        return self._scpi.setting("SOUR0:POW?")
+        return self._scpi.setting("SOUR0:POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
         """Set the power and read it back."""
-        self._scpi.set_number(
-            "SOUR0:POW", f"{power_dbm:.2f}DBM", power_dbm, 1.0, _POWER_TOLERANCE_DB, "output power in dBm"
-        )
+        text, what = f"{power_dbm:.2f}DBM", "output power in dBm"
+        self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, what, self._power)
 
     def is_emitting(self) -> bool:
         """Tell whether the output is on."""

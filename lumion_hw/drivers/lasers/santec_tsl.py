@@ -15,12 +15,15 @@ it is: two manuals give it opposite meanings (check), and the log tells the wave
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Unpack
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser, log_patience_s
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, is_value
@@ -30,6 +33,7 @@ from lumion_hw.links.base import Link
 
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 _WITH_CODE = "TSL-570"
+_CODE = "SYST:COMM:COD"
 _LOGGING = ("TSL-550", "TSL-570", "TSL-710")
 _WAVELENGTH_TOLERANCE_NM = 1.1e-4
 _POWER_TOLERANCE_DB = 0.011
@@ -96,6 +100,9 @@ class SantecTsl(ScpiLaser):
         self._given_nm = limits_nm
         self._given_dbm = limits_dbm
         self._dialect = Dialect.LEGACY
+        # That several queries may stand in one message no public client shows.
+        self._power = HeldSetup(self._session, joined=False)
+        self._wavelength = HeldSetup(self._session, joined=False)
 
     @property
     def dialect(self) -> Dialect:
@@ -103,11 +110,14 @@ class SantecTsl(ScpiLaser):
         return self._dialect
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Find the dialect, let powers be dBm, and read the limits."""
+        """Find the dialect, set the unit of powers to dBm, hold both, and read the limits."""
         self._scpi.errors()  # what was left by others is not ours
         self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
-        self._scpi.set_number("POW:UNIT", "0", 0.0, 1.0, 0.0, "unit of the power (0 is dBm)")
+        self._wavelength = HeldSetup(self._session, joined=False)
+        if self.model.upper() == _WITH_CODE:
+            self._hold(self._wavelength, _CODE, self._dialect.value, "command set (0 is Legacy, 1 is SCPI)")
+        self._hold(self._power, "POW:UNIT", 0, "unit of the power (0 is dBm)")()
         if self.model.upper() == _WITH_CODE:
             found_nm = self._read_nm("WAV:SWE:RANG:MIN?"), self._read_nm("WAV:SWE:RANG:MAX?")
             given_nm = self._given_nm or found_nm
@@ -134,15 +144,16 @@ class SantecTsl(ScpiLaser):
 
     def read_power_dbm(self) -> float:
         """Return the power set."""
-        return self._scpi.setting("POW?")
+        return self._scpi.setting("POW?", self._power)
 
     def write_power_dbm(self, power_dbm: float) -> None:
         """Set the power and read it back."""
-        self._scpi.set_number("POW", f"{power_dbm:.2f}", power_dbm, 1.0, _POWER_TOLERANCE_DB, "output power in dBm")
+        text, what = f"{power_dbm:.2f}", "output power in dBm"
+        self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, what, self._power)
 
     def measure_power_dbm(self) -> float | None:
         """Return the output power as the laser measures it; ``None`` while that is too little for decibels."""
-        measured_dbm = self._scpi.number("POW:ACT?")
+        measured_dbm = self._scpi.number("POW:ACT?", held=self._power)
         if is_value(measured_dbm):
             return measured_dbm if measured_dbm > _DARK_DBM else None
         self._scpi.errors()  # the mark comes with an error of its own
@@ -223,14 +234,20 @@ class SantecTsl(ScpiLaser):
     def _read_dialect(self) -> Dialect:
         if self.model.upper() != _WITH_CODE:
             return Dialect.LEGACY
-        code = self._scpi.setting("SYST:COMM:COD?")
+        code = self._scpi.setting(f"{_CODE}?")
         if code not in (0, 1):
-            raise self._scpi.wrong_shape("SYST:COMM:COD?", f"{code:g}", "0 or 1")
+            raise self._scpi.wrong_shape(f"{_CODE}?", f"{code:g}", "0 or 1")
         return Dialect(int(code))
+
+    def _hold(self, setup: HeldSetup, header: str, value: int, what: str) -> Callable[[], object]:
+        """Hold a number, and return what sets it."""
+        restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, what)
+        setup.hold(HeldSetting(f"{header}?", value, what, restore))
+        return restore
 
     def _read_nm(self, command: str) -> float:
         """Return a wavelength; one that is none in the dialect's unit is an error, not a wrong number."""
-        number = self._scpi.setting(command)
+        number = self._scpi.setting(command, self._wavelength)
         value_nm = number * self._dialect.nm_per_unit
         if not _SANE_NM[0] < value_nm < _SANE_NM[1]:
             unit = "nm" if self._dialect is Dialect.LEGACY else "m"
@@ -240,4 +257,4 @@ class SantecTsl(ScpiLaser):
     def _set_nm(self, header: str, value_nm: float, what: str) -> None:
         factor = self._dialect.nm_per_unit
         text = f"{value_nm:.5f}" if self._dialect is Dialect.LEGACY else f"{value_nm:.5f}E-9"
-        self._scpi.set_number(header, text, value_nm, factor, _WAVELENGTH_TOLERANCE_NM, what)
+        self._scpi.set_number(header, text, value_nm, factor, _WAVELENGTH_TOLERANCE_NM, what, self._wavelength)

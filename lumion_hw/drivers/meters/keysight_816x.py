@@ -26,6 +26,7 @@ class Keysight816x(LoggingKeysightMeter):
 
     makers = ("KEYSIGHT", "AGILENT", "HEWLETT-PACKARD")
     models = MAINFRAMES
+    highest_range_dbm = 30.0  # of the commands for ranges; which of its sensors go so far the mainframe does not say
     channel_word = "channel"
     most_samples = 4000  # of the smallest sensors
 

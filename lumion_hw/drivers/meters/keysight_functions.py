@@ -170,6 +170,7 @@ class KeysightFunctions:
             raise ConfigError(
                 f"a run needs channels, each once, not {tuple(channels)}", device=self._meter.session.device
             )
+        self._meter.setup_of(channels).keep()
         self._meter.begin_run("a log")
         run = PowerRun(self._meter, self, tuple(channels), heads, plan)
         try:
@@ -232,15 +233,17 @@ class PowerRun:
             DeviceTimeoutError: The run did not complete in time.
             LimitError: The time is negative or no number; the run was stopped.
             FrameError: A channel gave another number of samples.
+            VerifyError: Somebody else changed the unit or the wavelength during the run.
         """
         # Too few triggers leave a run in progress for ever, so even a log without end in sight has a deadline.
         patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._plan.duration_s if timeout_s is None else timeout_s
         try:
             self._wait(deadline_after(self._meter.clock, patience_s))
             values_w = np.stack([self._functions.result(head, self._plan.n_samples) for head in self._heads])
+            self._meter.setup_of(self._channels).check()  # the samples of a run cannot be taken again
         finally:
             self.stop()
-        states = states_of(values_w)
+        states = states_of(values_w, self._meter.largest_w)
         values_w[states != RangeState.OK] = np.nan
         return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 

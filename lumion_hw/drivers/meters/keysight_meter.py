@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import abc
 import logging
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, StrictScpi
 from lumion_hw.errors import BusyError, ConfigError, FrameError, LumionError
 from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerReading
+from lumion_hw.quantities import w_from_dbm
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +34,7 @@ AVERAGING_TOLERANCE = 1e-3
 # The instrument would round to the nearest multiple of 10 dB and say nothing (N774xC Programming Guide).
 RANGE_STEP_DB = 10.0
 _RANGE_TOLERANCE_DB = 0.5
+_OFFSET_TOLERANCE_DB = 1e-3
 _UNDEFINED_HEADER = -113
 # A reading takes its averaging time, which may be 10 s; with VISA's usual 2 s such a reading is lost.
 _SHORTEST_TIMEOUT_S = 2.0
@@ -60,14 +64,22 @@ class KeysightMeter(ScpiMeter):
     """Base of the drivers; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches references off when it opens. Channels
-    are triggered by each reading, so that a reading is never older than its call. The link is a raw socket (port 5025)
-    or VISA; args as in :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    are triggered by each reading, so that a reading is never older than its call. Both, the wavelength that was set and
+    the calibration offset found at opening are held: each reading is read together with them
+    (:mod:`lumion_hw.drivers.held_setup`). The link is a raw socket (port 5025) or VISA; args as in
+    :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+
+    Attributes:
+        channel_word: What a channel is called.
+        highest_range_dbm: Highest range of any of its sensors.
     """
 
     makers: ClassVar[tuple[str, ...]] = ("KEYSIGHT", "AGILENT")
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
     channel_word: ClassVar[str] = "port"
+    highest_range_dbm: ClassVar[float]
     _heads: tuple[Head, ...] = ()
+    _setups: tuple[HeldSetup, ...] = ()
     _averaging_s: dict[str, float]
     _run: str | None = None
 
@@ -89,6 +101,7 @@ class KeysightMeter(ScpiMeter):
             self._averaging_s = {}
             self._run = None
             self.errors()  # what was left by others is not ours
+            self._setups = tuple(HeldSetup(self._session) for _ in self._heads)
             for channel in self.channels:
                 self._prepare(channel)
 
@@ -157,6 +170,11 @@ class KeysightMeter(ScpiMeter):
                     self._scpi.set(f"{head.master}:POW:RANG:AUTO 1")
             found_nm = self.wavelength_nm(channel)
             self._scpi.verify(f"{what} in nm", wavelength_nm, found_nm, WAVELENGTH_TOLERANCE_NM)
+            restore = partial(self.set_wavelength_nm, channel, wavelength_nm)
+            tolerance_m = 1e-9 * WAVELENGTH_TOLERANCE_NM
+            self.setup(channel).hold(
+                HeldSetting(f"{header}?", 1e-9 * wavelength_nm, f"{what} in m", restore, tolerance_m)
+            )
 
     def averaging_s(self, channel: int) -> float:
         """Return the averaging time in seconds."""
@@ -179,6 +197,7 @@ class KeysightMeter(ScpiMeter):
             self._scpi.set(f"{header} {averaging_s:.9g}S")
             found_s = self.averaging_s(channel)
             self._scpi.verify(f"{what} in s", averaging_s, found_s, AVERAGING_TOLERANCE * averaging_s)
+            self.setup(channel).set_along("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int) -> float | None:
         """Return the power range in dBm, or ``None`` while ranging is automatic."""
@@ -216,6 +235,7 @@ class KeysightMeter(ScpiMeter):
             if range_dbm is not None:
                 found_dbm = self._scpi.setting(f"{header}?")
                 self._scpi.verify(f"range of {what} in dBm", range_dbm, found_dbm, _RANGE_TOLERANCE_DB)
+            self.setup(channel).set_along("range", partial(self.set_range_dbm, channel, range_dbm))
 
     def settings(self, channel: int) -> MeterSettings:
         """Ask for the settings in force."""
@@ -258,20 +278,26 @@ class KeysightMeter(ScpiMeter):
         """Trigger and return one reading. Raises ``BusyError`` while a run is under way."""
         head = self.idle_head(channel)
         with self._session.transaction():
-            value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)))
-            return reading(channel, value_w, self._clock.now())
+            value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)), self.setup(channel))
+            return self._reading(channel, value_w)
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Trigger all channels together and return one reading per channel."""
         self.check_idle("read_all")
-        channels = self.channels
-        with self._session.transaction():
-            payload = self._session.query_block("READ:POW:ALL?", self._timeout_s(self._heads))
-            if len(payload) != 4 * len(channels):
-                raise self.wrong_block("READ:POW:ALL?", payload, f"{len(channels)} {self.channel_word}s of 4 bytes")
-            now_s = self._clock.now()
-            values_w = np.frombuffer(payload, "<f4").tolist()
-            return tuple(reading(channel, value_w, now_s) for channel, value_w in zip(channels, values_w, strict=True))
+        return self.setup_of(self.channels).guard(self._read_block)
+
+    def setup(self, channel: int) -> HeldSetup:
+        """Return the settings that the readings of a channel depend on."""
+        return self._setups[channel - 1]
+
+    def setup_of(self, channels: Sequence[int]) -> HeldSetup:
+        """Return the settings that the readings of some channels depend on, to be read together."""
+        return HeldSetup.of(self.setup(channel) for channel in channels)
+
+    @property
+    def largest_w(self) -> float:
+        """Nominal power of the highest range of any of its sensors."""
+        return w_from_dbm(self.highest_range_dbm)
 
     def check_idle(self, what: str) -> None:
         """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
@@ -311,16 +337,42 @@ class KeysightMeter(ScpiMeter):
         )
 
     def _prepare(self, channel: int) -> None:
-        """Make readings of a channel absolute, in watts, and triggered by the reading."""
-        head = self.head(channel)
-        # Left over from the front panel, a reference would make readings ratios in dB, and nothing in them would tell.
-        self._scpi.set(f"{head.sense}:POW:REF:STAT 0")
-        self._scpi.set(f"{head.sense}:POW:UNIT 1")
-        unit = self._scpi.setting(f"{head.sense}:POW:UNIT?")
-        self._scpi.verify(f"unit of {self.channel_word} {channel} (1 is watt)", 1, unit, 0)
-        # With continuous triggering READ is the same as FETCH, and may give a value from before the call.
-        self._scpi.set(f"INIT{head.module}:CONT 0")
+        """Make readings of a channel absolute, in watts, and triggered by the reading; hold this, and its offset."""
+        head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
+        for header, value, what in (
+            # Left over from the front panel, a reference would make readings ratios in dB.
+            (f"{head.sense}:POW:REF:STAT", 0, f"relative readings of {name} (0 is off)"),
+            (f"{head.sense}:POW:UNIT", 1, f"unit of {name} (1 is watt)"),
+            # With continuous triggering READ is the same as FETCH, and may give a value from before the call.
+            (f"INIT{head.module}:CONT", 0, f"continuous triggering of {name} (0 is off)"),
+        ):
+            restore = partial(self._scpi.set, f"{header} {value}")
+            restore()
+            setup.hold(HeldSetting(f"{header}?", value, what, restore))
+        self._hold_offset(head, setup, f"calibration offset of {name} in dB")
+        setup.keep()
         self.averaging_s(channel)
+
+    def _hold_offset(self, head: Head, setup: HeldSetup, what: str) -> None:
+        """Hold the offset that the user of the instrument gave it: readings are corrected by it."""
+        header = f"{head.sense}:CORR"
+        offset_db = self._scpi.setting(f"{header}?")
+        restore = partial(
+            self._scpi.set_number, header, f"{offset_db:.9g}DB", offset_db, 1.0, _OFFSET_TOLERANCE_DB, what
+        )
+        setup.hold(HeldSetting(f"{header}?", offset_db, what, restore, _OFFSET_TOLERANCE_DB))
+
+    def _read_block(self) -> tuple[PowerReading, ...]:
+        """Trigger all channels and return their readings, in whatever unit the instrument has now."""
+        channels = self.channels
+        payload = self._session.query_block("READ:POW:ALL?", self._timeout_s(self._heads))
+        if len(payload) != 4 * len(channels):
+            raise self.wrong_block("READ:POW:ALL?", payload, f"{len(channels)} {self.channel_word}s of 4 bytes")
+        values_w = np.frombuffer(payload, "<f4").tolist()
+        return tuple(self._reading(channel, value_w) for channel, value_w in zip(channels, values_w, strict=True))
+
+    def _reading(self, channel: int, value_w: float) -> PowerReading:
+        return reading(channel, value_w, self._clock.now(), self.largest_w)
 
     def _is_automatic(self, head: Head) -> bool:
         return self._scpi.setting(f"{head.master}:POW:RANG:AUTO?") != 0
@@ -333,7 +385,7 @@ class KeysightMeter(ScpiMeter):
         status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
         return "" if not status or float(status) == 0 else f"status {status}"
 
-    def _timeout_s(self, heads: tuple[Head, ...]) -> float:
+    def _timeout_s(self, heads: Sequence[Head]) -> float:
         """Return the time for one reading, from the averaging times last read back."""
         longest_s = max(self._averaging_s.get(head.master, 0.0) for head in heads)
         return max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * longest_s)

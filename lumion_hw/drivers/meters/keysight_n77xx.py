@@ -22,6 +22,7 @@ class KeysightN77xx(LoggingKeysightMeter):
     """
 
     models = tuple(PORTS)
+    highest_range_dbm = 10.0
     most_samples = LARGEST_LOG
 
     def find_heads(self) -> tuple[Head, ...]:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Deadline, deadline_after
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
-from lumion_hw.drivers.scpi import is_value
+from lumion_hw.drivers.scpi import NOT_A_VALUE, is_value
 from lumion_hw.errors import (
     BusyError,
     ConfigError,
@@ -28,6 +30,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import MeterLimits, MeterSettings, PowerLog, PowerReading, RangeState
+from lumion_hw.quantities import w_from_dbm
 
 MODELS = ("MPM-210", "MPM-210H")
 PORTS_PER_MODULE = 4
@@ -37,7 +40,10 @@ AVERAGING_S = (1e-5, 10.0)
 LARGEST_LOG = 1_000_000
 RANGE_OF_LEVEL_DBM = {1: 10.0, 2: 0.0, 3: -10.0, 4: -20.0, 5: -30.0}
 """Range of each gain level. The command list has the levels only; the powers are recalled and to be confirmed."""
+LARGEST_W = w_from_dbm(max(RANGE_OF_LEVEL_DBM.values()))
 _N_MODULES = 5
+_COMMON = 0
+"""Stands for all channels among the numbers of channels."""
 _WAVELENGTH_TOLERANCE_NM = 0.006
 _AVERAGING_TOLERANCE = 1e-3
 _MILLIWATT = 1
@@ -55,8 +61,9 @@ class SantecMpm(ScpiMeter):
     """Driver of one mainframe; implements ``LoggingMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
-    The meter free-runs: a reading waits until its whole average was taken after the call. Args as in
-    :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    The meter free-runs: a reading waits until its whole average was taken after the call. Unit, averaging time and the
+    wavelengths that were set are held: each reading is read together with them (:mod:`lumion_hw.drivers.held_setup`).
+    Args as in :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
     makers = ("SANTEC",)
@@ -66,9 +73,10 @@ class SantecMpm(ScpiMeter):
     _modules: tuple[int, ...] = ()
     _averaging_s = 0.0
     _under_way = False
+    _setups: dict[int, HeldSetup]
 
     def open(self) -> None:
-        """Open the link, check the identity, find the modules, and let powers be milliwatts.
+        """Open the link, check the identity, find the modules, and set the unit to milliwatts.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -79,9 +87,11 @@ class SantecMpm(ScpiMeter):
         with self._session.transaction(), closed_if_failed(self.close):
             self._identify()
             self._modules = self._find_modules()
-            self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
-            self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
             self._under_way = False
+            # The command list has no way to send several queries in one message.
+            self._setups = {each: HeldSetup(self._session, joined=False) for each in (_COMMON, *self.channels)}
+            self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)", held_by=_COMMON)
+            self._hold_averaging(self._scpi.setting("AVG?"))
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -124,6 +134,7 @@ class SantecMpm(ScpiMeter):
             wavelength_nm,
             _WAVELENGTH_TOLERANCE_NM,
             f"{what} in nm",
+            held_by=channel,
         )
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
@@ -135,11 +146,18 @@ class SantecMpm(ScpiMeter):
         """
         self.module_and_port(channel)
         self._scpi.check_within("averaging time", averaging_s, *AVERAGING_S, "s")
-        wanted_ms = 1e3 * averaging_s
-        found_ms = self._set(
-            "AVG", f"{wanted_ms:.6g}", "AVG?", wanted_ms, _AVERAGING_TOLERANCE * wanted_ms, "averaging time in ms"
-        )
-        self._averaging_s = 1e-3 * found_ms
+        self._hold_averaging(self._set_averaging_ms(1e3 * averaging_s))
+
+    def _set_averaging_ms(self, wanted_ms: float) -> float:
+        tolerance_ms = _AVERAGING_TOLERANCE * wanted_ms
+        return self._set("AVG", f"{wanted_ms:.6g}", "AVG?", wanted_ms, tolerance_ms, "averaging time in ms")
+
+    def _hold_averaging(self, averaging_ms: float) -> None:
+        """Hold an averaging time: how long a reading waits for a fresh average depends on it."""
+        self._averaging_s = 1e-3 * averaging_ms
+        restore = partial(self._set_averaging_ms, averaging_ms)
+        tolerance_ms = _AVERAGING_TOLERANCE * averaging_ms
+        self._setups[_COMMON].hold(HeldSetting("AVG?", averaging_ms, "averaging time in ms", restore, tolerance_ms))
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the range of one channel by its gain level, or automatic ranging of its module with ``None``.
@@ -152,6 +170,7 @@ class SantecMpm(ScpiMeter):
         module, _ = self.module_and_port(channel)
         if range_dbm is None:
             self._set("DAUTO", f"{module},1", f"DAUTO? {module}", 1.0, 0.0, f"automatic ranging of module {module}")
+            self._setups[channel].set_along("range", partial(self.set_range_dbm, channel, None))
             return
         ranges = RANGE_OF_LEVEL_DBM.values()
         self._scpi.check_within(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
@@ -197,6 +216,7 @@ class SantecMpm(ScpiMeter):
             self._set("DAUTO", f"{module},0", f"DAUTO? {module}", 0.0, 0.0, f"automatic ranging of module {module}")
             place = f"{module},{port}"
             self._set("DLEV", f"{place},{level}", f"DLEV? {place}", level, 0.0, f"gain level of channel {channel}")
+            self._setups[channel].set_along("range", partial(self.set_gain_level, channel, level))
 
     def zero(self) -> None:
         """Take the dark as zero on all channels, in about 3 s.
@@ -218,15 +238,12 @@ class SantecMpm(ScpiMeter):
         """Return one reading, averaged after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
-        self._clock.sleep(_FRESH * self._averaging_s)
-        return self._read_module(module)[port - 1]
+        return self._setup_of((channel,)).guard(lambda: self._fresh((module,)))[port - 1]
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one reading per channel, averaged after the call; modules are asked one after the other."""
         self._check_idle("read_all")
-        self._clock.sleep(_FRESH * self._averaging_s)
-        with self._session.transaction():
-            return tuple(each for module in self._modules for each in self._read_module(module))
+        return self._setup_of(self.channels).guard(lambda: self._fresh(self._modules))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
         """Log samples at the pace of the internal trigger, and wait for them.
@@ -277,6 +294,7 @@ class SantecMpm(ScpiMeter):
         places = [self.module_and_port(channel) for channel in channels]
         self._check_samples(n_samples)
         with self._session.transaction():
+            self._setup_of(channels).keep()
             self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
             external = int(period_s is None)
             self._set("TRIG", str(external), "TRIG?", external, 0.0, "trigger of runs (0 is internal)")
@@ -296,10 +314,13 @@ class SantecMpm(ScpiMeter):
             LimitError: The time is negative or no number.
             DeviceTimeoutError: It does not complete in this time from now.
             FrameError: A channel gave another number of samples.
+            VerifyError: Somebody else changed unit, wavelength or averaging time during the run.
         """
         self._wait(deadline_after(self._clock, timeout_s), n_samples)
         places = [self.module_and_port(channel) for channel in channels]
-        return np.stack([self._logged_w(module, port, n_samples) for module, port in places])
+        values_w = np.stack([self._logged_w(module, port, n_samples) for module, port in places])
+        self._setup_of(channels).check()  # the samples of a run cannot be taken again
+        return values_w
 
     def stop_run(self) -> None:
         """End the run under way, and let readings be made again."""
@@ -349,13 +370,25 @@ class SantecMpm(ScpiMeter):
                 hint="Wait for the run, or stop it.",
             )
 
-    def _set(self, command: str, arguments: str, query: str, wanted: float, tolerance: float, what: str) -> float:
-        """Send a setting and read it back; if it is not in force, say what the instrument says."""
+    def _set(
+        self,
+        command: str,
+        arguments: str,
+        query: str,
+        wanted: float,
+        tolerance: float,
+        what: str,
+        held_by: int | None = None,
+    ) -> float:
+        """Send a setting and read it back; ``held_by`` is the channel whose readings depend on it."""
         self._check_idle(command)
         with self._session.transaction():
             self._session.write(f"{command} {arguments}")
             found = self._scpi.setting(query)
             if abs(found - wanted) <= tolerance:
+                if held_by is not None:
+                    restore = partial(self._set, command, arguments, query, wanted, tolerance, what)
+                    self._setups[held_by].hold(HeldSetting(query, wanted, what, restore, tolerance))
                 return found
             raise VerifyError(
                 what,
@@ -366,6 +399,14 @@ class SantecMpm(ScpiMeter):
                 hint=f"Its last error: {self.errors() or 'none'}.",
             )
 
+    def _setup_of(self, channels: Sequence[int]) -> HeldSetup:
+        return HeldSetup.of(self._setups[each] for each in (_COMMON, *channels))
+
+    def _fresh(self, modules: Sequence[int]) -> tuple[PowerReading, ...]:
+        """Wait until averages were taken after now, and read modules one after the other."""
+        self._clock.sleep(_FRESH * self._averaging_s)
+        return tuple(each for module in modules for each in self._read_module(module))
+
     def _read_module(self, module: int) -> tuple[PowerReading, ...]:
         command = f"READ? {module}"
         with self._session.transaction():
@@ -374,7 +415,8 @@ class SantecMpm(ScpiMeter):
                 raise self._scpi.wrong_shape(command, str(values_mw), f"{PORTS_PER_MODULE} powers")
             first = 1 + PORTS_PER_MODULE * self._modules.index(module)
             now_s = self._clock.now()
-            return tuple(reading(first + index, _watts(value), now_s) for index, value in enumerate(values_mw))
+            values_w = enumerate(map(_watts, values_mw), first)
+            return tuple(reading(channel, value_w, now_s, LARGEST_W) for channel, value_w in values_w)
 
     def _wait(self, deadline: Deadline, n_samples: int) -> None:
         """Wait until ``STAT?`` says 1; 0 is under way, -1 is stopped."""
@@ -396,7 +438,7 @@ class SantecMpm(ScpiMeter):
             raise self._scpi.wrong_shape(command, f"{len(payload)} bytes", f"{n_samples} samples of 4 bytes")
         # A mark must not become another number by being scaled.
         values_mw = np.frombuffer(payload, "<f4").astype(np.float64)
-        return np.where(states_of(values_mw) == RangeState.OK, 1e-3 * values_mw, values_mw)
+        return np.where(np.abs(values_mw) < NOT_A_VALUE, 1e-3 * values_mw, values_mw)
 
 
 def _watts(value_mw: float) -> float:
@@ -429,7 +471,7 @@ class MpmRun:
             values_w = self._meter.fetch(self._channels, self._n_samples, patience_s)
         finally:
             self.stop()
-        states = states_of(values_w)
+        states = states_of(values_w, LARGEST_W)
         values_w[states != RangeState.OK] = np.nan
         return PowerLog(self._channels, values_w, states, self._period_s, self._started_s)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Unpack
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
@@ -26,6 +28,7 @@ DEFAULT_SAMPLE_S = 3e-3
 """Time of one sample on a PM100D (about 3 ms); other models may differ."""
 WAVELENGTH_TOLERANCE_NM = 0.51
 """Largest accepted difference: some sensors keep whole nanometres."""
+_CORRECTION_TOLERANCE_DB = 1e-3
 _FLAG_POWER = 1
 # The meter rounds its ranges: without slack one would not hold its own limit.
 _RANGE_SLACK = 1e-3
@@ -59,7 +62,9 @@ class Sensor:
 class ThorlabsPm(ScpiMeter):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
 
-    Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens.
+    Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens. Both,
+    the wavelength that was set and the attenuation correction found at opening are held: each reading is read together
+    with them (:mod:`lumion_hw.drivers.held_setup`).
 
     Args:
         link: The link to the instrument (VISA for USB, serial, or a socket).
@@ -80,6 +85,8 @@ class ThorlabsPm(ScpiMeter):
         self._sample_s = sample_s
         self._sensor: Sensor | None = None
         self._averages = 1
+        self._largest_w = math.inf
+        self._setup = HeldSetup(self._session)
 
     def open(self) -> None:
         """Open the link, check identity and sensor, and bring the meter into a known state.
@@ -94,10 +101,20 @@ class ThorlabsPm(ScpiMeter):
             self._identify()
             self.errors()  # what was left by others is not ours
             self._sensor = self._checked_sensor()
-            self._scpi.set("CONF:POW")
-            # Left over from the front panel, a reference would make every reading relative to it.
-            self._scpi.set("SENS:POW:REF:STAT 0")
-            self._scpi.set_word("SENS:POW:UNIT", "W")
+            _, self._largest_w = self._range_limits_w()
+            self._setup = HeldSetup(self._session)
+            for query, wanted, command, what in (
+                # READ? measures what is configured, which may be the photodiode's current.
+                ("CONF?", "POW", "CONF:POW", "measured quantity"),
+                # Left over from the front panel, a reference would make every reading relative to it.
+                ("SENS:POW:REF:STAT?", 0, "SENS:POW:REF:STAT 0", "relative readings (0 is off)"),
+                ("SENS:POW:UNIT?", "W", "SENS:POW:UNIT W", "unit"),
+            ):
+                restore = partial(self._scpi.set, command)
+                restore()
+                self._setup.hold(HeldSetting(query, wanted, what, restore))
+            self._hold("SENS:CORR", self._scpi.setting("SENS:CORR?"), _CORRECTION_TOLERANCE_DB, "correction in dB")
+            self._setup.keep()
             self.averaging_count()
 
     @property
@@ -129,10 +146,9 @@ class ThorlabsPm(ScpiMeter):
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:CORR:WAV", "wavelength", wavelength_nm, 1.0, "nm")
-            text = f"{wavelength_nm:.9g}"
-            self._scpi.set_number(
-                "SENS:CORR:WAV", text, wavelength_nm, 1.0, WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
-            )
+            found_nm = self._set("SENS:CORR:WAV", wavelength_nm, WAVELENGTH_TOLERANCE_NM, "wavelength in nm")
+            # As the meter keeps it: some sensors keep whole nanometres.
+            self._hold("SENS:CORR:WAV", found_nm, 1e-3, "wavelength in nm")
 
     def averaging_count(self) -> int:
         """Return the number of samples that a reading is averaged over."""
@@ -154,6 +170,7 @@ class ThorlabsPm(ScpiMeter):
             wanted = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
             found = self._scpi.set_number("SENS:AVER", str(wanted), wanted, 1.0, 0.0, "averaged samples")
             self._averages = round(found)
+            self._setup.set_along("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int = CHANNEL) -> float | None:
         """Return the upper limit of the range in dBm, or ``None`` while ranging is automatic."""
@@ -179,6 +196,7 @@ class ThorlabsPm(ScpiMeter):
                 self._scpi.check_within("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
             automatic = int(range_dbm is None)
             self._scpi.set_number("SENS:POW:RANG:AUTO", str(automatic), automatic, 1.0, 0.0, "automatic ranging")
+            self._setup.set_along("range", partial(self.set_range_dbm, channel, range_dbm))
             if range_dbm is None:
                 return
             wanted_w = w_from_dbm(range_dbm)
@@ -242,12 +260,19 @@ class ThorlabsPm(ScpiMeter):
         self._check_channel(channel)
         patience_s = max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * self._averages * self._sample_s)
         with self._session.transaction():
-            value_w = self._scpi.number("READ?", patience_s)
-            return reading(channel, value_w, self._clock.now())
+            value_w = self._scpi.number("READ?", patience_s, self._setup)
+            return reading(channel, value_w, self._clock.now(), self._largest_w)
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one reading of the one channel."""
         return (self.read(CHANNEL),)
+
+    def _set(self, header: str, value: float, tolerance: float, what: str) -> float:
+        return self._scpi.set_number(header, f"{value:.9g}", value, 1.0, tolerance, what)
+
+    def _hold(self, header: str, value: float, tolerance: float, what: str) -> None:
+        restore = partial(self._set, header, value, tolerance, what)
+        self._setup.hold(HeldSetting(f"{header}?", value, what, restore, tolerance))
 
     def _checked_sensor(self) -> Sensor:
         reply = self._session.query("SYST:SENS:IDN?")

@@ -6,6 +6,7 @@ registers beside them belong to different instants.
 
 from __future__ import annotations
 
+import logging
 import math
 
 import numpy as np
@@ -24,6 +25,8 @@ from lumion_hw.interfaces import PolarimeterLimits, PolarimeterSettings, Polariz
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 from lumion_hw.sessions.novoptel import NovoptelSession
+
+_log = logging.getLogger(__name__)
 
 _BASE = 512
 ALARMS = _BASE
@@ -73,7 +76,7 @@ class NovoptelPm1000(Driver):
         self._clock = clock
         self._device = device
         self._expected_serial = expected_serial
-        self._averaging_s = 0.0
+        self._held: dict[int, int] = {}
         self._model = self._serial = self._firmware = ""
         self._is_open = False
 
@@ -88,7 +91,7 @@ class NovoptelPm1000(Driver):
         with self._session.transaction(), closed_if_failed(self.close):
             self._identify()
             (exponent,) = self._session.read(AVERAGING)
-            self._averaging_s = _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT)
+            self._held = {AVERAGING: exponent}
             self._is_open = True
 
     def close(self) -> None:
@@ -161,15 +164,14 @@ class NovoptelPm1000(Driver):
             self._check_open()
             check_range("averaging time", averaging_s, (_SAMPLE_S, LONGEST_AVERAGING_S), "s", self._session)
             exponent = min(max(round(math.log2(averaging_s / _SAMPLE_S)), 0), LARGEST_EXPONENT)
-            self._averaging_s = _SAMPLE_S * 2 ** self._set(AVERAGING, exponent, "exponent of the averaging time")
-            return self._averaging_s
+            return _averaging_s(self._set(AVERAGING, exponent, "exponent of the averaging time"))
 
     def settings(self) -> PolarimeterSettings:
         """Ask for the settings in force."""
         with self._session.transaction():
             self._check_open()
             word, exponent = self._session.read(FREQUENCY, AVERAGING)
-            return PolarimeterSettings(_THZ_PER_STEP * word, _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))
+            return PolarimeterSettings(_THZ_PER_STEP * word, _averaging_s(exponent))
 
     def limits(self) -> PolarimeterLimits:
         """Ask for the limits of the settings."""
@@ -183,14 +185,34 @@ class NovoptelPm1000(Driver):
     # -- the registers
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
-        """Wait for an average that began after now; return S0, S1, S2, S3, each in two words, the alarms, the time."""
-        # An average that began just before the call ends after one time, the next one after two.
-        self._clock.sleep(max(2.0 * self._averaging_s, _LEAST_WAIT_S))
-        at_s = self._clock.now()
-        return self._session.read(*POWER, *LATCHED_STOKES, ALARMS), at_s
+        """Wait for an average that began after now; return S0, S1, S2, S3, each in two words, the alarms, the time.
+
+        The settings that they depend on are read along with them. Where somebody else changed one, it is set again and
+        the state is read anew.
+        """
+        for _ in range(2):
+            # An average that began just before the call ends after one time, the next one after two.
+            self._clock.sleep(max(2.0 * _averaging_s(self._held[AVERAGING]), _LEAST_WAIT_S))
+            at_s = self._clock.now()
+            words = self._session.read(*POWER, *LATCHED_STOKES, ALARMS, *self._held)
+            found = words[-len(self._held) :]
+            changed = [each for each, word in zip(self._held, found, strict=True) if word != self._held[each]]
+            if not changed:
+                return words[: -len(self._held)], at_s
+            _log.warning("%s: somebody else changed the registers %s; set again", self._device, changed)
+            for register in changed:
+                self._set(register, self._held[register], f"register {register}")
+        raise VerifyError(
+            f"registers {', '.join(map(str, changed))}",
+            wrote=[self._held[register] for register in changed],
+            read=[dict(zip(self._held, found, strict=True))[register] for register in changed],
+            device=self._device,
+            address=self._session.address,
+            hint="Another program changes them. The reading was discarded.",
+        )
 
     def _set(self, register: int, word: int, what: str) -> int:
-        """Write a register and read it back."""
+        """Write a register, read it back and hold it."""
         self._session.write(register, word)
         (found,) = self._session.read(register)
         if found != word:
@@ -202,6 +224,7 @@ class NovoptelPm1000(Driver):
                 address=self._session.address,
                 hint="Look whether somebody else uses this polarimeter.",
             )
+        self._held[register] = word
         return found
 
     def _identify(self) -> None:
@@ -256,3 +279,8 @@ class NovoptelPm1000(Driver):
     def _check_open(self) -> None:
         if not self._is_open:
             raise not_open("the polarimeter", self._device, self._session.address)
+
+
+def _averaging_s(exponent: int) -> float:
+    """Return the averaging time that an exponent in its register stands for."""
+    return float(_SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))

@@ -38,6 +38,8 @@ _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6
 _ONLY_SLOW = 1 << 0 | 1 << 1
 """Limits of current and voltage: the controller goes on, as long as they let it."""
+_MEANING = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
+"""What the meaning of a temperature depends on; the answers to one line are joined by commas."""
 _SETPOINT_TOLERANCE_C = 0.0051
 _POLL_S = 0.2
 
@@ -60,9 +62,12 @@ class ArroyoTec(ScpiDriver):
         self._scpi = StrictScpi(self._session, self.ignorable_errors, "ERRSTR?")
         self._was_locked = False
         self._losses = 0
+        self._sensor = ""
 
     def open(self) -> None:
         """Open the link, check the identity and that a temperature is held. Output and set point stay as they are.
+
+        The sensor that is set up is that of all readings: a change of it by somebody else is an error later on.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -77,15 +82,7 @@ class ArroyoTec(ScpiDriver):
                 self._session, ",".join(field.strip() for field in fields), self._expected
             )
             self._scpi.errors()  # what was left by others is not ours
-            mode = self._session.query("TEC:MODE?").strip().upper()
-            if mode != "T":
-                raise DeviceError(
-                    f"the controller holds {mode!r} and not a temperature",
-                    command="TEC:MODE?",
-                    device=self._device,
-                    address=self._session.address,
-                    hint="Set its mode to temperature at the panel, with the output off.",
-                )
+            self._sensor = self._read_sensor()
             self._scpi.number("TEC:EVENT?")  # what happened before this is nobody's loss
             self._was_locked = _is_locked(self._condition())
 
@@ -160,6 +157,7 @@ class ArroyoTec(ScpiDriver):
         """Ask the controller what it does; asking takes note of a loss of the lock."""
         self._check_open()
         with self._session.transaction():
+            self._check_sensor()
             events, condition = round(self._scpi.setting("TEC:EVENT?")), self._condition()
             enabled, locked = bool(condition & _OUTPUT_ON), _is_locked(condition)
             # An event register keeps what was set if only for a moment, and is cleared by reading.
@@ -191,6 +189,36 @@ class ArroyoTec(ScpiDriver):
         with self._session.transaction():
             low_high_c = self._scpi.setting("TEC:LIM:TLO?"), self._scpi.setting("TEC:LIM:THI?")
         return TemperatureLimits(low_high_c, TOLERANCES_C, WINDOWS_S)
+
+    def _read_sensor(self) -> str:
+        """Return what temperatures are computed with: type and constants of the sensor, in the controller's words.
+
+        Raises:
+            DeviceError: No temperature is held: in other modes the same bits speak of another quantity.
+        """
+        mode, _, sensor = self._session.query(_MEANING).upper().partition(",")
+        if mode.strip() != "T":
+            raise DeviceError(
+                f"the controller holds {mode!r} and not a temperature",
+                command="TEC:MODE?",
+                device=self._device,
+                address=self._session.address,
+                hint="Set its mode to temperature at the panel, with the output off.",
+            )
+        return sensor
+
+    def _check_sensor(self) -> None:
+        """Raise ``DeviceError`` if temperatures are computed in another way than when the controller was opened."""
+        found = self._read_sensor()
+        if found != self._sensor:
+            raise DeviceError(
+                f"somebody else changed type or constants of the sensor from {self._sensor} to {found}; "
+                "temperatures are other ones now",
+                command=_MEANING,
+                device=self._device,
+                address=self._session.address,
+                hint="Set them back at the panel. If the new ones are right, close the controller and open it again.",
+            )
 
     def _tolerance(self) -> tuple[float, float]:
         values = self._scpi.numbers("TEC:TOL?")

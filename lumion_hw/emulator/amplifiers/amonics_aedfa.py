@@ -19,7 +19,7 @@ the output, noise included. Noise figure 5 dB; without pump it absorbs 40 dB (al
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, Amplification
@@ -47,6 +47,7 @@ class EmulatedAedfa(TextDevice):
         serial: Serial number.
         passing_w: Returns the power before and behind it in watts; nothing is there if not given.
         changed: Called when it begins to amplify otherwise.
+        silent: Beginnings of commands, in capitals, that this unit does not know.
     """
 
     what = "the amplifier"
@@ -60,10 +61,11 @@ class EmulatedAedfa(TextDevice):
         serial: str = "00000001",
         passing_w: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0),
         changed: Callable[[], None] = lambda: None,
+        silent: Collection[str] = (),
     ) -> None:
         super().__init__(name, clock, _BAUD, _ANSWER_S)
         self._model, self._serial = model, serial
-        self._passing_w, self._changed = passing_w, changed
+        self._passing_w, self._changed, self._silent = passing_w, changed, tuple(silent)
         found = re.search(r"\d+(?:\.\d+)?", model)
         self._max_mw = 1e3 * w_from_dbm(min(float(found[0]), 37.0) if found else 23.0)
         self._mode = "ACC"
@@ -109,6 +111,8 @@ class EmulatedAedfa(TextDevice):
         self._active = active
 
     def _carry_out(self, command: str) -> tuple[str, float]:
+        if command.upper().startswith(self._silent):
+            return "", 0.0
         for pattern, action in _COMMANDS:
             found = pattern.fullmatch(command.upper())
             if found is not None:

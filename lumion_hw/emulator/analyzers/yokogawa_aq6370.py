@@ -3,22 +3,25 @@
 Language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
 easymanua.ls), as PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370 speak it: ``OPEN "user"`` is answered by
 ``AUTHENTICATE CRAM-MD5.``, then a password in clear, or ``AUTHENTICATE CRAM-MD5 OK`` for a challenge and the MD5 sum of
-challenge and password, is answered by ``READY``; lengths in metres, floats with three digits of exponent, binary traces
-little-endian; bit 0 of ``STATus:OPERation`` is 1 when no sweep is under way after one; no measurable light is -210 dBm.
+challenge and password, is answered by ``READY`` (``ready`` by models up to the AQ6370C); lengths in metres, floats with
+three digits of exponent, binary traces little-endian; bit 0 of ``STATus:OPERation`` is 1 when no sweep is under way
+after one; no measurable light is -210 dBm. Display and corrections as in the public QCoDeS driver of AQ637x.
 
 Model choices (check): what precedes the login is not answered; a wrong one gets ``ERROR`` and may be tried again; each
 connection has its own. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of the
 AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), and go with span, points and averages; noise floors of the
 sensitivities from -60 to -90 dBm, which averaging lowers; the resolution is a Gaussian of that full width, with stray
-light 63 dB below everything there is. Every ten minutes a sweep begins with an automatic offset of 30 s
-(``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), frequency axis, linear scale,
-files and display.
+light 63 dB below everything there is; traces are in the level unit of the display, on a linear scale in W, and their
+wavelengths in metres whatever the horizontal axis shows. Every ten minutes a sweep begins with an automatic offset of
+30 s (``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
+between markers, and files; settings of the display are kept and change nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -27,9 +30,11 @@ from numpy.typing import NDArray
 from scipy.special import erf
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.analyzers.aq6370_parameters import CodedWord, Stored, stored_commands
 from lumion_hw.emulator.optics.light_parts import AMPLIFIED_HZ
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.scpi import (
+    Boolean,
     Call,
     Choice,
     Form,
@@ -41,19 +46,18 @@ from lumion_hw.emulator.scpi import (
     ScpiDevice,
     ScpiError,
     ScpiInstrument,
-    Value,
     action,
     event,
     flag_attribute,
+    flag_setting,
     number_attribute,
     number_setting,
     query,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.connection import Connection
-from lumion_hw.emulator.scpi.formats import definite_block, forms, keysight_float, plain_int
-from lumion_hw.emulator.scpi.lexer import Token, TokenKind
-from lumion_hw.emulator.scpi.units import LENGTH_M
+from lumion_hw.emulator.scpi.formats import definite_block, keysight_float, plain_int
+from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB
 from lumion_hw.emulator.wires.mains import Cord
 
 Spectrum = Callable[[], tuple[list[SpectralLine], float]]
@@ -75,6 +79,8 @@ _LEAST_SWEEP_S = 0.05
 _SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
 _MODES = {"SINGle": 1, "REPeat": 2, "AUTO": 3, "SEGMent": 4}
 _ATTRIBUTES = {"WRITe": 0, "FIX": 1, "MAX": 2, "MIN": 3, "RAVG": 4, "CALC": 5}
+_SPACINGS = {"LOGarithmic": 0, "LINear": 1}
+_LEVEL_UNITS = {"DBM": 0, "W": 1, "DBM/NM": 2, "W/NM": 3}
 _LOGIN_LIMIT = 1024
 
 
@@ -102,6 +108,12 @@ class _AnalyzerSettings:
     word: str = "ASCII"
     active: str = "TRA"
     attributes: dict[str, int] = field(default_factory=lambda: {"TRA": 0} | dict.fromkeys(TRACES[1:], 1))
+    shown: set[str] = field(default_factory=lambda: {"TRA"})
+    rolling: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TRACES, 2.0))
+    level_shift_db: float = 0.0
+    wavelength_shift_m: float = 0.0
+    display_m: tuple[float, float] | None = None
+    stored: Stored = field(default_factory=dict)
 
     @property
     def start_m(self) -> float:
@@ -112,6 +124,16 @@ class _AnalyzerSettings:
     def stop_m(self) -> float:
         """Longest wavelength of a sweep."""
         return self.center_m + 0.5 * self.span_m
+
+    @property
+    def step_m(self) -> float:
+        """Distance of two points of a sweep."""
+        return self.span_m / (self.n_points - 1)
+
+    @property
+    def scale_m(self) -> tuple[float, float]:
+        """First and last wavelength of the display: those of the sweep, if it has none of its own."""
+        return self.display_m or (self.start_m, self.stop_m)
 
     @property
     def n_points(self) -> int:
@@ -128,26 +150,6 @@ class _Trace:
     wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     sweeps: int = 0
-
-
-@dataclass(frozen=True)
-class _Coded:
-    """A word of a list or its number; the value is the number."""
-
-    words: dict[str, int]
-    optional: bool = False
-
-    def parse(self, token: Token, call: Call) -> Value:
-        """Return the number."""
-        if token.kind is TokenKind.WORD:
-            for word, number in self.words.items():
-                if token.text.upper() in forms(word):
-                    return number
-            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
-        value = Numeric(integer=True).parse(token, call)
-        if value not in self.words.values():
-            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
-        return value
 
 
 def shown_w(
@@ -216,6 +218,7 @@ class EmulatedAq6370(ScpiDevice):
         self._sweep: Operation | None = None
         self._marker: tuple[float, float] | None = None
         self._auto_zero = True
+        self.before_d = re.fullmatch(r"AQ6370[BC]?", model.upper()) is not None
         self._zeroed_s = clock.now()
         identity = f"YOKOGAWA,{model},{serial},02.08"
         profile = Profile(identity, terminator=b"\r\n", error_number=plain_int, integer=plain_int)
@@ -238,6 +241,8 @@ class EmulatedAq6370(ScpiDevice):
         yield from self._sweep_commands()
         yield from self._trace_commands()
         yield from self._marker_commands()
+        yield from self._display_commands()
+        yield from stored_commands(lambda: self.settings.stored, before_d=self.before_d)
 
     def _wavelength_commands(self) -> Iterable[ScpiCommand]:
         bounds = Numeric(1e-9, 2.3e-6, None, LENGTH_M)
@@ -253,8 +258,15 @@ class EmulatedAq6370(ScpiDevice):
         for word in ("BWIDth", "BANDwidth"):
             limits = Numeric(RESOLUTIONS_M[0], RESOLUTIONS_M[-1], 1e-9, LENGTH_M)
             yield self._number(f":SENSe:{word}[:RESolution]", limits, "resolution_m", self._resolve)
-        medium = _Coded({"AIR": 0, "VACuum": 1})
+        medium = CodedWord({"AIR": 0, "VACuum": 1})
         yield self._coded(":SENSe:CORRection:RVELocity:MEDium", medium, "in_air", lambda code: code == 0, invert=True)
+        for word, limits, name in (
+            ("LEVel", Numeric(-60.0, 60.0, 0.0, RATIO_DB), "level_shift_db"),
+            ("WAVelength", Numeric(-5e-9, 5e-9, 0.0, LENGTH_M), "wavelength_shift_m"),
+        ):
+            yield number_attribute(
+                f":SENSe:CORRection:{word}:SHIFt", limits, lambda: self.settings, name, keysight_float
+            )
 
     def _number(self, pattern: str, limits: Numeric, name: str, write: Callable[[float], None]) -> ScpiCommand:
         return number_setting(
@@ -266,7 +278,7 @@ class EmulatedAq6370(ScpiDevice):
         )
 
     def _coded(
-        self, pattern: str, words: _Coded, name: str, convert: Callable[[int], object] = int, *, invert: bool = False
+        self, pattern: str, words: CodedWord, name: str, convert: Callable[[int], object] = int, *, invert: bool = False
     ) -> ScpiCommand:
         def write(call: Call) -> Reply:
             setattr(self.settings, name, convert(call.integer()))
@@ -283,18 +295,18 @@ class EmulatedAq6370(ScpiDevice):
             return self.settings
 
         whole = lambda value: str(round(value))  # noqa: E731
-        # Of these there is one only: no frequency axis, no linear scale.
-        yield self._coded(":UNIT:X", _Coded({"WAVelength": 0}), "x_unit")
-        for word, choice in (("SPACing", "LOGarithmic"), ("UNIT", "DBM")):
-            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", _Coded({choice: 0}), f"y_{word.lower()}")
-        yield self._coded(":INITiate:SMODe", _Coded(_MODES), "mode")
+        yield self._coded(":UNIT:X", CodedWord({"WAVelength": 0, "FREQuency": 1}), "x_unit")
+        for word, choices in (("SPACing", _SPACINGS), ("UNIT", _LEVEL_UNITS)):
+            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", CodedWord(choices), f"y_{word.lower()}")
+        yield self._coded(":INITiate:SMODe", CodedWord(_MODES), "mode")
         yield action(":INITiate[:IMMediate]", self._initiate)
         yield action("*TRG", self._initiate)
         yield action(":ABORt", self._abort)
-        yield self._coded(":SENSe:SENSe", _Coded(_SENSITIVITIES), "sensitivity")
-        yield self._coded(":SENSe:SWEep:SPEed", _Coded({"1x": 0, "2x": 1}), "double_speed", bool)
+        yield self._coded(":SENSe:SENSe", CodedWord(_SENSITIVITIES), "sensitivity")
+        yield self._coded(":SENSe:SWEep:SPEed", CodedWord({"1x": 0, "2x": 1}), "double_speed", bool)
         yield self._number_of_points()
         yield flag_attribute(":SENSe:SWEep:POINts:AUTO", settings, "auto_points", str)
+        yield self._number(":SENSe:SWEep:STEP", Numeric(1e-12, 1e-7, None, LENGTH_M), "step_m", self._sample)
         averages = Numeric(1, 999, 1, integer=True)
         yield number_attribute(":SENSe:AVERage:COUNt", averages, settings, "averages", whole)
         interval = Numeric(0, 99_999, 0, integer=True)
@@ -302,15 +314,17 @@ class EmulatedAq6370(ScpiDevice):
         scale = ":DISPlay[:WINDow]:TRACe:Y1"
         yield number_attribute(
             f"{scale}[:SCALe]:RLEVel",
-            Numeric(-90.0, 30.0, -10.0, {"DBM": 0}),
+            Numeric(-90.0, 30.0, -10.0, POWER_DBM),
             settings,
             "reference_dbm",
             keysight_float,
         )
-        yield number_attribute(f"{scale}:RPOSition", Numeric(0, 12, 8, integer=True), settings, "position", whole)
+        yield number_attribute(
+            f"{scale}[:SCALe]:RPOSition", Numeric(0, 12, 8, integer=True), settings, "position", whole
+        )
         yield ScpiCommand(
             ":CALibration:ZERO[:AUTO]",
-            Form(self._set_zero, (_Coded({"OFF": 0, "ON": 1, "ONCE": 2}),)),
+            Form(self._set_zero, (CodedWord({"OFF": 0, "ON": 1, "ONCE": 2}),)),
             Form(lambda _: str(int(self._auto_zero))),
         )
 
@@ -329,6 +343,8 @@ class EmulatedAq6370(ScpiDevice):
         yield ScpiCommand(":TRACe:ACTive", Form(self._activate, (trace,)), Form(lambda _: self.settings.active))
         for name in TRACES:
             yield self._attribute(name)
+            yield self._visibility(name)
+            yield self._rolling_average(name)
         for data in (":TRACe[:DATA]:X", ":TRACe[:DATA]:Y"):
             yield query(data, self._axis(data[-1]), trace, numbers, numbers)
         yield query(":TRACe[:DATA]:SNUMber", lambda call: str(len(self._traces[call.text()].level_dbm)), trace)
@@ -350,7 +366,51 @@ class EmulatedAq6370(ScpiDevice):
         yield query(":CALCulate:MARKer:X", lambda _: keysight_float(self._marked()[0]), marker)
         yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marked()[1]), marker)
 
+    def _display_commands(self) -> Iterable[ScpiCommand]:
+        """Yield those of the horizontal scale of the display, which follows the sweep unless it was set."""
+        scale = ":DISPlay[:WINDow]:TRACe:X[:SCALe]"
+
+        def show(start_m: float, stop_m: float) -> None:
+            if not start_m < stop_m:
+                raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+            self.settings.display_m = start_m, stop_m
+
+        def ends() -> tuple[float, float]:
+            return self.settings.scale_m
+
+        def measure() -> None:
+            self._edges(*ends())
+
+        def center() -> float:
+            return 0.5 * sum(ends())
+
+        def span() -> float:
+            return ends()[1] - ends()[0]
+
+        bounds, width = Numeric(1e-9, 2.3e-6, None, LENGTH_M), Numeric(0.0, 1100e-9, None, LENGTH_M)
+        rows: tuple[tuple[str, Numeric, Callable[[], float], Callable[[float], None]], ...] = (
+            ("CENTer", bounds, center, lambda value: show(value - 0.5 * span(), value + 0.5 * span())),
+            ("SPAN", width, span, lambda value: show(center() - 0.5 * value, center() + 0.5 * value)),
+            ("STARt", bounds, lambda: ends()[0], lambda value: show(value, ends()[1])),
+            ("STOP", bounds, lambda: ends()[1], lambda value: show(ends()[0], value)),
+        )
+        for word, limits, read, write in rows:
+            yield number_setting(
+                f"{scale}:{word}",
+                limits,
+                lambda _, read=read: read(),  # type: ignore[misc]
+                lambda _, value, write=write: write(value),  # type: ignore[misc]
+                keysight_float,
+            )
+        yield action(f"{scale}:INITialize", lambda: setattr(self.settings, "display_m", None))
+        yield action(":DISPlay[:WINDow]:TRACe:X:SMSCale", measure)
+
     # -- what they do
+
+    def _sample(self, step_m: float) -> None:
+        """Set the distance of points, which is their number."""
+        self.settings.points = min(max(round(self.settings.span_m / step_m) + 1, 51), 50_001)
+        self.settings.auto_points = False
 
     def _window(self, center_m: float, span_m: float) -> None:
         if not 600e-9 <= center_m <= 1700e-9:
@@ -409,18 +469,20 @@ class EmulatedAq6370(ScpiDevice):
         settings = self.settings
         told_m = np.linspace(settings.start_m, settings.stop_m, settings.n_points)
         lines, noise = self._spectrum()
-        power_w = shown_w(told_m * (_AIR if settings.in_air else 1.0), settings.resolution_m, lines, noise)
+        light_m = (told_m - settings.wavelength_shift_m) * (_AIR if settings.in_air else 1.0)
+        power_w = shown_w(light_m, settings.resolution_m, lines, noise)
         floor_w = 1e-3 * 10.0 ** (FLOOR_DBM[settings.sensitivity] / 10.0) / math.sqrt(settings.averages)
         read_w = power_w + floor_w * self.rng.standard_normal(len(power_w))
         level_dbm = np.full(len(read_w), NOTHING_DBM)
         seen = read_w > 0.0
-        level_dbm[seen] = 10.0 * np.log10(read_w[seen] * 1e3)
+        level_dbm[seen] = 10.0 * np.log10(read_w[seen] * 1e3) + settings.level_shift_db
         for name, code in settings.attributes.items():
-            self._store(self._traces[name], code, told_m, level_dbm)
+            self._store(name, code, told_m, level_dbm)
 
-    def _store(self, trace: _Trace, code: int, told_m: NDArray[np.float64], level_dbm: NDArray[np.float64]) -> None:
+    def _store(self, name: str, code: int, told_m: NDArray[np.float64], level_dbm: NDArray[np.float64]) -> None:
         if code in (_ATTRIBUTES["FIX"], _ATTRIBUTES["CALC"]):
             return
+        trace, rolling = self._traces[name], self.settings.rolling[name]
         kept = trace.level_dbm
         if code != _ATTRIBUTES["WRITe"] and len(kept) == len(level_dbm) and trace.sweeps:
             if code == _ATTRIBUTES["MAX"]:
@@ -428,7 +490,8 @@ class EmulatedAq6370(ScpiDevice):
             elif code == _ATTRIBUTES["MIN"]:
                 level_dbm = np.minimum(kept, level_dbm)
             else:
-                mean_w = (trace.sweeps * 10.0 ** (kept / 10.0) + 10.0 ** (level_dbm / 10.0)) / (trace.sweeps + 1)
+                weight = min(trace.sweeps, rolling - 1)
+                mean_w = (weight * 10.0 ** (kept / 10.0) + 10.0 ** (level_dbm / 10.0)) / (weight + 1)
                 level_dbm = 10.0 * np.log10(mean_w)
             trace.sweeps += 1
         else:
@@ -449,13 +512,31 @@ class EmulatedAq6370(ScpiDevice):
 
         pattern = f":TRACe:ATTRibute[:{name}]" if name == "TRA" else f":TRACe:ATTRibute:{name}"
         return ScpiCommand(
-            pattern, Form(write, (_Coded(_ATTRIBUTES),)), Form(lambda _: str(self.settings.attributes[name]))
+            pattern, Form(write, (CodedWord(_ATTRIBUTES),)), Form(lambda _: str(self.settings.attributes[name]))
+        )
+
+    def _visibility(self, name: str) -> ScpiCommand:
+        def show(_: Call, on: bool) -> None:
+            (self.settings.shown.add if on else self.settings.shown.discard)(name)
+
+        # The trace may be left out, as with its attribute.
+        pattern = f":TRACe:STATe[:{name}]" if name == "TRA" else f":TRACe:STATe:{name}"
+        return flag_setting(pattern, Boolean(), lambda _: name in self.settings.shown, show, str)
+
+    def _rolling_average(self, name: str) -> ScpiCommand:
+        pattern = f":TRACe:ATTRibute:RAVG[:{name}]" if name == "TRA" else f":TRACe:ATTRibute:RAVG:{name}"
+        return number_setting(
+            pattern,
+            Numeric(2, 100, 2, integer=True),
+            lambda _: self.settings.rolling[name],
+            lambda _, value: self.settings.rolling.__setitem__(name, value),
+            lambda value: str(round(value)),
         )
 
     def _axis(self, axis: str) -> Callable[[Call], Reply]:
         def run(call: Call) -> Reply:
             trace = self._traces[call.text()]
-            values = trace.wavelength_m if axis == "X" else trace.level_dbm
+            values = trace.wavelength_m if axis == "X" else self._levels(trace)
             first = call.integer(1) if len(call.values) > 1 else 1
             last = call.integer(2) if len(call.values) > 2 else len(values)
             if len(call.values) > 1 and not first <= last <= len(values):
@@ -466,6 +547,13 @@ class EmulatedAq6370(ScpiDevice):
             return definite_block(part.astype("<f8" if self.settings.word == "REAL,64" else "<f4").tobytes())
 
         return run
+
+    def _levels(self, trace: _Trace) -> NDArray[np.float64]:
+        """Return the levels of a trace on the scale and in the unit of the display."""
+        settings, level_dbm = self.settings, trace.level_dbm
+        if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
+            level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)
+        return 1e-3 * 10.0 ** (level_dbm / 10.0) if settings.y_spacing == _SPACINGS["LINear"] else level_dbm
 
     def _set_format(self, call: Call) -> Reply:
         bits = call.integer(1) if len(call.values) > 1 else 64
@@ -546,7 +634,9 @@ class _Login:
         elif self._asked:
             self._open = self._accepts(text)
             self._asked = self._open
-            self._say("READY" if self._open else "ERROR")
+            # Public clients of an AQ6370C compare with small letters, those of later models with capitals.
+            ready = "ready" if self._device.before_d else "READY"
+            self._say(ready if self._open else "ERROR")
 
     def _accepts(self, text: str) -> bool:
         password = self._device.password

@@ -1,13 +1,17 @@
 """Emulated Keysight N776xA variable attenuators, and the attenuators of a N7751A or N7752A.
 
-Language: signal conditioning of the 8163A/B, 8164A/B, 8166A/B Programming Guide (pp. 182 and following, ``INPut`` and
-``OUTPut``), of which the N77xx are a dialect; limits, slots 1, 3, 5, 7 of the channels, averaging and speed as the
-class KeysightN776XX of a public test library has them. Attenuation that is set is that of the filter plus an offset;
-insertion loss comes on top of it. The filter moves at a speed in dB/s, and ``*OPC?`` says 0 meanwhile.
+Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
+"The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging as
+the class KeysightN776XX of a public test library has them. Each attenuator occupies two slots, and every command is
+valid for either of them. ``*OPC?`` says 0 while a filter moves.
 
 Model choices: ``INP:ATT?`` tells where the filter is going, as queries of settings do (check); insertion loss 2.2 dB
 and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter whenever
-somebody looks; the N7751A and N7752A are their attenuators alone, and have no power monitor at their outputs (check).
+somebody looks; a summary register has the bit of a slot whose enabled events are not read yet; the guide says of speeds
+above 80 dB/s in a note on multimode models that they are set to full speed, here of all (check); ``TOREF`` and offsets
+to another power meter are refused, as there is none; the queries of single entries of the offset table, which the guide
+keeps "for compatibility" without a reply, answer as a mainframe does. Not there: the two power meters of a N7751A and
+N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
 from __future__ import annotations
@@ -17,12 +21,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.attenuators.n77xx_channel import (
+    CONTROLLED_DB_PER_S,
+    MOST_OFFSETS,
+    SHUTTER_DB,
+    SPEED_DB_PER_S,
+    AttenuatorChannel,
+    N77xxAttenuation,
+    OffsetTable,
+)
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
     Form,
+    Later,
+    LimitName,
     Numeric,
     Profile,
+    RegisterGroup,
     Reply,
     ScpiCommand,
     ScpiDevice,
@@ -33,42 +49,39 @@ from lumion_hw.emulator.scpi import (
     action,
     event,
     flag_setting,
+    group_commands,
     number_setting,
     query,
     word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, keysight_float32
+from lumion_hw.emulator.scpi.formats import (
+    definite_block,
+    float32_block,
+    keysight_float,
+    keysight_float32,
+    keysight_int,
+    quoted,
+    uint16_block,
+)
 from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, own_modules, slot_commands
-from lumion_hw.emulator.scpi.lexer import Token
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_W, RATIO_DB, TIME_S
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 INSERTION_LOSS_DB = 2.2
-SHUTTER_DB = 100.0
-SPEED_DB_PER_S = 1000.0
 LARGEST_DB: Mapping[str, float] = {"N7766A": 35.0, "N7768A": 35.0}
 """Largest attenuation of multimode models (check); that of the others is 45 dB."""
-WITHOUT_MONITOR = ("N7751A", "N7752A")
 _SMALLEST_MOVE_DB = 0.003
 _ZERO_S = 1.0
-_STATE = ":OUTPut[n][:CHANnel[m]]"
-
-
-@dataclass
-class _AttenuatorSettings:
-    """What ``*RST`` sets back for one channel."""
-
-    offset_db: float = 0.0
-    speed_db_per_s: float = SPEED_DB_PER_S
-    wavelength_m: float = 1.55e-6
-    open: bool = False
-    open_at_power_on: bool = False
-    in_watts: bool = False
-    power_w: float = 1e-3
-    power_offset_db: float = 0.0
-    control: bool = False
-    averaging_s: float = 0.1
+_INPUT, _OUTPUT = ":INPut[n][:CHANnel[m]]", ":OUTPut[n][:CHANnel[m]]"
+_TABLE = ":CONFigure[n][:CHANnel[m]]:OFFSet:WAVelength"
+_LIMITS_DBM = (-60.0, 20.0)
+_POWER = Numeric(w_from_dbm(_LIMITS_DBM[0]), w_from_dbm(_LIMITS_DBM[1]), 1e-3)
+_SLOT_AND_CHANNEL = (Numeric(1, 8, integer=True), Numeric(1, 1, integer=True))
+_TO_REFERENCE = "TOREF"
+_SUMMARY = 0
+"""Stands for the registers of all slots together: ``STATus`` without the number of a slot."""
 
 
 @dataclass(frozen=True)
@@ -80,48 +93,27 @@ class _PowerLevel:
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the power."""
+        if token.kind is TokenKind.WORD:
+            return _POWER.parse(token, call)
         value = Numeric(suffixes=POWER_W).parse(token, call)
-        if token.suffix or not isinstance(value, float) or self.in_watts(call):
-            return value
-        return w_from_dbm(min(value, 100.0))
+        if not token.suffix and isinstance(value, float) and not self.in_watts(call):
+            value = w_from_dbm(min(value, 100.0))
+        if not w_from_dbm(_LIMITS_DBM[0]) <= float(value) <= w_from_dbm(_LIMITS_DBM[1]):
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return value
 
 
-class _AttenuatorChannel:
-    """One filter and its shutter."""
+@dataclass(frozen=True)
+class _OffsetOrReference:
+    """An offset in dB, or the word for the difference to another power meter."""
 
-    def __init__(self, clock: Clock, largest_db: float, insertion_loss_db: float) -> None:
-        self._clock, self.largest_db, self.insertion_loss_db = clock, largest_db, insertion_loss_db
-        self.settings = _AttenuatorSettings()
-        self._from_db = self._to_db = 0.0
-        self._begun_s = self._arrives_s = clock.now()
+    optional: bool = False
 
-    @property
-    def target_db(self) -> float:
-        """Where the filter is or goes."""
-        return self._to_db
-
-    @property
-    def filter_db(self) -> float:
-        """Where the filter is."""
-        left_s = self._arrives_s - self._clock.now()
-        if left_s <= 0.0:
-            return self._to_db
-        gone = 1.0 - left_s / (self._arrives_s - self._begun_s)
-        return self._from_db + gone * (self._to_db - self._from_db)
-
-    def move(self, target_db: float) -> float:
-        """Set out for an attenuation of the filter; return how long that takes."""
-        self._from_db = self.filter_db
-        self._to_db, self._begun_s = target_db, self._clock.now()
-        duration_s = abs(target_db - self._from_db) / self.settings.speed_db_per_s
-        self._arrives_s = self._begun_s + duration_s
-        return duration_s
-
-    @property
-    def transmission(self) -> float:
-        """Share of the light that passes."""
-        shut_db = 0.0 if self.settings.open else SHUTTER_DB
-        return float(10.0 ** (-(self.insertion_loss_db + self.filter_db + shut_db) / 10.0))
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the offset, or the word."""
+        if token.kind is TokenKind.WORD and token.text.upper() == _TO_REFERENCE:
+            return _TO_REFERENCE
+        return Numeric(-200.0, 200.0, None, RATIO_DB).parse(token, call)
 
 
 class EmulatedN776xA(ScpiDevice):
@@ -154,14 +146,16 @@ class EmulatedN776xA(ScpiDevice):
     ) -> None:
         super().__init__(name, clock)
         self._passing_w, self._changed = passing_w, changed
+        self._zeroed_s = -math.inf
         largest_db = LARGEST_DB.get(model, 45.0)
-        self._channels = {
-            2 * k + 1: _AttenuatorChannel(clock, largest_db, insertion_loss_db) for k in range(n_channels)
-        }
-        self._monitored = model not in WITHOUT_MONITOR
-        profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", tells_busy=True)
+        self._channels = {2 * k + 1: AttenuatorChannel(clock, largest_db, insertion_loss_db) for k in range(n_channels)}
+        profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", tells_busy=True, slot_status=True)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._follow)
-        slots = {"n": SuffixRange(1, 2 * n_channels), "m": SuffixRange(1, 1)}
+        slots = {
+            "n": SuffixRange(1, 2 * n_channels),
+            "m": SuffixRange(1, 1),
+            "s": SuffixRange(1, 2 * n_channels, _SUMMARY),
+        }
         self._modules = own_modules(profile.identity, self._channels)
         self._scpi.declare(self._commands(), slots)
 
@@ -182,24 +176,26 @@ class EmulatedN776xA(ScpiDevice):
 
     def _reset(self) -> None:
         for channel in self._channels.values():
-            channel.settings = _AttenuatorSettings(open_at_power_on=channel.settings.open_at_power_on)
+            channel.settings = N77xxAttenuation(open_at_power_on=channel.settings.open_at_power_on)
+            channel.zeroing = False
             channel.move(0.0)
         self._changed()
 
-    def _of(self, call: Call) -> _AttenuatorChannel:
-        channel = self._channels.get(call.suffix["n"])
-        if channel is None:
-            raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
-        return channel
+    def _of(self, call: Call) -> AttenuatorChannel:
+        return self._channels[_first_slot(call.suffix["n"])]
 
     # -- commands
 
     def _commands(self) -> Iterable[ScpiCommand]:
+        yield action(":SYSTem:PRESet", self._reset)
         yield from slot_commands(self._modules, self._channels)
         yield from self._input_commands()
         yield from self._output_commands()
-        if self._monitored:
-            yield from self._power_commands()
+        yield from self._power_commands()
+        yield from self._zero_commands()
+        yield from self._monitor_commands()
+        yield from self._offset_commands()
+        yield from self._status_commands()
 
     def _attribute(self, pattern: str, limits: Numeric, name: str) -> ScpiCommand:
         def write(call: Call, value: float) -> None:
@@ -219,48 +215,163 @@ class EmulatedN776xA(ScpiDevice):
     def _input_commands(self) -> Iterable[ScpiCommand]:
         least = lambda call: self._of(call).settings.offset_db  # noqa: E731 - two limits that follow the offset
         most = lambda call: self._of(call).settings.offset_db + self._of(call).largest_db  # noqa: E731
-        root = ":INPut[n][:CHANnel[m]]"
         yield number_setting(
-            f"{root}:ATTenuation",
+            f"{_INPUT}:ATTenuation",
             Numeric(least, most, least, RATIO_DB),
             lambda call: self._of(call).target_db + self._of(call).settings.offset_db,
-            self._attenuate,
+            lambda call, value: self._attenuate(self._of(call), value),
             keysight_float32,
         )
-        yield self._attribute(f"{root}:ATTenuation:SPEed", Numeric(0.1, 1000.0, SPEED_DB_PER_S), "speed_db_per_s")
-        yield self._attribute(f"{root}:OFFSet", Numeric(-200.0, 200.0, 0.0, RATIO_DB), "offset_db")
-        yield event(f"{root}:OFFSet:DISPlay", self._offset_from_display)
-        yield self._attribute(f"{root}:WAVelength", Numeric(1.26e-6, 1.64e-6, 1.55e-6, LENGTH_M), "wavelength_m")
+        yield event(f"{_INPUT}:ATTenuation:ALL", self._attenuate_all, Numeric(suffixes=RATIO_DB))
+        yield number_setting(
+            f"{_INPUT}:ATTenuation:SPEed",
+            Numeric(0.1, SPEED_DB_PER_S, SPEED_DB_PER_S),
+            lambda call: self._of(call).settings.speed_db_per_s,
+            self._set_speed,
+            keysight_float32,
+        )
+        yield self._attribute(f"{_INPUT}:OFFSet", Numeric(-200.0, 200.0, 0.0, RATIO_DB), "offset_db")
+        yield event(f"{_INPUT}:OFFSet:DISPlay", self._offset_from_display)
+        wavelength = Numeric(1.26e-6, 1.64e-6, 1.55e-6, LENGTH_M)
+        yield self._attribute(f"{_INPUT}:WAVelength", wavelength, "wavelength_m")
+        yield event(f"{_INPUT}:WAVelength:ALL", self._all("wavelength_m"), wavelength)
+        for pattern in (f"{_INPUT}:OFFSet:POWermeter", f"{_OUTPUT}:POWer:OFFSet:POWermeter"):
+            yield event(pattern, _without_power_meter, *_SLOT_AND_CHANNEL)
 
     def _output_commands(self) -> Iterable[ScpiCommand]:
-        yield self._flag(f"{_STATE}[:STATe]", "open")
-        yield self._flag(f"{_STATE}[:STATe]:APOWeron", "open_at_power_on")
+        yield self._flag(f"{_OUTPUT}[:STATe]", "open")
+        yield event(f"{_OUTPUT}[:STATe]:ALL", self._all("open"), Boolean())
+        yield self._flag(f"{_OUTPUT}[:STATe]:APOWeron", "open_at_power_on")
+        # Setting it has no effect; the query tells what was set last.
+        yield ScpiCommand(
+            f"{_OUTPUT}:APMode",
+            Form(lambda _: None, (Boolean(),)),
+            Form(lambda call: str(int(self._of(call).settings.by_power))),
+        )
 
     def _power_commands(self) -> Iterable[ScpiCommand]:
+        level = _PowerLevel(lambda call: self._of(call).settings.in_watts)
         yield ScpiCommand(
-            f"{_STATE}:POWer",
-            Form(self._hold_power, (_PowerLevel(lambda call: self._of(call).settings.in_watts),)),
-            Form(lambda call: keysight_float32(self._set_power(call))),
+            f"{_OUTPUT}:POWer",
+            Form(lambda call: self._hold_power((self._of(call),), call), (level,)),
+            Form(self._set_power, (LimitName(_POWER),)),
         )
+        everyone = tuple(self._channels.values())
+        yield event(f"{_OUTPUT}:POWer:ALL", lambda call: self._hold_power(everyone, call), level)
         yield word_setting(
-            f"{_STATE}:POWer:UNit", POWER_UNIT, self._unit, self._set_unit, lambda word: f"+{int(word == 'W')}"
+            f"{_OUTPUT}:POWer:UNit", POWER_UNIT, self._unit, self._set_unit, lambda word: f"+{int(word == 'W')}"
         )
-        yield self._attribute(f"{_STATE}:POWer:OFFSet", Numeric(-60.0, 60.0, 0.0, RATIO_DB), "power_offset_db")
-        yield self._flag(f"{_STATE}:POWer:CONTRol", "control")
-        yield self._attribute(f"{_STATE}:ATIMe", Numeric(0.002, 1.0, 0.1, TIME_S), "averaging_s")
-        yield action(f"{_STATE}:CORRection:COLLect:ZERO", self._zero)
-        yield action(":OUTPut[n][:CHANnel[m]]:CORRection:COLLect:ZERO:ALL", self._zero)
-        for verb in ("READ", "FETCh"):
-            yield query(f":{verb}[n][:CHANnel[m]]:POWer", self._read_power, marker=keysight_float32(FLOAT32_MAX))
+        yield self._attribute(f"{_OUTPUT}:POWer:OFFSet", Numeric(-60.0, 60.0, 0.0, RATIO_DB), "power_offset_db")
+        yield self._flag(f"{_OUTPUT}:POWer:CONTRol", "control")
+        yield self._attribute(f"{_OUTPUT}:ATIMe", Numeric(0.002, 1.0, 0.1, TIME_S), "averaging_s")
 
-    def _attenuate(self, call: Call, value_db: float) -> None:
-        channel = self._of(call)
-        channel.settings.control = False  # the filter obeys one of the two
+    def _zero_commands(self) -> Iterable[ScpiCommand]:
+        zero, result = Form(self._zero), Form(lambda _: self._once_zeroed("0"))
+        # The guide has both spellings: COLLect in its table, COLLection in the descriptions.
+        for root in (
+            f"{_OUTPUT}:CORRection:COLLect",
+            f"{_OUTPUT}:CORRection:COLLection",
+            ":SENSe[n][:CHANnel[m]]:CORRection:COLLect",
+        ):
+            yield ScpiCommand(f"{root}:ZERO", zero, result)
+            yield ScpiCommand(f"{root}:ZERO:ALL", zero, result)
+
+    def _monitor_commands(self) -> Iterable[ScpiCommand]:
+        for verb in ("READ", "FETCh"):
+            root = f":{verb}[n][:CHANnel[m]][:SCALar]:POWer[:DC]"
+            yield query(root, self._read_power)
+            yield query(f"{root}:ALL", lambda _: float32_block(self._monitored_w()))
+            yield query(f"{root}:ALL:CONFig", lambda _: uint16_block(n for slot in self._channels for n in (slot, 1)))
+        yield query(
+            ":FETCh[n][:CHANnel[m]][:SCALar]:POWer[:DC]:ALL:CSV",
+            lambda _: quoted(",".join(f"{power_w:+.8E}" for power_w in self._monitored_w())),
+        )
+
+    def _offset_commands(self) -> Iterable[ScpiCommand]:
+        table = self._table
+        yield flag_setting(
+            f"{_TABLE}:STATe",
+            Boolean(),
+            lambda call: table(call).enabled,
+            lambda call, on: setattr(table(call), "enabled", on),
+            str,
+        )
+        yield event(f"{_TABLE}:VALue", self._put_offset, Numeric(suffixes=LENGTH_M), _OffsetOrReference())
+        yield event(f"{_TABLE}:VALue:DELete", self._delete_offset, Numeric(suffixes=LENGTH_M))
+        yield event(f"{_TABLE}:VALue:DELete:ALL", self._delete_offsets)
+        yield ScpiCommand(
+            f"{_TABLE}:REFerence",
+            Form(self._set_reference, _SLOT_AND_CHANNEL),
+            Form(lambda call: ",".join(map(keysight_int, table(call).reference))),
+        )
+        yield query(f"{_TABLE}:TABle", lambda call: definite_block(table(call).packed()))
+        yield query(
+            f"{_TABLE}:TABle:SIZE",
+            lambda call: str(call.integer() if call.values else len(table(call).entries)),
+            LimitName(Numeric(0, MOST_OFFSETS)),
+        )
+        for word, tell in (
+            ("WAVelength", lambda entry: keysight_float(entry[0])),
+            ("OFFSet", lambda entry: keysight_float(entry[1])),
+            ("PAIR", lambda entry: ",".join(map(keysight_float, entry))),
+        ):
+            yield query(
+                f"{_TABLE}:VALue:{word}",
+                lambda call, tell=tell: tell(self._entry(call)),  # type: ignore[misc]
+                Numeric(suffixes=LENGTH_M),
+            )
+
+    def _status_commands(self) -> Iterable[ScpiCommand]:
+        state = self._scpi.state
+        yield action(":STATus:PRESet", state.clear)  # "performs the same as *CLS"
+        for name in ("OPERation", "QUEStionable"):
+            attribute = name.lower()
+
+            def group(call: Call, attribute: str = attribute) -> RegisterGroup:
+                self._refresh()
+                slot = call.suffix["s"]
+                holder = state.status if slot == _SUMMARY else self._channels[_first_slot(slot)]
+                found: RegisterGroup = getattr(holder, attribute)
+                return found
+
+            yield from group_commands(f":STATus[s]:{name}", group, state.profile.integer)
+
+    # -- what they do
+
+    def _table(self, call: Call) -> OffsetTable:
+        return self._of(call).offsets
+
+    def _all(self, name: str) -> Callable[[Call], Reply]:
+        """Return what gives a setting to every channel."""
+
+        def run(call: Call) -> Reply:
+            for channel in self._channels.values():
+                setattr(channel.settings, name, call.values[0])
+            self._changed()
+            return None
+
+        return run
+
+    def _attenuate_all(self, call: Call) -> Reply:
+        wanted_db = call.number()
+        for channel in self._channels.values():
+            if not 0.0 <= wanted_db - channel.settings.offset_db <= channel.largest_db:
+                raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+        for channel in self._channels.values():
+            self._attenuate(channel, wanted_db)
+        return None
+
+    def _attenuate(self, channel: AttenuatorChannel, value_db: float) -> None:
+        channel.settings.control = channel.settings.by_power = False  # the filter obeys one of the two
         self._move(channel, value_db - channel.settings.offset_db)
 
-    def _move(self, channel: _AttenuatorChannel, filter_db: float) -> None:
+    def _move(self, channel: AttenuatorChannel, filter_db: float) -> None:
         self._changed()
         self._scpi.state.begin(channel.move(filter_db), lambda: None)
+
+    def _set_speed(self, call: Call, db_per_s: float) -> None:
+        full = db_per_s > CONTROLLED_DB_PER_S
+        self._of(call).settings.speed_db_per_s = SPEED_DB_PER_S if full else db_per_s
 
     def _offset_from_display(self, call: Call) -> Reply:
         channel = self._of(call)
@@ -275,44 +386,120 @@ class EmulatedN776xA(ScpiDevice):
     def _set_unit(self, call: Call, word: str) -> None:
         self._of(call).settings.in_watts = word == "W"
 
-    def _shown(self, channel: _AttenuatorChannel, power_w: float) -> float:
-        shown_w = power_w * float(10.0 ** (channel.settings.power_offset_db / 10.0))
-        if channel.settings.in_watts:
-            return shown_w
-        if shown_w <= 0.0:
-            raise ScpiError(scpi_errors.MATH_ERROR)
-        return dbm_from_w(shown_w)
-
-    def _set_power(self, call: Call) -> float:
+    def _set_power(self, call: Call) -> Reply:
         settings = self._of(call).settings
-        return settings.power_w if settings.in_watts else dbm_from_w(settings.power_w)
+        power_w = call.number() if call.values else settings.power_w
+        return keysight_float32(power_w if settings.in_watts else dbm_from_w(power_w))
 
-    def _hold_power(self, call: Call) -> Reply:
-        settings, power_w = self._of(call).settings, call.number()
-        if not w_from_dbm(-60.0) <= power_w <= w_from_dbm(20.0):
-            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        settings.power_w, settings.control = power_w, True
+    def _hold_power(self, channels: Iterable[AttenuatorChannel], call: Call) -> Reply:
+        for channel in channels:
+            channel.settings.power_w = call.number()
+            channel.settings.control = channel.settings.by_power = True
         self._follow()
         return None
 
-    def _read_power(self, call: Call) -> Reply:
-        channel = self._of(call)
-        return keysight_float32(self._shown(channel, self._passing_w((call.suffix["n"] + 1) // 2)[1]))
+    def _measured_w(self, slot: int) -> float:
+        channel = self._channels[slot]
+        behind_w = self._passing_w((slot + 1) // 2)[1]
+        return float(channel.monitored_w(behind_w) * 10.0 ** (-channel.display_db / 10.0))
 
-    def _zero(self) -> None:
-        self._scpi.state.begin(_ZERO_S, lambda: None)
+    def _monitored_w(self) -> list[float]:
+        """Return what all monitors show, in watts whatever unit is set."""
+        return [self._measured_w(slot) for slot in self._channels]
+
+    def _read_power(self, call: Call) -> Reply:
+        power_w = self._measured_w(_first_slot(call.suffix["n"]))
+        return keysight_float32(power_w if self._of(call).settings.in_watts else dbm_from_w(power_w))
+
+    def _zero(self, call: Call) -> Reply:
+        """Zero the monitors: all filters are stopped and all shutters closed meanwhile."""
+        del call
+
+        def set_zeroing(zeroing: bool) -> None:
+            for channel in self._channels.values():
+                channel.zeroing = zeroing
+            self._changed()
+
+        for channel in self._channels.values():
+            channel.move(channel.filter_db)
+        set_zeroing(True)
+        self._zeroed_s = self._clock.now() + _ZERO_S
+        self._scpi.state.begin(_ZERO_S, lambda: set_zeroing(False))
+        return None
+
+    def _once_zeroed(self, reply: str) -> Later:
+        return Later(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
 
     def _follow(self) -> None:
         """Let power control move the filters."""
+        self._refresh()
         for slot, channel in self._channels.items():
             settings = channel.settings
-            if not settings.control:
+            if not settings.control or channel.zeroing:
                 continue
             before_w, _ = self._passing_w((slot + 1) // 2)
             if before_w <= 0.0:
                 continue
-            wanted_w = settings.power_w / 10.0 ** (settings.power_offset_db / 10.0)
+            wanted_w = settings.power_w * 10.0 ** (channel.display_db / 10.0)
             wanted_db = 10.0 * math.log10(before_w / wanted_w) - channel.insertion_loss_db
             target_db = min(max(wanted_db, 0.0), channel.largest_db)
             if abs(target_db - channel.target_db) > _SMALLEST_MOVE_DB:
                 self._move(channel, target_db)
+
+    # -- offsets by wavelength, and status
+
+    def _editable(self, call: Call) -> OffsetTable:
+        """Return the table of a channel. Raises ``ScpiError`` while it is in use."""
+        table = self._of(call).offsets
+        if table.enabled:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        return table
+
+    def _put_offset(self, call: Call) -> Reply:
+        table = self._editable(call)
+        if call.values[1] == _TO_REFERENCE:
+            return _without_power_meter(call)
+        if len(table.entries) >= MOST_OFFSETS:
+            raise ScpiError(scpi_errors.EXECUTION_ERROR)
+        table.put(call.number(0), call.number(1))
+        return None
+
+    def _entry(self, call: Call) -> tuple[float, float]:
+        """Return the entry of an index from 1, or of a wavelength."""
+        entries, value = self._of(call).offsets.entries, call.number()
+        found = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
+        if not found:
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return found[0]
+
+    def _delete_offset(self, call: Call) -> Reply:
+        table = self._editable(call)
+        table.entries.remove(self._entry(call))
+        return None
+
+    def _delete_offsets(self, call: Call) -> Reply:
+        self._editable(call).entries = []
+        return None
+
+    def _set_reference(self, call: Call) -> Reply:
+        self._of(call).offsets.reference = call.integer(0), call.integer(1)
+        return None
+
+    def _refresh(self) -> None:
+        """Bring the status registers to the present state; the summary has a bit for each slot."""
+        status = self._scpi.state.status
+        for slot, channel in self._channels.items():
+            channel.refresh()
+            status.operation.set_bit(slot, channel.operation.summary)
+            status.questionable.set_bit(slot, channel.questionable.summary)
+
+
+def _first_slot(slot: int) -> int:
+    """Return the first of the two slots of an attenuator."""
+    return slot - 1 + slot % 2
+
+
+def _without_power_meter(call: Call) -> Reply:
+    """Refuse what needs another power meter in the same instrument."""
+    del call
+    raise ScpiError(scpi_errors.SETTINGS_CONFLICT)

@@ -16,7 +16,9 @@ the TSL-775, for others (check)); the first is at the start of the sweep (check)
 modulation and coherence control are kept and told, without effect on the light; ``TRIGger:OUTPut:SETTing`` is without
 effect too, as the emulated sweep is even in wavelength and time.
 
-The settings of its own network, the product code, the log of powers and shutting down are not there.
+The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set (check);
+its powers are those of the level at read-out. Product code and MAC address have the forms that driver quotes. The
+settings of its own network change what is told, not where the emulator listens. Shutting down is not there.
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ MOST_LOGGED = 500_000
 MOST_PULSES_PER_S = 20e3
 """The older models take any speed between these, in tenths."""
 FIRMWARE = "0026.0026.0011"
+FACTORY_NETWORK = {"IPADdress": "192.168.1.100", "SMASk": "255.255.255.0", "DGATeway": "192.168.1.1"}
 _DEFAULT_NM = 1550.0
 _PULSES = (Pulses.NONE, Pulses.STOP, Pulses.START, Pulses.STEP)
 """By the number of ``TRIGger:OUTPut``."""
@@ -143,6 +146,8 @@ class EmulatedSantecTsl(ScpiDevice):
         slow: This is an older model, not a TSL-570.
         firmware: Its firmware, the last field of ``*IDN?``.
         code: Command set in force.
+        network: Its network addresses, by the word of their command.
+        port: Its port.
         settings: What the host has set.
         laser: The light. Its hidden errors are for tests only.
         diode: The laser diode is on.
@@ -182,6 +187,7 @@ class EmulatedSantecTsl(ScpiDevice):
         super().__init__(name, clock)
         self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_look)
         self.code = LEGACY
+        self.network, self.port = dict(FACTORY_NETWORK), 5000
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))
         self._operation: Operation | None = None
         self._default()
@@ -342,6 +348,22 @@ _DIGIT = "{:d}".format
 
 
 @dataclass(frozen=True)
+class NetworkAddress:
+    """Four numbers up to 255, with dots between them."""
+
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the address."""
+        del call
+        if token.kind is not TokenKind.ADDRESS:
+            raise ScpiError(scpi_errors.CHARACTER_NOT_ALLOWED)
+        if any(int(each) > 255 for each in token.text.split(".")):
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        return token.text
+
+
+@dataclass(frozen=True)
 class InForce:
     """A number whose bare form is in the unit of the command set in force: nm and THz, or m and Hz.
 
@@ -432,6 +454,9 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield query(":SYSTem:VERSion", lambda _: tsl.firmware)
     yield query(":SYSTem:LOCK", lambda _: "0")
     if not tsl.slow:
+        yield from _network(tsl)
+        low_nm, high_nm = (round(each) - 1000 for each in tsl.profile.limits_nm)
+        yield query(":SYSTem:CODe", lambda _: f"8-{low_nm:03d}{high_nm:03d}-P-F-SF-15-0")
         yield number_setting(
             ":SYSTem:COMMunicate:CODe",
             Numeric(0, 1, 0, integer=True),
@@ -439,6 +464,28 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
             lambda _, value: setattr(tsl, "code", int(value)),
             lambda value: str(int(value)),
         )
+
+
+def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    """Addresses, kept through a reset."""
+    root = ":SYSTem:COMMunicate:ETHernet"
+
+    def address(name: str) -> ScpiCommand:
+        def write(call: Call) -> Reply:
+            tsl.network[name] = call.text()
+            return None
+
+        return ScpiCommand(f"{root}:{name}", Form(write, (NetworkAddress(),)), Form(lambda _: tsl.network[name]))
+
+    yield query(f"{root}:MACaddress", lambda _: "02-00-00-00-00-01")
+    yield from map(address, FACTORY_NETWORK)
+    yield number_setting(
+        f"{root}:PORT",
+        Numeric(0, 65_535, 5000, integer=True),
+        lambda _: tsl.port,
+        lambda _, value: setattr(tsl, "port", int(value)),
+        "{:.0f}".format,
+    )
 
 
 def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
@@ -553,6 +600,14 @@ def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
     yield query(":READout:POINts", lambda _: str(len(tsl.laser.logged_nm)))
     yield query(":READout:DATa", data)
+
+    def powers(call: Call) -> Reply:
+        del call
+        dbm = np.maximum(10.0 * np.log10(np.maximum(tsl.laser.logged_w, 1e-30) * 1e3), DARK_DBM)
+        return definite_block(dbm.astype("<f8" if tsl.code == SCPI else "<f4").tobytes())
+
+    if not tsl.slow:
+        yield query(":READout:DATa:POWer", powers)
 
 
 def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:

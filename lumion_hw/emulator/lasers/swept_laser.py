@@ -20,6 +20,7 @@ from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import w_from_dbm
 
 MOST_TRIGGERS = 100_001
+_GAIN_POINTS = 200
 _ROUNDING_S = 1e-9
 LOOK_S = 0.004
 """Shortest time between two deliveries of pulses that nobody asks for."""
@@ -391,6 +392,18 @@ class SweptLaser:
             self._plan = None
         elif self._plan is not None and self.state is SweepState.RUNNING:
             self.passes_done = sum(end_s <= now for end_s in self._pass_ends_s)
+
+    @property
+    def logged_w(self) -> NDArray[np.float64]:
+        """Power at the pulses of the last sweep that have passed, with the level of now."""
+        self.advance()
+        passed_s = self._pulses_s[: self._sent]
+        nm = np.interp(passed_s, self._swept.times_s, self._swept.nm)
+        low, high = self.profile.limits_nm
+        grid_nm = np.linspace(low, high, _GAIN_POINTS)
+        largest_w = np.interp(nm, grid_nm, [w_from_dbm(self.profile.largest_dbm(each)) for each in grid_nm])
+        level_w = self._level_w(self._clock.now())
+        return np.asarray(np.minimum(level_w, largest_w) * 10.0 ** (self._error_db / 10.0), dtype=np.float64)
 
     @property
     def logged_nm(self) -> NDArray[np.float64]:

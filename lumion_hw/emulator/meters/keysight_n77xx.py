@@ -29,7 +29,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
         clock: The injected clock.
         rng: Draws the heads' hidden errors and their noise.
         power_w: Gives the true optical power now at a channel (1..``n_ports``), in watts.
-        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has the ``:ALL:CSV?`` queries.
+        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has all ``:ALL:CSV?`` queries.
         serial: Serial number in ``*IDN?``.
         n_ports: Number of channels, 1 to 14 (one status bit each).
         manufacturer: First field of ``*IDN?``; newer units say ``Keysight Technologies``.
@@ -70,7 +70,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
             )
             for port, stream in enumerate(rng.spawn(n_ports), start=1)
         }
-        self._newer = model.endswith("C")  # the :ALL:CSV? queries came with the C models
+        self._newer = model.endswith("C")  # all :ALL:CSV? queries but that of the unit came with the C models
         profile = Profile(f"{manufacturer},{model},{serial},{firmware}", tells_busy=True)
         self._modules = own_modules(profile.identity, range(1, n_ports + 1))
         super().__init__(name, clock, profile, heads, MeterTraits(), SuffixRange(1, n_ports))
@@ -78,8 +78,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
     def _commands(self) -> Iterable[ScpiCommand]:
         yield from super()._commands()
         yield from slot_commands(self._modules, self._modules)
-        if self._newer:
-            yield from self._csv()
+        yield from self._csv()
 
     def _csv(self) -> Iterable[ScpiCommand]:
         columns: tuple[tuple[str, Callable[[EmulatedHead], str]], ...] = (
@@ -88,7 +87,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
             ("WAVelength", lambda head: keysight_float32(head.settings.wavelength_m)),
             ("RANGe", lambda head: keysight_float(head.range_now())),
         )
-        for leaf, column in columns:
+        for leaf, column in columns if self._newer else columns[:1]:
             yield query(f":SENSe:POWer:{leaf}:ALL:CSV", self._row(column))
 
     def _row(self, column: Callable[[EmulatedHead], str]) -> Callable[[Call], Reply]:

@@ -7,7 +7,9 @@ list says 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one m
 automatic ranging is off. Model choices where they leave one: ``ERR?`` tells the last error and forgets it; above the
 range of its gain a port reads 9.9E+37, and in dBm one without a logarithm -9.9E+37; the gains 1 to 5 reach to +10, 0,
 -10, -20 and -30 dBm; runs with automatic gain never overflow; zeroing with light on is error -300; logged data are
-float32, little-endian, in the unit set.
+float32, little-endian, in the unit set. The maker's Python class sends ``WMOD FREE-RUN`` where its list has
+``FREERUN``: both are taken, and replied as they were sent. ``FGSAVG``, a second averaging time in that class, and
+``ECHO``, for RS-232, are kept without effect.
 
 Its addresses (``ADDR GW SUBNET IP``, with their defaults) are those of the maker's list as a public driver quotes it;
 that driver itself sends ``GR``. Setting them changes what is told, not where the emulator listens.
@@ -44,7 +46,7 @@ _LOG = logging.getLogger(__name__)
 
 N_MODULES, N_PORTS = 5, 4
 FACTORY_ADDRESSES = {"ADDR": "16", "GW": "192.168.1.254", "SUBNET": "255.255.255.0", "IP": "192.168.1.161"}
-MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN")
+MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN", "FREE-RUN")
 HEAD_MPM = HeadProfile(
     wavelength_limits_m=(1.25e-6, 1.63e-6),
     averaging_limits_s=(1e-5, 10.0),
@@ -167,7 +169,7 @@ class EmulatedSantecMpm(Switchable):
         self.level = dict.fromkeys(self.heads.values(), 5)
         self.automatic = dict.fromkeys(self.heads.values(), True)
         self.mode = "CONST1"
-        self.averaging_ms = 5.0
+        self.averaging_ms = self.second_averaging_ms = 5.0
         self.in_mw = False
         self.external = True
         self.points = 1
@@ -327,7 +329,7 @@ class EmulatedSantecMpm(Switchable):
         if self.measuring:
             raise MpmError(-221)
         averaging_s, period_s, start, assumed = self.averaging_ms * 1e-3, self.averaging_ms * 1e-3, RunStart.EACH, None
-        if self.mode == "FREERUN":
+        if self.mode in ("FREERUN", "FREE-RUN"):
             start = RunStart.COMPLETE
         elif self.mode.startswith("SWEEP"):
             first, _, step = self.sweep_nm
@@ -504,6 +506,11 @@ def _set_sweep(mpm: EmulatedSantecMpm, start: str, stop: str, step: str) -> None
     mpm.sweep_nm = first, last, width
 
 
+def _echo(mpm: EmulatedSantecMpm, on: str) -> None:
+    del mpm  # no line of RS-232
+    _whole(on, 0, 1)
+
+
 def _stop(mpm: EmulatedSantecMpm) -> None:
     if mpm.measuring:
         mpm.stopped = True
@@ -576,6 +583,11 @@ COMMANDS: Mapping[str, MpmCommand] = {
     "DLEV?": MpmCommand(2, lambda mpm, module, port: _text(mpm.level[_heads(mpm, module, port)[0]])),
     "AVG": MpmCommand(1, lambda mpm, time_ms: mpm.average(_real(time_ms, 0.01, 10_000.0)), setting=True),
     "AVG?": MpmCommand(0, lambda mpm: _plain(mpm.averaging_ms)),
+    "FGSAVG": MpmCommand(
+        1, lambda mpm, ms: setattr(mpm, "second_averaging_ms", _real(ms, 0.01, 10_000.0)), setting=True
+    ),
+    "FGSAVG?": MpmCommand(0, lambda mpm: _plain(mpm.second_averaging_ms)),
+    "ECHO": MpmCommand(1, _echo),
     "WAV": MpmCommand(1, lambda mpm, nm: _set_wavelength(list(mpm.heads.values()), nm), setting=True),
     "WAV?": MpmCommand(0, lambda mpm: _nm(_first(mpm))),
     "DWAV": MpmCommand(3, lambda mpm, module, port, nm: _set_wavelength(_heads(mpm, module, port), nm), setting=True),

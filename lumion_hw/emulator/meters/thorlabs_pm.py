@@ -400,8 +400,8 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     yield from _input(meter)
     yield from _system(meter)
     integer = meter.state.profile.integer
-    yield from group_commands(":STATus:AUXiliary", meter.auxiliary, integer)
-    yield from group_commands(":STATus:MEASurement", meter.measurement, integer)
+    yield from group_commands(":STATus:AUXiliary", lambda _: meter.auxiliary, integer)
+    yield from group_commands(":STATus:MEASurement", lambda _: meter.measurement, integer)
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:

@@ -176,6 +176,7 @@ class Profile:
         self_test: Reply to ``*TST?``.
         tells_busy: ``*OPC?`` answers at once, 0 while something is being carried out and 1 otherwise, and sets the
             operation-complete event with the 1 (Keysight's optical instruments); otherwise it waits (IEEE 488.2).
+        slot_status: The instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 
     identity: str
@@ -191,3 +192,4 @@ class Profile:
     scpi_version: str | None = "1999.0"
     self_test: str = "0"
     tells_busy: bool = False
+    slot_status: bool = False

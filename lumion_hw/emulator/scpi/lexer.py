@@ -11,12 +11,14 @@ from lumion_hw.emulator.scpi.errors import ScpiError
 from lumion_hw.emulator.scpi.framing import block_end
 
 _FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
+# A mnemonic begins with a letter (IEEE 488.2, 7.6.1.2), but one of Yokogawa is 0NM: unknown ones are undefined headers.
 _HEADER = re.compile(
-    r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
+    r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::\d*[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
 )
 _HEADER_CHARACTERS = re.compile(r"[\w:*?]*", re.ASCII)
 _NUMBER = re.compile(r"(?P<mantissa>[+-]?(?:\d+\.?\d*|\.\d+))(?:[ \t]*[eE][ \t]*(?P<exponent>[+-]?\d+))?", re.ASCII)
-_SUFFIX = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
+_SUFFIX = re.compile(r"[A-Za-z/%][\w./%-]*", re.ASCII)
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}", re.ASCII)
 _WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _BASES = {"H": 16, "Q": 8, "B": 2}
 
@@ -49,6 +51,7 @@ class TokenKind(enum.Enum):
     STRING = "string"
     BLOCK = "block"
     EXPRESSION = "expression"
+    ADDRESS = "address"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class Token:
 
     Attributes:
         kind: What it looks like.
-        text: Mantissa of a number, the word, or the content of a string or of an expression in parentheses.
+        text: Mantissa of a number, the word, the content of a string or of an expression in parentheses, or a network
+            address of four numbers, which IEEE 488.2 does not know.
         exponent: Decimal exponent of a number.
         suffix: Upper-case unit of a number, ``""`` if none was sent.
         data: Content of a block.
@@ -156,6 +160,8 @@ def parse_token(raw: bytes) -> Token:
     text = raw.decode("ascii")
     if first in (b'"', b"'"):
         return _parse_string(text)
+    if _ADDRESS.fullmatch(text):
+        return Token(TokenKind.ADDRESS, text)
     if first.isdigit() or first in (b"+", b"-", b"."):
         return _parse_number(text)
     if first.isalpha():

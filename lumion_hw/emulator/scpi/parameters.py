@@ -21,6 +21,7 @@ _WRONG_KIND = {
     TokenKind.STRING: errors.STRING_NOT_ALLOWED,
     TokenKind.BLOCK: errors.BLOCK_NOT_ALLOWED,
     TokenKind.EXPRESSION: errors.DATA_TYPE_ERROR,
+    TokenKind.ADDRESS: errors.INVALID_CHARACTER_IN_NUMBER,
 }
 _LIMIT_WORDS = {word: name for name in ("MINimum", "MAXimum", "DEFault") for word in forms(name)}
 

@@ -46,27 +46,36 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
         query("*STB", status_byte),
         query(":SYSTem:ERRor[:NEXT]", lambda _: state.take_error()),
         *(() if version is None else (query(":SYSTem:VERSion", lambda _: version),)),
-        action(":STATus:PRESet", status.preset),
-        *group_commands(":STATus:OPERation", status.operation, state.profile.integer),
-        *group_commands(":STATus:QUEStionable", status.questionable, state.profile.integer),
+        *(() if state.profile.slot_status else _status_commands(state)),
     )
 
 
-def group_commands(pattern: str, group: RegisterGroup, reply: Callable[[int], str]) -> tuple[ScpiCommand, ...]:
-    """Return the commands of one register group below ``pattern``."""
+def _status_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
+    status = state.status
+    return (
+        action(":STATus:PRESet", status.preset),
+        *group_commands(":STATus:OPERation", lambda _: status.operation, state.profile.integer),
+        *group_commands(":STATus:QUEStionable", lambda _: status.questionable, state.profile.integer),
+    )
+
+
+def group_commands(
+    pattern: str, group: Callable[[Call], RegisterGroup], reply: Callable[[int], str]
+) -> tuple[ScpiCommand, ...]:
+    """Return the commands of the register groups below ``pattern``; ``group`` gives the one that a call addresses."""
 
     def mask(leaf: str, name: str) -> ScpiCommand:
-        return _mask(
-            f"{pattern}:{leaf}",
-            _WORD,
-            lambda: getattr(group, name),
-            lambda bits: setattr(group, name, bits & FIFTEEN_BITS),
-            reply,
+        def run_set(call: Call) -> Reply:
+            setattr(group(call), name, call.integer() & FIFTEEN_BITS)
+            return None
+
+        return ScpiCommand(
+            f"{pattern}:{leaf}", Form(run_set, (_WORD,)), Form(lambda call: reply(getattr(group(call), name)))
         )
 
     return (
-        query(f"{pattern}[:EVENt]", lambda _: reply(group.take_event())),
-        query(f"{pattern}:CONDition", lambda _: reply(group.condition)),
+        query(f"{pattern}[:EVENt]", lambda call: reply(group(call).take_event())),
+        query(f"{pattern}:CONDition", lambda call: reply(group(call).condition)),
         mask("ENABle", "enable"),
         mask("PTRansition", "positive"),
         mask("NTRansition", "negative"),

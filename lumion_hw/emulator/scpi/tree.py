@@ -22,7 +22,7 @@ from lumion_hw.emulator.scpi.formats import forms
 from lumion_hw.emulator.scpi.parameters import ScpiBlock
 from lumion_hw.errors import ConfigError
 
-_PIECE = re.compile(r"\[:|\]|:?(?P<word>\*?[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")
+_PIECE = re.compile(r"\[:|\]|:?(?P<word>\*?[0-9]*[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 Language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
 ``(@1,2,3),(@17,18,19)``, ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``, ``CONN:STAT?``, ``CONN:PORT? 2`` with the reply
 ``"18"``, ``DISC:ALL``, ``SIZE?`` with the reply ``16,16``, ``PORT:DIS``, ``PORT:ENAB``, ``PORT:STAT?`` with D, E or F
-for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on.
+for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on. ``PMON:POW? (@1,17)`` replies
+``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
 
 Model choices (check): a port that is connected anew leaves its old partner; ``SUB`` of pairs that are not connected
 does nothing, and with an empty second list takes the first ports apart from whatever they are joined to; ``PORT?`` of a
 free port replies ``""``; lists of unlike length are -220, ports that are not there -222, a disabled port -221;
-connections outlive ``*RST`` and no loss of power; a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and
-light passes when it has arrived; insertion loss 1 dB; no power monitors.
+connections outlive ``*RST``, and a loss of power only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``;
+a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and light passes when it has arrived; insertion loss 1 dB;
+every port has a power monitor, which reads -60 dBm in the dark; ``SYST:ERR:ALL?`` replies all errors with commas
+between them.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.scpi import (
     Call,
+    Choice,
     Form,
     Numeric,
     Profile,
@@ -33,14 +37,18 @@ from lumion_hw.emulator.scpi import (
     action,
     event,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import quoted
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
+from lumion_hw.quantities import dbm_from_w
 
 STEERING_S = 0.025
 _LIST = re.compile(r"@(?:\d{1,5}(?::\d{1,5})?(?:,\d{1,5}(?::\d{1,5})?)*)?", re.ASCII)
 _MOST_PORTS = 4096
+_MOST_POWERS = 256
+_DARK_W = 1e-9
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,7 @@ class EmulatedPolatis(ScpiDevice):
         n_inputs: Ports on one side, from 1.
         n_outputs: Ports on the other, behind them.
         changed: Called when light takes another way.
+        power_w: Returns the power that passes an input or an output; none if not given.
     """
 
     def __init__(
@@ -85,16 +94,18 @@ class EmulatedPolatis(ScpiDevice):
         n_inputs: int = 16,
         n_outputs: int = 16,
         changed: Callable[[], None] = lambda: None,
+        power_w: Callable[[int], float] = lambda port: 0.0,
     ) -> None:
         super().__init__(name, clock)
         self._n_inputs, self._n_ports = n_inputs, n_inputs + n_outputs
         self._size = f"{n_inputs},{n_outputs}"
-        self._changed = changed
+        self._changed, self._power_w = changed, power_w
+        self._boot_mode = "VOLatile"
         self._joined: dict[int, int] = {}
         self._arrives_s: dict[int, float] = {}
         self._disabled: set[int] = set()
         identity = f"Polatis,N-OST-{n_inputs}x{n_outputs}-LU1-DMHNS,{serial},6.5.2.18"
-        self._scpi = ScpiInstrument(name, clock, Profile(identity), lambda: None)
+        self._scpi = ScpiInstrument(name, clock, Profile(identity, cr_ends=True), lambda: None)
         self._scpi.declare(self._commands())
 
     def connections(self) -> Mapping[int, int]:
@@ -105,7 +116,8 @@ class EmulatedPolatis(ScpiDevice):
 
     def _lose_power(self) -> None:
         super()._lose_power()
-        self._joined.clear()
+        if self._boot_mode != "AUTO":
+            self._joined.clear()
         self._changed()
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -120,6 +132,14 @@ class EmulatedPolatis(ScpiDevice):
         yield query(f"{root}:SIZE", lambda _: self._size)
         yield event(f"{root}:PORT:DISable", self._disable, ChannelList())
         yield event(f"{root}:PORT:ENABle", self._enable, ChannelList())
+        yield word_setting(
+            f"{root}:BOOT:MODE",
+            Choice(("VOLatile", "AUTO")),
+            lambda _: self._boot_mode,
+            lambda _, word: setattr(self, "_boot_mode", word),
+        )
+        yield query(":PMON:POWer", self._powers, ChannelList())
+        yield query(":SYSTem:ERRor:ALL", lambda _: self._all_errors())
         states = Form(self._port_states, (ChannelList(optional=True),))
         yield ScpiCommand(f"{root}:PORT:STATe", query=states)
 
@@ -178,6 +198,20 @@ class EmulatedPolatis(ScpiDevice):
         port = call.integer()
         both = {**self._joined, **{other: one for one, other in self._joined.items()}}
         return quoted(str(both[port])) if port in both else quoted("")
+
+    def _powers(self, call: Call) -> Reply:
+        ports = self._ports(call, 0)
+        if len(ports) > _MOST_POWERS:
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        powers_dbm = (dbm_from_w(max(self._power_w(port), _DARK_W)) for port in ports)
+        return "(" + ",".join(f"{power_dbm:.2f}" for power_dbm in powers_dbm) + ")"
+
+    def _all_errors(self) -> Reply:
+        state = self._scpi.state
+        found = [state.take_error()]
+        while state.has_errors:
+            found.append(state.take_error())
+        return ",".join(found)
 
     def _disable(self, call: Call) -> Reply:
         ports = set(self._ports(call, 0))

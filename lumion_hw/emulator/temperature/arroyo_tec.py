@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +68,10 @@ class _TecSettings:
     mode: str = "T"
     current_a: float = 0.0
     gain: str = "30"
+    sensor: int = 1
+    constants: tuple[float, ...] = (1.125, 2.347, 0.855)
+    pid: tuple[float, ...] = (1.0, 0.15, 0.0)
+    fan: tuple[float, ...] = (12.0, 1, 5)
 
 
 class TecRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
@@ -234,6 +238,11 @@ class EmulatedArroyoTec(TextDevice):
             | OUTPUT_ON * self._on
         )
 
+    def status_byte(self) -> int:
+        """Return ``*STB?``: bit 2 for an entry in the error queue, bit 3 for a condition of the cooler."""
+        faults = self.condition() & ~(OUT_OF_TOLERANCE | OUTPUT_ON)
+        return 4 * bool(self._errors) | 8 * bool(faults)
+
     def _take_events(self) -> int:
         """Return ``TEC:EVEnt?``: every condition that was there since it was asked last."""
         events, self._events = self._events | self.condition(), 0
@@ -342,6 +351,22 @@ def _kept(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Ac
     )
 
 
+def _list(name: str, forms: Sequence[str], *limits: tuple[float, float]) -> tuple[_Action, _Action]:
+    """Return query and command of several numbers; ``forms`` are those of the reply."""
+
+    def write(device: EmulatedArroyoTec, *values: float) -> None:
+        setattr(device.settings, name, values)
+
+    return (
+        _asked(
+            lambda device: ",".join(
+                form.format(each) for form, each in zip(forms, getattr(device.settings, name), strict=True)
+            )
+        ),
+        _told(write, *limits),
+    )
+
+
 def _mode(word: str) -> _Action:
     return _told(lambda device: setattr(device.settings, "mode", word))
 
@@ -350,6 +375,7 @@ _TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
     ("*IDN", _asked(lambda device: device._identity), None),
     ("*CLS", None, _told(lambda device: device._errors.clear())),
     ("*RST", None, _told(EmulatedArroyoTec._reset)),
+    ("*STB", _asked(lambda device: str(device.status_byte())), None),
     ("*OPC", _asked(lambda _: "1"), _told(lambda _: None)),
     ("ERR", _asked(lambda device: device._take_errors(texts=False)), None),
     ("ERRors", _asked(lambda device: device._take_errors(texts=False)), None),
@@ -376,6 +402,10 @@ _TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
     ("TEC:LIMit:THI", *_kept("high_c", -199.0, 250.0, 1)),
     ("TEC:LIMit:TLO", *_kept("low_c", -199.0, 250.0, 1)),
     ("TEC:GAIN", _asked(lambda device: device.settings.gain), _gain),
+    ("TEC:SENsor", *_kept("sensor", 0, 7, 0)),
+    ("TEC:CONST", *_list("constants", ("{:.3f}",) * 3, *((-9.999, 9.999),) * 3)),
+    ("TEC:PID", *_list("pid", ("{:.4f}",) * 3, *((0.0, 100.0),) * 3)),
+    ("TEC:FAN", *_list("fan", ("{:.1f}", "{:.0f}", "{:.0f}"), (0.0, 12.0), (1, 3), (1, 240))),
     ("TEC:EVEnt", _asked(lambda device: str(device._take_events())), None),
     ("TEC:COND", _asked(lambda device: str(device.condition())), None),
     ("TEC:MODE", _asked(lambda device: device.settings.mode), None),

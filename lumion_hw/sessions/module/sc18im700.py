@@ -84,14 +84,17 @@ class Sc18im700(Conversation):
         """Open the link and check that a bridge answers. Raises ``ConnectError``."""
         with self.transaction():
             self.open_link(timeout_s)  # also takes the "OK" the bridge sends after power-up
-            if not self.probe(self._reply_deadline(len(_STATUS_QUERY) + 1)):
-                self.close()
-                raise ConnectError(
-                    "nothing answers like an SC18IM700 bridge",
-                    device=self.device,
-                    address=self.address,
-                    hint="Check baud rate, wiring and supply of the bridge.",
-                )
+            for _ in range(self.resync_rounds):  # the first question may end a command that another program has begun
+                if self.probe(self._reply_deadline(len(_STATUS_QUERY) + 1)):
+                    return
+                self._discard_input(self._quiet_s)
+            self.close()
+            raise ConnectError(
+                "nothing answers like an SC18IM700 bridge",
+                device=self.device,
+                address=self.address,
+                hint="Check baud rate, wiring and supply of the bridge.",
+            )
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``.

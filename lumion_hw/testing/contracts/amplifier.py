@@ -13,7 +13,15 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, NotSupportedError
 from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, OpticalAmplifier
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    is_done,
+    not_given,
+    promised,
+    refused,
+    unless_refused,
+)
 from lumion_hw.testing.contracts.tunable_laser import within
 
 _UNITS = {"current_ma": "mA", "power_dbm": "dBm", "gain_db": "dB"}
@@ -23,7 +31,8 @@ _MODES = dict(zip(_UNITS, AmplifierMode, strict=True))
 class OpticalAmplifierContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.OpticalAmplifier`.
 
-    Fixture to give: ``driver`` (open, output off). Optional: ``emitted_dbm``, and those of :class:`DeviceContract`.
+    Fixture to give: ``driver`` (open, output off). Optional: ``emitted_dbm``, ``change_mode``, and those of
+    :class:`DeviceContract`.
 
     Attributes:
         ready_s: Longest time until the light follows.
@@ -53,6 +62,33 @@ class OpticalAmplifierContract(DeviceContract):
     def emitted_dbm(self) -> Callable[[], float | None]:
         """Tells the power in dBm that really leaves, ``None`` in the dark, with light at the input."""
         cannot_tell("emitted_dbm", "a function that returns the power in dBm that really leaves it, or None")
+
+    @pytest.fixture
+    def change_mode(self) -> Callable[[], None]:
+        """Lets another session make the amplifier hold another quantity; its output is off."""
+        cannot_tell("change_mode", "a function by which another session makes it hold another quantity")
+
+    # -- what another session changes
+
+    @pytest.mark.parametrize("name", _UNITS)
+    def test_a_mode_changed_by_another_session_is_reported(
+        self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
+    ) -> None:
+        """``settings`` report the new mode, and the next set is in force, or there is an error."""
+        limits = getattr(driver.limits(), name)
+        if limits is None:
+            return
+        getattr(driver, f"hold_{name}")(within(limits, 0.3))
+        change_mode()
+        settings = unless_refused(driver.settings)
+        if settings is not None:
+            held = [unit for unit in _UNITS if getattr(settings, unit) is not None]
+            promised(held == [unit for unit in _UNITS if _MODES[unit] is settings.mode], f"it reports {settings}")
+        wanted = within(limits, 0.5)
+        if is_done(lambda: getattr(driver, f"hold_{name}")(wanted)):
+            found = getattr(driver.settings(), name)
+            slack = self.accuracy * max(abs(each) for each in limits)
+            promised(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
 
     # -- promises
 

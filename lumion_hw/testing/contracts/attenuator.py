@@ -15,11 +15,13 @@ from lumion_hw.interfaces import VariableAttenuator
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
     cannot_tell,
+    is_done,
     not_given,
     on_wires_alone,
     promised,
     refused,
     side_by_side,
+    unless_refused,
 )
 from lumion_hw.testing.contracts.tunable_laser import within
 
@@ -29,11 +31,13 @@ _SHARED_ROUNDS = 4
 class VariableAttenuatorContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.VariableAttenuator`.
 
-    Fixture to give: ``driver`` (open). Optional: ``taken_db``, and those of :class:`DeviceContract`.
+    Fixture to give: ``driver`` (open). Optional: ``taken_db``, what another session can do (``change_offset``,
+    ``change_wavelength``, ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
         accuracy_db: Largest difference between an attenuation set and the light's.
         readback_db: Largest difference between an attenuation set and read back, besides half a step.
+        follows_s: Time in which the light has followed what another session does.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -42,6 +46,7 @@ class VariableAttenuatorContract(DeviceContract):
     }
     accuracy_db: ClassVar[float] = 0.2
     readback_db: ClassVar[float] = 1e-6
+    follows_s: ClassVar[float] = 1.0
 
     def observe(self, driver: Any) -> object:
         """Return the settings of all channels."""
@@ -58,6 +63,85 @@ class VariableAttenuatorContract(DeviceContract):
     def taken_db(self) -> Callable[[int], float | None]:
         """Tells what a channel really takes from the light in dB, ``None`` while none passes."""
         cannot_tell("taken_db", "a function that returns what a channel really takes in dB, None while none passes")
+
+    @pytest.fixture
+    def change_offset(self) -> Callable[[int], None]:
+        """Lets another session set an offset of the displayed attenuation of a channel."""
+        cannot_tell("change_offset", "a function by which another session sets an offset of the attenuation")
+
+    @pytest.fixture
+    def change_wavelength(self) -> Callable[[int], None]:
+        """Lets another session change the wavelength of a channel."""
+        cannot_tell("change_wavelength", "a function by which another session changes the wavelength of a channel")
+
+    @pytest.fixture
+    def reset(self) -> Callable[[], None]:
+        """Lets another session reset the attenuator, as by ``*RST``."""
+        cannot_tell("reset", "a function by which another session resets the attenuator, as by *RST")
+
+    # -- what another session changes
+
+    def test_an_offset_changed_by_another_session_gives_no_wrong_attenuation(
+        self,
+        driver: VariableAttenuator,
+        change_offset: Callable[[int], None],
+        taken_db: Callable[[int], float | None],
+    ) -> None:
+        """Attenuations, read or set, are those of the light whatever the display counts from, or an error."""
+        driver.set_attenuation_db(1, within(driver.limits(1).attenuation_db, 0.4))
+        driver.enable(1)
+        change_offset(1)
+        settings = unless_refused(lambda: driver.settings(1))
+        if settings is not None:
+            self._check_taken(settings.attenuation_db, taken_db(1), "reported")
+        change_offset(1)
+        wanted_db = within(driver.limits(1).attenuation_db, 0.6)
+        if is_done(lambda: driver.set_attenuation_db(1, wanted_db)):
+            self._check_taken(wanted_db, taken_db(1), "set")
+
+    def test_a_wavelength_changed_by_another_session_is_reported_and_set_again(
+        self, driver: VariableAttenuator, change_wavelength: Callable[[int], None]
+    ) -> None:
+        """``settings`` report it; the next attenuation is set for the driver's wavelength again, or is an error."""
+        low_high_nm = driver.limits(1).wavelength_nm
+        if low_high_nm is None:  # it has none, so nobody can change it
+            return
+        wanted_nm = within(low_high_nm, 0.6)
+        driver.set_wavelength_nm(1, wanted_nm)
+        change_wavelength(1)
+        found_nm = driver.settings(1).wavelength_nm
+        changed = found_nm is not None and abs(found_nm - wanted_nm) > 0.01
+        promised(changed, f"settings() reports {found_nm} nm after another session changed the wavelength")
+        wanted_db = within(driver.limits(1).attenuation_db, 0.6)
+        if is_done(lambda: driver.set_attenuation_db(1, wanted_db)):
+            found_nm = driver.settings(1).wavelength_nm
+            promised(
+                found_nm is not None and abs(found_nm - wanted_nm) < 0.01,
+                f"{wanted_db:g} dB was set at {found_nm} nm, the wavelength set is {wanted_nm} nm",
+            )
+
+    def test_a_reset_by_another_session_gives_no_wrong_attenuation(
+        self,
+        driver: VariableAttenuator,
+        reset: Callable[[], None],
+        taken_db: Callable[[int], float | None],
+        clock: Clock,
+    ) -> None:
+        """After a reset by somebody else the settings are those in force, and a set is right or an error."""
+        wanted_db = within(driver.limits(1).attenuation_db, 0.6)
+        driver.set_attenuation_db(1, wanted_db)
+        driver.enable(1)
+        reset()
+        clock.sleep(self.follows_s)
+        settings = unless_refused(lambda: driver.settings(1))
+        if settings is not None:
+            promised(
+                settings.passing == (taken_db(1) is not None),
+                f"it reports {settings}, but the light loses {taken_db(1)} dB",
+            )
+        if is_done(lambda: driver.set_attenuation_db(1, wanted_db)):
+            driver.enable(1)
+            self._check_taken(wanted_db, taken_db(1), "set")
 
     # -- promises
 
@@ -197,3 +281,7 @@ class VariableAttenuatorContract(DeviceContract):
         driver.close()
         found_db = taken_db(1)
         promised(found_db is not None and abs(found_db - wanted_db) <= self.accuracy_db, f"close() left {found_db} dB")
+
+    def _check_taken(self, expected_db: float, found_db: float | None, how: str) -> None:
+        near = found_db is not None and abs(found_db - expected_db) <= self.accuracy_db
+        promised(near, f"{expected_db:g} dB was {how}, but the light loses {found_db} dB")

@@ -15,10 +15,13 @@ from lumion_hw.errors import ForkError, LinkError, LumionError, NotSupportedErro
 from lumion_hw.testing.forking import in_child
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
+ValueT = TypeVar("ValueT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
 """Bytes that are no reply: a line that is no text, text without an end, and every byte once."""
+LEFT = b"\x00\x05\x00\x00\x01\x50half a li"
+"""The beginning of a binary frame and of a line."""
 _THREAD_PATIENCE_S = 120.0
 """Only ends a hang: a busy machine lets threads wait."""
 
@@ -52,6 +55,23 @@ def refused(kind: type[ErrorT], what: str, action: Callable[[], object]) -> Erro
     except LumionError as error:
         pytest.fail(f"{what}: {kind.__name__} was promised, {type(error).__name__} came: {error}")
     pytest.fail(f"{what}: {kind.__name__} was promised, nothing was raised; it returned {value!r}")
+
+
+def unless_refused(action: Callable[[], ValueT]) -> ValueT | None:
+    """Return the result of an action, or ``None`` if it raises a ``LumionError``: either is allowed."""
+    try:
+        return action()
+    except LumionError:
+        return None
+
+
+def is_done(action: Callable[[], object]) -> bool:
+    """Return whether an action ends without a ``LumionError``."""
+    try:
+        action()
+    except LumionError:
+        return False
+    return True
 
 
 def not_given(fixture: str, what: str) -> NoReturn:
@@ -94,7 +114,7 @@ def side_by_side(clock: Clock, *actions: Callable[[], object]) -> None:
 class DeviceContract:
     """Promises of every device; the base of the contracts.
 
-    Fixture to give: ``driver``. Optional: ``clock``, ``unplug``, ``disturb``, ``hold_replies``, ``drip``.
+    Fixture to give: ``driver``. Optional: ``clock``, ``unplug``, ``disturb``, ``hold_replies``, ``drip``, ``leave``.
 
     Attributes:
         calls: Every method that needs the device, by name, called with the driver alone.
@@ -151,6 +171,23 @@ class DeviceContract:
     def drip(self) -> Callable[[], None]:
         """Lets replies arrive byte by byte."""
         cannot_tell("drip", "a function after which replies arrive byte by byte")
+
+    @pytest.fixture
+    def leave(self) -> Callable[[bytes], None]:
+        """Sends bytes to the device over a link of its own, and closes that."""
+        cannot_tell("leave", "a function that sends given bytes to the device, as a program that then ends")
+
+    @pytest.fixture
+    def left(self, leave: Callable[[bytes], None]) -> bytes:
+        """What was sent before the driver was opened: in a test it stands in front of ``driver``."""
+        leave(LEFT)
+        return LEFT
+
+    @on_wires_alone
+    def test_what_another_program_has_sent_spoils_no_opening(self, left: bytes, driver: Any) -> None:
+        """Bytes without an end, as of a driver of another kind, may stay in the input of a device on a serial line."""
+        before = self.observe(driver)
+        promised(self.agree(before, self.observe(driver)), f"after {left!r} it is not the same twice")
 
     def test_closing_twice_is_harmless(self, driver: Any) -> None:
         """``close`` is idempotent."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Deadline
 from lumion_hw.testing.contracts.common import not_given
 from lumion_hw.testing.wires import WireUnderTest, clock_for, wired
 
@@ -56,6 +56,33 @@ class OverItsWire:
         """The way to the device: ``wire.link()`` is what the driver is given."""
         with wired(device, transport, clock) as wire:
             yield wire
+
+    @pytest.fixture
+    def second_session(self, device: Any, wire: WireUnderTest) -> Callable[..., None]:
+        """Sends lines to the device over a connection of their own, as another program does."""
+
+        def send(*lines: bytes) -> None:
+            def talk() -> None:
+                host = device.connect()
+                for line in lines:
+                    host.receive(line)
+                host.close()
+
+            wire.do(talk)
+
+        return send
+
+    @pytest.fixture
+    def leave(self, wire: WireUnderTest, clock: Clock) -> Callable[[bytes], None]:
+        """Sends bytes to the device over a link of its own, and closes that."""
+
+        def send(left: bytes) -> None:
+            link = wire.link()
+            link.open(Deadline(clock.now() + _BUSY_MACHINE_S))
+            link.write(left, Deadline(clock.now() + _BUSY_MACHINE_S))
+            link.close()
+
+        return send
 
     @pytest.fixture
     def unplug(self, wire: WireUnderTest) -> Callable[[], None]:

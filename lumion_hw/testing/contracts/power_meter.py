@@ -28,6 +28,7 @@ from lumion_hw.testing.contracts.common import (
     promised,
     refused,
     side_by_side,
+    unless_refused,
 )
 
 _SHARED_ROUNDS = 20
@@ -38,11 +39,13 @@ class PowerMeterContract(DeviceContract):
 
     Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``,
     ``wavelength_limits_nm`` and ``averaging_limits_s``. Optional: ``overload``, ``break_zeroing``,
-    ``wavelength_in_force_nm``, and those of :class:`DeviceContract`.
+    ``wavelength_in_force_nm``, what another session can do (``change_unit``, ``change_wavelength``, ``change_range``,
+    ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
         bright_w: Light that every channel can measure.
         accuracy_db: Largest error of such a reading.
+        steady_db: Largest difference between two readings of the same light.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
@@ -57,6 +60,7 @@ class PowerMeterContract(DeviceContract):
     }
     bright_w: ClassVar[float] = 100e-6
     accuracy_db: ClassVar[float] = 0.5
+    steady_db: ClassVar[float] = 0.1
 
     def observe(self, driver: Any) -> object:
         """Return the reading of the first channel; its light is whatever the author's fixture left on."""
@@ -107,6 +111,88 @@ class PowerMeterContract(DeviceContract):
     def wavelength_in_force_nm(self) -> Callable[[int], float]:
         """Tells the wavelength a channel really uses, from the instrument itself."""
         cannot_tell("wavelength_in_force_nm", "a function that asks the instrument for the wavelength of a channel")
+
+    @pytest.fixture
+    def change_unit(self) -> Callable[[int], None]:
+        """Lets another session give the powers of a channel another unit."""
+        cannot_tell("change_unit", "a function by which another session changes the unit of a channel")
+
+    @pytest.fixture
+    def change_wavelength(self) -> Callable[[int, float], None]:
+        """Lets another session change the wavelength of a channel."""
+        cannot_tell("change_wavelength", "a function by which another session sets the wavelength of a channel, in nm")
+
+    @pytest.fixture
+    def change_range(self) -> Callable[[int], None]:
+        """Lets another session choose the smallest range of a channel."""
+        cannot_tell("change_range", "a function by which another session chooses the smallest range of a channel")
+
+    @pytest.fixture
+    def reset(self) -> Callable[[], None]:
+        """Lets another session reset the meter, as by ``*RST``."""
+        cannot_tell("reset", "a function by which another session resets the meter, as by *RST")
+
+    # -- what another session changes
+
+    def test_a_unit_changed_by_another_session_gives_no_wrong_power(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_unit: Callable[[int], None]
+    ) -> None:
+        """A power is in watts whatever the unit of the instrument has become, or it is an error."""
+        for power_w in (self.bright_w, 0.1 * self.bright_w):
+            for channel in driver.channels:
+                illuminate(channel, power_w)
+            for channel in (driver.channels[0], driver.channels[-1]):
+                for read in (partial(driver.read, channel), lambda channel=channel: driver.read_all()[channel - 1]):
+                    change_unit(channel)
+                    reading = unless_refused(read)
+                    if reading is not None:
+                        self._check(reading, channel, power_w)
+
+    def test_a_wavelength_changed_by_another_session_gives_no_wrong_power(
+        self,
+        driver: PowerMeter,
+        illuminate: Callable[[int, float], None],
+        wavelength_limits_nm: tuple[float, float],
+        change_wavelength: Callable[[int, float], None],
+    ) -> None:
+        """A power is calibrated for the wavelength that was set through the driver, or it is an error."""
+        channel = driver.channels[-1]
+        illuminate(channel, self.bright_w)
+        for wavelength_nm, other_nm in (wavelength_limits_nm, wavelength_limits_nm[::-1]):
+            driver.set_wavelength_nm(channel, wavelength_nm)
+            before = driver.read(channel)
+            for read in (partial(driver.read, channel), lambda: driver.read_all()[channel - 1]):
+                change_wavelength(channel, other_nm)
+                self._check_same(before, unless_refused(read), f"another session changed the wavelength to {other_nm}")
+
+    def test_a_range_changed_by_another_session_gives_no_wrong_power(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_range: Callable[[int], None]
+    ) -> None:
+        """A power beyond a range that somebody else chose is over-range or an error, never a number of that range."""
+        for channel in driver.channels:
+            illuminate(channel, self.bright_w)
+        channel = driver.channels[0]
+        for read in (partial(driver.read, channel), lambda: driver.read_all()[channel - 1]):
+            change_range(channel)
+            reading = unless_refused(read)
+            if reading is not None and reading.state is RangeState.OK:
+                self._check(reading, channel, self.bright_w)
+
+    def test_a_reset_by_another_session_gives_no_wrong_power(
+        self,
+        driver: PowerMeter,
+        illuminate: Callable[[int, float], None],
+        wavelength_limits_nm: tuple[float, float],
+        reset: Callable[[], None],
+    ) -> None:
+        """After a reset by somebody else powers are in watts and for the wavelength that was set, or errors."""
+        channel = driver.channels[-1]
+        illuminate(channel, self.bright_w)
+        driver.set_wavelength_nm(channel, wavelength_limits_nm[0])
+        before = driver.read(channel)
+        for read in (partial(driver.read, channel), lambda: driver.read_all()[channel - 1]):
+            reset()
+            self._check_same(before, unless_refused(read), "another session reset the meter")
 
     # -- logs, of meters that take samples at triggers
 
@@ -382,6 +468,17 @@ class PowerMeterContract(DeviceContract):
             clock,
             lambda: read(one, self.bright_w),
             lambda: read(other, 0.01 * self.bright_w if other != one else self.bright_w),
+        )
+
+    def _check_same(self, before: PowerReading, after: PowerReading | None, since: str) -> None:
+        """Fail unless two readings are of the same light, or there is no second one."""
+        if after is None:
+            return
+        promised(after.state is RangeState.OK and after.power_w > 0.0, f"{since}, now {after!r} is read")
+        off_db = 10.0 * math.log10(after.power_w / before.power_w)
+        promised(
+            abs(off_db) <= self.steady_db,
+            f"{since}, and {after.power_w:g} W are read and not {before.power_w:g} W, {off_db:+.2f} dB off",
         )
 
     def _check(self, reading: PowerReading, channel: int, power_w: float) -> None:

@@ -13,13 +13,22 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, DeviceTimeoutError, LimitError
 from lumion_hw.interfaces import Spectrum, SpectrumAnalyzer
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    promised,
+    refused,
+    unless_refused,
+)
+from lumion_hw.testing.contracts.tunable_laser import within
 
 
 class SpectrumAnalyzerContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.SpectrumAnalyzer`.
 
-    Fixture to give: ``driver`` (open). Optional: ``shine``, and those of :class:`DeviceContract`.
+    Fixture to give: ``driver`` (open). Optional: ``shine``, what another session can do
+    (``change_scale``, ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
         sweep_s: Longest time a sweep may take.
@@ -54,6 +63,53 @@ class SpectrumAnalyzerContract(DeviceContract):
     def shine(self) -> Callable[[float, float | None], None]:
         """Lets light of a wavelength in nm and a power in dBm into the analyser, with ``None`` none at all."""
         cannot_tell("shine", "a function that lets light of a wavelength in nm and a power in dBm (or None) in")
+
+    @pytest.fixture
+    def change_scale(self) -> Callable[[], None]:
+        """Lets another session give the axes other units, such as a linear scale and wavelengths in air."""
+        cannot_tell("change_scale", "a function by which another session changes the units of the axes")
+
+    @pytest.fixture
+    def reset(self) -> Callable[[], None]:
+        """Lets another session reset the analyser, as by ``*RST``."""
+        cannot_tell("reset", "a function by which another session resets the analyser, as by *RST")
+
+    # -- what another session changes
+
+    def test_scales_changed_by_another_session_give_no_wrong_spectrum(
+        self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], change_scale: Callable[[], None]
+    ) -> None:
+        """Wavelengths are nm in vacuum and powers dBm whatever the axes have become, or there is an error."""
+        self._look_after(driver, shine, change_scale)
+
+    def test_a_reset_by_another_session_gives_no_wrong_spectrum(
+        self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], reset: Callable[[], None]
+    ) -> None:
+        """After a reset by somebody else a spectrum is right where it has the line, or there is an error."""
+        self._look_after(driver, shine, reset)
+
+    def _look_after(
+        self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], change: Callable[[], None]
+    ) -> None:
+        driver.set_span_nm(*self.span_nm)
+        driver.set_resolution_nm(driver.limits().resolutions_nm[2])
+        wavelength_nm = within(self.span_nm, 0.4)
+        shine(wavelength_nm, -10.0)
+        before = driver.sweep(self.sweep_s)
+        change()
+        after = unless_refused(lambda: driver.sweep(self.sweep_s))
+        if after is None:
+            return
+        peaks = [
+            (float(each.wavelength_nm[peak]), float(each.power_dbm[peak]))
+            for each in (before, after)
+            for peak in [int(np.nanargmax(each.power_dbm))]
+        ]
+        off_nm, off_db = (abs(found - expected) for expected, found in zip(*peaks, strict=True))
+        # A reset may have left a wider span, and so a coarser step.
+        step_nm = float(np.diff(after.wavelength_nm).max())
+        near = off_nm <= self.accuracy_nm + step_nm and off_db <= self.accuracy_db
+        promised(near, f"the line was at {peaks[0]} nm and dBm, and is at {peaks[1]} after another session's change")
 
     # -- promises
 

@@ -18,11 +18,13 @@ from lumion_hw.quantities import wavelength_m_from_frequency_hz
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
     cannot_tell,
+    is_done,
     not_given,
     on_wires_alone,
     promised,
     refused,
     side_by_side,
+    unless_refused,
 )
 
 _SHARED_ROUNDS = 6
@@ -37,7 +39,8 @@ def within(low_high: tuple[float, float], fraction: float) -> float:
 class TunableLaserContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.TunableLaser`.
 
-    Fixture to give: ``driver`` (open, output off). Optional: ``emitted``, and those of :class:`DeviceContract`.
+    Fixture to give: ``driver`` (open, output off). Optional: ``emitted``, what another session can do (``change_unit``,
+    ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
         ready_s: Longest time until the light follows.
@@ -78,6 +81,66 @@ class TunableLaserContract(DeviceContract):
     def emitted(self) -> Callable[[], tuple[float, float] | None]:
         """Tells what really leaves the laser: frequency in THz and power in dBm, or ``None`` in the dark."""
         cannot_tell("emitted", "a function that returns the frequency in THz and power in dBm that leave, or None")
+
+    @pytest.fixture
+    def change_unit(self) -> Callable[[], None]:
+        """Lets another session give powers another unit."""
+        cannot_tell("change_unit", "a function by which another session changes the unit of powers")
+
+    @pytest.fixture
+    def reset(self) -> Callable[[], None]:
+        """Lets another session reset the laser, as by ``*RST``."""
+        cannot_tell("reset", "a function by which another session resets the laser, as by *RST")
+
+    # -- what another session changes
+
+    def test_a_unit_changed_by_another_session_gives_no_wrong_power(
+        self,
+        driver: TunableLaser,
+        change_unit: Callable[[], None],
+        emitted: Callable[[], tuple[float, float] | None],
+        clock: Clock,
+    ) -> None:
+        """The reported power and the light are those that were set, in whatever unit, or there is an error."""
+        first_dbm, second_dbm = (within(driver.ranges.power_dbm or (6.0, 10.0), each) for each in (0.6, 0.3))
+        driver.set_power_dbm(first_dbm)
+        driver.enable()
+        driver.wait_ready(self.ready_s)
+        change_unit()
+        state = unless_refused(driver.state)
+        if state is not None:
+            slack_db = 0.51 * driver.ranges.power_step_db + 1e-6
+            promised(
+                abs(state.power_dbm - first_dbm) <= slack_db, f"{first_dbm:g} dBm is reported as {state.power_dbm:g}"
+            )
+        change_unit()
+        if not is_done(lambda: driver.set_power_dbm(second_dbm)):
+            return
+        driver.wait_ready(self.ready_s)
+        light = emitted()
+        promised(light is not None, "there is no light though the laser is ready")
+        if light is not None:
+            off_db = light[1] - second_dbm
+            promised(abs(off_db) <= self.accuracy_db, f"{second_dbm:g} dBm was set, the light is {off_db:+.2f} dB off")
+
+    def test_a_reset_by_another_session_is_reported(
+        self, driver: TunableLaser, reset: Callable[[], None], emitted: Callable[[], tuple[float, float] | None]
+    ) -> None:
+        """After a reset by somebody else the reported state is the true one, or there is an error."""
+        driver.set_power_dbm(within(driver.ranges.power_dbm or (6.0, 10.0), 0.6))
+        driver.enable()
+        driver.wait_ready(self.ready_s)
+        reset()
+        state, light = unless_refused(driver.state), emitted()
+        if state is not None:
+            promised(state.emitting == (light is not None), f"it reports {state}, but the light is {light}")
+        wanted_dbm = within(driver.ranges.power_dbm or (6.0, 10.0), 0.4)
+        if is_done(lambda: driver.set_power_dbm(wanted_dbm)):
+            driver.enable()
+            self._check_ready(driver.wait_ready(self.ready_s), wanted_dbm)
+            light = emitted()
+            near = light is not None and abs(light[1] - wanted_dbm) <= self.accuracy_db
+            promised(near, f"{wanted_dbm:g} dBm was set after the reset, the light is {light}")
 
     # -- what it says
 

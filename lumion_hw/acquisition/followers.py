@@ -1,0 +1,136 @@
+"""Meters that follow the light: a scan that moves the wavelength of a source sets it on the meters that it reads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.columns import Column
+from lumion_hw.acquisition.settings import Setting, Settings
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
+
+Real = NDArray[np.float64]
+
+_KEEP = "keep_meters=True (--keep-meters) leaves the meters as they are. Nothing was moved."
+
+
+@dataclass(frozen=True, eq=False)
+class SweptSource:
+    """A source whose wavelength is swept.
+
+    Attributes:
+        name: Name of the setting.
+        axis: Axis of the scan.
+        nm: Wavelength at every point of the axis.
+    """
+
+    name: str
+    axis: int
+    nm: Real
+
+
+@dataclass(frozen=True, eq=False)
+class Follower:
+    """The wavelength setting of a meter, or the frequency setting of a polarimeter, with a value for every point.
+
+    Attributes:
+        setting: The setting.
+        axis: Axis of the light that it follows.
+        numbers: Its values along the axis.
+    """
+
+    setting: Setting
+    axis: int
+    numbers: Real
+
+    def write(self, at: int) -> None:
+        """Set the wavelength of a point. Raises what the meter raises."""
+        self.setting.write(float(self.numbers[at]))
+
+    def write_nm(self, wavelength_nm: float) -> None:
+        """Set another wavelength. Raises what the meter raises."""
+        self.setting.write(float(_as_unit(self.setting, np.array(wavelength_nm))))
+
+
+def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) -> list[SweptSource]:
+    """Return the sources whose wavelength a scan sets.
+
+    Args:
+        bench: The open bench.
+        axes: Settings and their values, axis by axis.
+    """
+    sources = {*bench.lasers, *bench.transponders}
+    return [
+        SweptSource(setting.name, axis, numbers if setting.unit == "nm" else _other(numbers))
+        for axis, tracks in enumerate(axes)
+        for setting, numbers in tracks
+        if setting.device in sources and setting.unit in ("nm", "THz")
+    ]
+
+
+def followers(
+    bench: Bench, lights: Sequence[SweptSource], columns: Sequence[Column], swept: Collection[str]
+) -> list[Follower]:
+    """Return what follows the light of a scan.
+
+    Of several sources the one that moves counts. Constant sources of several wavelengths move no meter.
+
+    Args:
+        bench: The open bench.
+        lights: Sources whose wavelength is set.
+        columns: The readings.
+        swept: Names of the settings that are swept. They follow nothing else.
+
+    Raises:
+        ConfigError: Two sources move apart, and a meter that is read can be calibrated only for one wavelength.
+        LimitError: A meter that is read does not know a wavelength of the light.
+    """
+    moving = [light for light in lights if np.ptp(light.nm) > 0.0] or list(lights)
+    settings = [each for each in _wavelengths(bench, columns) if each.name not in swept] if moving else []
+    if not settings:
+        return []
+    first = moving[0]
+    apart = [light.name for light in moving if light.axis != first.axis or not np.array_equal(light.nm, first.nm)]
+    if apart:
+        if np.ptp(first.nm) == 0.0:
+            return []
+        raise ConfigError(
+            f"{first.name} and {apart[0]} move apart, and {settings[0].device} can follow only one wavelength",
+            device=settings[0].device,
+            hint=f"Sweep {settings[0].name} with one of them, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
+            + _KEEP,
+        )
+    found = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]
+    for follower in found:
+        for number in (follower.numbers.min(), follower.numbers.max()):
+            try:
+                follower.setting.check(float(number))
+            except LimitError as error:
+                error.hint = f"The meters that are read follow {first.name}. {_KEEP}"
+                raise
+    return found
+
+
+def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:
+    """Yield the wavelength settings of what is read: of each channel of a meter, of a polarimeter as a whole."""
+    names = {column.name.replace(".power.", ".wavelength_nm.") for column in columns if column.device in bench.meters}
+    names |= {f"{column.device}.frequency_thz" for column in columns if column.device in bench.polarimeters}
+    for device in dict.fromkeys(column.device for column in columns):
+        if device in bench.meters or device in bench.polarimeters:
+            with contextlib.suppress(ConfigError):  # a meter with nothing to set
+                yield from (each for name, each in Settings(bench, [device]).items() if name in names)
+
+
+def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:
+    return wavelength_nm if setting.unit == "nm" else _other(wavelength_nm)
+
+
+def _other(values: Real) -> Real:
+    """Return frequencies in THz of wavelengths in nm in vacuum, or the other way round."""
+    return 1e-3 * SPEED_OF_LIGHT_M_PER_S / values
