@@ -14,6 +14,7 @@ from lumion_hw.cli.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
     note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
 
 
-class _Password(click.ParamType[str]):
+class _Password(ParameterType[str]):
     """A module's password: up to eight hexadecimal digits."""
 
     name = "hex"
