@@ -44,7 +44,7 @@ class LoggedFile:
     """A file that readings depend on.
 
     Attributes:
-        name: Its name, without folders.
+        name: Its name, without folders; empty for the description of a served bench.
         sha256: Hash of its bytes.
         text: Its content.
     """
@@ -140,7 +140,7 @@ def log_header(
         reader: Reads the columns.
         period_s: Time between rows.
         n_rows: Rows planned.
-        bench_file: The bench file, to be kept in the log.
+        bench_file: The bench file, to be kept in the log; by default the one that was opened.
         record: The calibration record that is in force.
 
     Raises:
@@ -158,7 +158,7 @@ def log_header(
         software=f"lumion-hw {__version__}",
         emulated=bench.is_emulated,
         devices={name: who for name in devices for who in _identities(bench, name)},
-        bench_file=None if bench_file is None else _logged_file(Path(bench_file)),
+        bench_file=_logged_file(bench, bench_file),
         record=None if record is None else LoggedRecord(record.record_id, record.content_sha256),
     )
 
@@ -173,9 +173,15 @@ def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
         yield DeviceIdentity(bench.model.devices[name].kind)
 
 
-def _logged_file(path: Path) -> LoggedFile:
-    data = read_file(path, "bench file")
-    return LoggedFile(path.name, hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"))
+def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
+    """Return the bench file as it was when the bench was opened, or another one; of a served bench what it says."""
+    if path is not None:
+        name, data = Path(path).name, read_file(Path(path), "bench file")
+    elif bench.file is not None:
+        name, data = bench.file.path.name, bench.file.data
+    else:
+        name, data = "", bench.model.model_dump_json(exclude_none=True).encode()
+    return LoggedFile(name, hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -21,7 +20,6 @@ from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import (
     MOST_ROWS,
-    LoggedFile,
     LogHeader,
     LogJournal,
     LogRow,
@@ -335,9 +333,6 @@ def _header(
 ) -> LogHeader:
     bench, plan = prepared.bench, prepared.moves.plan
     told = log_header(bench, prepared.reader, period_s=0.0, n_rows=plan.n_points, bench_file=bench_file, record=record)
-    if told.bench_file is None:
-        text = bench.model.model_dump_json(exclude_none=True)
-        told = replace(told, bench_file=LoggedFile("bench.json", sha256(text.encode()).hexdigest(), text))
     devices = dict(snapshot.identities) | dict(told.devices)
     return replace(told, columns=prepared.columns(), devices=devices, scan=plan, settings=snapshot.document())
 

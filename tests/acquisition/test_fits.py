@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from drawn_scans import drawn
 
 from lumion_hw.acquisition import ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, fit_ring, snr_of_ber
+from lumion_hw.acquisition.journal import LoggedFile
 from lumion_hw.errors import ConfigError
 
 LIGHT = 299_792_458.0
@@ -82,6 +84,14 @@ def test_a_fringe_needs_a_current_and_its_resistance() -> None:
         fit_fringe(drawn("tls-a.wavelength_nm", "nm", x, {("m.p.1", "W"): x}), "m.p.1")
     with pytest.raises(ConfigError, match=r"do not say what the resistance of mesh0.heater_ma.3 is"):
         fit_fringe(fringe(np.random.default_rng(1), 0.0), "meter0.power.1")
+
+
+def test_a_bench_file_that_leaves_out_the_resistance_means_its_default() -> None:
+    text = (Path(__file__).parents[1] / "data" / "small.yaml").read_text().replace("heater_ohm: 1000.0, ", "")
+    data = fringe(np.random.default_rng(1), 0.0)
+    file = LoggedFile("small.yaml", "", text)
+    found = fit_fringe(dataclasses.replace(data, header=dataclasses.replace(data.header, bench_file=file)), "*")
+    assert found.p_pi_mw == pytest.approx(2.5, rel=1e-6)  # 1 kΩ: docs/bench-file.md
 
 
 # -- a ring: FSR 500 GHz, self-coupling r = 0.95, round trip a = 0.97, resonance at 193.5 THz

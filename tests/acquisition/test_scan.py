@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -68,6 +69,26 @@ def test_a_grid_is_visited_whole_and_everything_is_as_it_was(bench, tmp_path: Pa
     after = Settings(bench, ["pol-?.*", "meter0"]).read()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert [path.name for path in tmp_path.iterdir()] == ["s.h5"]
+
+
+def test_the_data_name_the_bench_file_as_it_was_when_the_bench_was_opened(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_bytes((Path(__file__).parents[1] / "data" / "small.yaml").read_bytes())
+    before = file.read_bytes()
+    with Bench.emulate(file, seed=1) as opened:
+        file.write_text("# edited since\n")
+        data = scan(opened, {POL: pol_values(opened, 2)}, METER[:1])
+    about = data.to_xarray().attrs
+    assert about["bench_file"] == "my.yaml"
+    assert about["bench_file_sha256"] == hashlib.sha256(before).hexdigest()
+    assert data.header.bench_file.text == before.decode()
+
+
+def test_the_description_of_a_served_bench_is_kept_and_is_no_file(bench) -> None:
+    bench.file = None  # as Bench.attach leaves it
+    data = scan(bench, {POL: pol_values(bench, 2)}, METER[:1])
+    assert "bench_file" not in data.to_xarray().attrs
+    assert json.loads(data.header.bench_file.text)["name"] == "small"
 
 
 def test_every_point_is_read_at_its_own_setting(bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +270,7 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=words):
             scan(bench, sweep, readings, out=out, resume=True)
     with pytest.raises(ConfigError, match="another bench file"):
-        scan(bench, {POL: x}, METER, out=out, resume=True, bench_file=SMALL)
+        scan(bench, {POL: x}, METER, out=out, resume=True, bench_file=SMALL.with_name("rectangular.yaml"))
     with pytest.raises(ConfigError, match=r"exists.*--resume"):
         scan(bench, {POL: x}, METER, out=out)
     line, _, rows = data.partition(b"\n")
