@@ -162,7 +162,7 @@ def scan(
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand)
     target = _target(out, resume)
     with _claimed(prepared), _folder(target) as journal_path:
-        snapshot = take_snapshot(bench)
+        snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
         if target is not None and target.exists():  # and it is to be gone on with
             data = load_scan(target)

@@ -281,6 +281,23 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
         scan(bench, {POL: x}, METER, out=out, resume=True)
 
 
+@pytest.mark.parametrize("reading", ["meter0.power.1", "meter0.power.*", "meter0"])
+def test_a_dead_device_that_takes_no_part_is_noted_and_the_scan_goes_on(bench, reading: str) -> None:
+    bench.emulated.faults.kill_modules(["sfp-a"])
+    data = scan(bench, {POL: pol_values(bench, 3)}, [reading])
+    assert data.complete
+    assert data.n_failed == 0
+    assert list(data.header.settings["silent"]) == ["sfp-a"]
+
+
+def test_a_dead_device_that_is_swept_is_refused_before_anything_moves(bench) -> None:
+    before = bench.polarization["pol-a"].read()
+    bench.emulated.faults.kill_modules(["sfp-a"])
+    with pytest.raises(LinkError, match="sfp-a"):
+        scan(bench, {POL: pol_values(bench, 2), "sfp-a.enabled": [True, False]}, METER)
+    assert pol_is_untouched(bench, before)
+
+
 def test_a_device_that_drops_out_ends_the_scan_and_it_goes_on_when_it_is_back(bench, tmp_path: Path) -> None:
     out, x = tmp_path / "s.h5", pol_values(bench, 6)
     readings = ["meter0.power.1", "sfp-a.temperature_c"]
