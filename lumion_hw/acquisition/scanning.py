@@ -19,6 +19,7 @@ import numpy as np
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import (
+    JOURNAL,
     MOST_ROWS,
     LogHeader,
     LogJournal,
@@ -27,8 +28,9 @@ from lumion_hw.acquisition.journal import (
     read_table,
 )
 from lumion_hw.acquisition.own_sweeps import OwnSweep, own_sweep
-from lumion_hw.acquisition.scan_data import BY_INSTRUMENT, SET, ScanData, load_scan
+from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_moves import Moves, Sweep
+from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET
 from lumion_hw.acquisition.snapshot import Snapshot, restore, take_snapshot
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import BusyError, ConfigError, IdentityError, LinkError, LumionError
@@ -321,7 +323,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
 def _folder(target: Path | None) -> Iterator[Path]:
     """Give the path of the journal; without a target it is kept only if the scan does not come to its end."""
     if target is not None:
-        yield target.with_name(target.name + ".journal")
+        yield target.with_name(target.name + JOURNAL)
         return
     folder = Path(tempfile.mkdtemp(prefix="lumion-scan-"))
     yield folder / "scan.journal"

@@ -15,10 +15,21 @@ import pytest
 from full_disk import room
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import ScanPlan, Setting, Settings, State, load_scan, read_recording, scan
+from lumion_hw.acquisition import (
+    LogJournal,
+    ScanPlan,
+    Setting,
+    Settings,
+    State,
+    load_scan,
+    read_recording,
+    scan,
+    write_hdf5,
+)
 from lumion_hw.acquisition.columns import Reader, Value
-from lumion_hw.acquisition.journal import read_table
+from lumion_hw.acquisition.journal import LogRow, read_table
 from lumion_hw.acquisition.scan_plan import ScanAxis, SweptSetting, as_base64
+from lumion_hw.cli import main
 from lumion_hw.errors import (
     BusyError,
     ConfigError,
@@ -256,6 +267,62 @@ def test_ctrl_c_keeps_what_is_there_puts_back_and_the_rest_follows(bench, tmp_pa
     assert np.all(np.diff(whole.time_s) > 0.0)
     again = scan(bench, {POL: x}, METER, out=out, resume=True)
     assert np.array_equal(again.time_s, whole.time_s), "nothing was left to do"
+
+
+def test_a_killed_scan_is_exported_with_what_it_swept(bench, tmp_path: Path) -> None:
+    event_model = pytest.importorskip("event_model", reason="event-model, of the extra test, is not there")
+    out, x, y = tmp_path / "s.h5", pol_values(bench, 3), pol_values(bench, 2, "pol-b.setting.2")
+    sweep = {(POL, "pol-b.setting.1"): (x, x), "pol-b.setting.2": y}
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, sweep, METER, out=out, snake=True, progress=StopAt(4, KeyboardInterrupt()))
+    assert main(["export", str(out) + ".journal", "-c", METER[0], "-o", str(tmp_path / "s.jsonl")]) == 0
+    documents = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    for each in documents:
+        event_model.schema_validators[event_model.DocumentNames[each["name"]]].validate(each["doc"])
+    start, descriptor, *events, stop = [each["doc"] for each in documents]
+    # As bluesky's own plans name them: one dimension per axis, with the fields of all that move along it.
+    assert start["motors"] == ["pol-a-setting-1", "pol-b-setting-1", "pol-b-setting-2"]
+    assert start["shape"] == [3, 2]
+    assert start["snaking"] == [False, True]
+    fields = ["pol-a-setting-1-set", "pol-b-setting-1-set", "pol-b-setting-2-set"]
+    assert start["hints"]["dimensions"] == [[fields[:2], "primary"], [fields[2:], "primary"]]
+    assert start["detectors"] == ["meter0"]
+    assert start["settings_before"]["devices"]["meter0"]["settings"]["averaging_s-1"] == 0.01
+    assert [name for name in descriptor["hints"] if name in start["motors"]] == start["motors"]
+    assert [descriptor["hints"][name]["fields"] for name in start["motors"]] == [[each] for each in fields]
+    assert set(events[0]["data"]) >= {*fields, "meter0-power-1"}
+    assert "meter0-power-2" not in events[0]["data"]
+    assert events[1]["data"]["pol-b-setting-2-set"] == pytest.approx(y[1])
+    assert (stop["exit_status"], stop["num_events"]["primary"]) == ("abort", len(events))
+    assert stop["reason"] == f"{len(events)} of 6 rows"
+
+
+def test_two_programs_do_not_continue_one_scan(bench, tmp_path: Path) -> None:
+    out, x = tmp_path / "s.h5", pol_values(bench, 4)
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, {POL: x}, METER, out=out, progress=StopAt(2, KeyboardInterrupt()))
+    before = (tmp_path / "s.h5.journal").read_bytes()
+    with LogJournal.resume(tmp_path / "s.h5.journal"), pytest.raises(BusyError, match="in use by another process"):
+        scan(bench, {POL: x}, METER, out=out, resume=True)
+    assert (tmp_path / "s.h5.journal").read_bytes() == before
+    assert scan(bench, {POL: x}, METER, out=out, resume=True).complete
+
+
+def test_a_row_beyond_the_plan_is_refused_and_named(bench, tmp_path: Path) -> None:
+    out, x = tmp_path / "s.h5", pol_values(bench, 4)
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, {POL: x}, METER, out=out, progress=StopAt(2, KeyboardInterrupt()))
+    journal = tmp_path / "s.h5.journal"
+    with LogJournal.resume(journal) as resumed:
+        resumed.append(LogRow(4, 1.0, (Value(State.OK, 0.0),) * 4))
+    for use in (
+        lambda: scan(bench, {POL: x}, METER, out=out, resume=True),
+        lambda: load_scan(out),
+        lambda: read_recording(journal),
+        lambda: write_hdf5(journal, tmp_path / "t.h5"),
+    ):
+        with pytest.raises(ConfigError, match="has a row 4, and 4 rows from 0 are planned"):
+            use()
 
 
 def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
