@@ -397,6 +397,7 @@ class Bench:
             settle_fixed=section.settle_s is not None,
             clock=self.clock,
             meters=meters,
+            emulated_chip=None if self._emulated is None else self._emulated.chip_id,
         )
 
     def side_by_side(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
