@@ -174,7 +174,7 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
     return found
 
 
-class _Fit(NamedTuple):
+class _FittedResonance(NamedTuple):
     """One resonance: its number, the points fitted, the curve there, and the light that it takes or gives."""
 
     order: int
@@ -184,7 +184,7 @@ class _Fit(NamedTuple):
     light: float
 
 
-def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_Fit]:
+def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
     """Return the resonances with the likeliest spacing with which they are clear and lie evenly."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
@@ -196,7 +196,7 @@ def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_Fit]:
     return []
 
 
-def _is_regular(fits: list[_Fit]) -> bool:
+def _is_regular(fits: list[_FittedResonance]) -> bool:
     """Return whether resonances lie evenly, but for dispersion. Three always may."""
     if len(fits) < 4:
         return True
@@ -207,7 +207,7 @@ def _is_regular(fits: list[_Fit]) -> bool:
     return float(np.median(away)) < _MOST_UNEVEN * float(np.median([each.resonance.fwhm_ghz for each in fits]))
 
 
-def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fit]:
+def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
     """Return the resonances that are clear, by frequency."""
     step_ghz = 1e3 * float(even[1] - even[0])
     fits = []
@@ -218,7 +218,7 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fit]
     return fits
 
 
-def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float) -> _Fit | None:
+def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float) -> _FittedResonance | None:
     """Fit one resonance, twice: the range that is fitted follows from its width. ``None`` if it is not clear."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
@@ -236,7 +236,7 @@ def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz:
     if solved is None or shape is None or not shape.is_clear(solved, width_ghz):
         return None
     light_of = top * math.exp(solved.at[0]) * (1.0 - float(solved.at[3]))
-    return _Fit(order, shape.resonance(solved, at_thz), used, top * shape.curve(solved.at), light_of)
+    return _FittedResonance(order, shape.resonance(solved, at_thz), used, top * shape.curve(solved.at), light_of)
 
 
 def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
@@ -320,7 +320,7 @@ class _Shape(NamedTuple):
         )  # fmt: skip
 
 
-def _reported(fits: list[_Fit], middle_thz: float) -> _Fit:
+def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
     """Return the resonance nearest to the middle of the sweep, of those in the bright part of it."""
     most = max(each.light for each in fits)
     bright = [each for each in fits if each.light >= _BRIGHT * most]
@@ -335,7 +335,7 @@ class _FreeSpectralRange(NamedTuple):
     covariance: Real
 
     @classmethod
-    def of(cls, fits: list[_Fit]) -> _FreeSpectralRange:
+    def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
         """Return the polynomial: straight, or curved where the curve shows."""
         orders = np.array([each.order for each in fits], dtype=np.float64)
         middle = float(orders.mean())
