@@ -5,6 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt
+LOWEST := .venv-lowest
+EXTRAS := cpsat,fast,hdf5,plots,frames,usb,i2c,ftdi,mcp2221,cluster,epics,page
 
 # Small matrices: a BLAS that starts threads on a busy machine is slower by an order of magnitude.
 export OPENBLAS_NUM_THREADS := 1
@@ -14,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo docs test checks suite test-long campaign clean
+.PHONY: help demo docs test checks suite test-long test-lowest campaign clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo "make docs       the book, as web pages in site/; needs no network once its tools are installed"
 	@echo "make test       lint, types, import contracts and the test suite"
 	@echo "make test-long  more seeds, fuzz and chaos"
+	@echo "make test-lowest  a part of the suite at the oldest versions that pyproject.toml allows"
 	@echo "make campaign   hours of seeds, fuzz and chaos, by hand: docs/performance.md keeps the results"
 	@echo "make clean      remove what the targets above made"
 
@@ -50,6 +53,15 @@ suite: $(VENV)/.tests-rewritten
 test-long: $(VENV)/.installed-test
 	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 3 --dist loadscope $(BOUNDED)
 
+# The tests that meet what the package is built on: arrays, sparse graphs, solvers, models, files, the command line, the page.
+# Old releases warn about newer ones beside them, so that warnings are no errors here.
+test-lowest: $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pytest -m "not long and not campaign" -W default --disable-warnings -n 2 $(BOUNDED) \
+	  tests/storage tests/files tests/mesh/test_record*.py tests/mesh/test_routing*.py tests/mesh/test_solver_engines.py \
+	  tests/bench/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
+	  tests/cli/test_cli_main.py tests/cli/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
+	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/test_cluster.py
+
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)
 
@@ -74,10 +86,17 @@ $(VENV)/.installed-test: $(VENV)/.created $(INPUTS)
 	$(PIP) -e '.[test,interop]'
 	@touch $@ $(VENV)/.installed
 
+# A venv of its own, without byte code: most of what is installed is never imported.
+$(LOWEST)/.installed: pyproject.toml constraints-lowest.txt
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints-lowest.txt \
+	  -e '.[$(EXTRAS)]' pytest pytest-xdist hypothesis httpx jsonschema
+	@touch $@
+
 $(VENV)/.installed-docs: $(VENV)/.created $(INPUTS)
 	$(PIP) -e '.[docs]'
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -325,6 +325,7 @@ class BenchProbe:
             seconds={port: second for port, second in self._seconds.items() if port in alive},
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
             heater_tau_s=mesh.heater_tau_s,
+            emulated_chip=mesh.emulated_chip,
         )
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ another already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,6 +196,7 @@ class Designer:
         rng: np.random.Generator,
         tries: int = TRIES,
         most: int | None = None,
+        progress: Callable[[int], None] = lambda chosen: None,
     ) -> Design:
         """Walk on until enough is known, always by the step that tells most per second.
 
@@ -208,6 +209,7 @@ class Designer:
             rng: Random steps.
             tries: Steps to choose from.
             most: Most settings.
+            progress: Told the number of settings chosen so far.
 
         Raises:
             ConfigError: There is nothing to choose from.
@@ -231,6 +233,7 @@ class Designer:
             chosen.append(now)
             sources.append(source)
             sigmas.append(self.sigma_rad())
+            progress(len(chosen))
         reached = sigmas[-1] <= wanted_rad
         told = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
         reason = told if reached else f"{told}: no time is left to reach {wanted_rad:.2g} rad"

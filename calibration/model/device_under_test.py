@@ -44,6 +44,7 @@ class DeviceUnderTest(Device):
         seconds: By port of a source, the second port that it lights at the same time.
         settle_s: Wait after every setting, where it is not the usual one.
         heater_tau_s: Thermal time constant of the heaters, if it was seen.
+        emulated_chip: Name of the chip, if it is emulated in this process.
     """
 
     heater_ohm: float
@@ -55,6 +56,7 @@ class DeviceUnderTest(Device):
     seconds: Mapping[int, int] = field(default_factory=dict)
     settle_s: float | None = None
     heater_tau_s: float | None = None
+    emulated_chip: str | None = None
 
     @property
     def rho2_range(self) -> tuple[float, float]:

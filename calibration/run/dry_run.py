@@ -6,7 +6,7 @@ depends little on them (10 % from 50 settings on, docs/calibration.md, 4).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,12 +123,17 @@ class DryRun:
 
     def check(self) -> None:
         """Refuse what controller or chip do not allow. Raises ``LimitError``."""
-        worst = max(self.stages, key=lambda stage: stage.peak_mw)
-        if worst.peak_mw > self.limit_mw:
-            raise LimitError(
-                f"heat of all heaters in stage '{worst.name}'", asked=round(worst.peak_mw), limit=self.limit_mw,
-                unit="mW", hint="Raise total_power_mw of the controller if chip and supply bear it (chip: 1 W).",
-            )  # fmt: skip
+        _check_heat(self.stages, self.limit_mw)
+
+
+def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
+    """Refuse stages that need more heat than controller or chip allow. Raises ``LimitError``."""
+    worst = max(stages, key=lambda stage: stage.peak_mw)
+    if worst.peak_mw > limit_mw:
+        raise LimitError(
+            f"heat of all heaters in stage '{worst.name}'", asked=round(worst.peak_mw), limit=limit_mw,
+            unit="mW", hint="Raise total_power_mw of the controller if chip and supply bear it (chip: 1 W).",
+        )  # fmt: skip
 
 
 def dry_run(
@@ -137,6 +142,7 @@ def dry_run(
     goal: Goal | None = None,
     without_sources: Collection[int] = (),
     without_monitors: Collection[int] = (),
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> DryRun:
     """Plan the calibration of a bench from its file alone; no device is opened.
 
@@ -146,12 +152,15 @@ def dry_run(
         goal: How well the phases are to be known, and what that may cost.
         without_sources: Ports whose light is to be left out, as if it were dead.
         without_monitors: Ports whose monitors are to be left out.
+        progress: Told the stage of planning, the steps done and those there are at most.
 
     Raises:
         ConfigError: Nothing to calibrate with is left, or the controller takes no currents.
+        LimitError: Stages that are known beforehand need more heat than controller or chip allow.
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
-    return _Planner(nominal, goal or Goal(), np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))).run()
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))
+    return _Planner(nominal, goal or Goal(), rng, progress).run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,8 +256,10 @@ def _lit_dbm(model: BenchModel, path: InputPath) -> float:
 class _Planner:
     """Makes the plan of one bench."""
 
-    def __init__(self, nominal: _Nominal, goal: Goal, rng: np.random.Generator) -> None:
-        self._nominal, self._goal, self._rng = nominal, goal, rng
+    def __init__(
+        self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
+    ) -> None:
+        self._nominal, self._goal, self._rng, self._progress = nominal, goal, rng, progress
         self._times, self._mesh = HardwareTimes.waiting(nominal.settle_s), nominal.mesh
         self._parameters = nominal.parameters(rng)
         self._model = MeshModel(
@@ -268,22 +279,24 @@ class _Planner:
         random.source.sort()  # a stretch per source
         before.append(self._stage("random settings", random))
         after = [self._known("fibres", (1 + SETTINGS_PER_SOURCE)), self._known("verification", 1, SETTINGS)]
-        fit = self._fit(random)
+        device = self._nominal.device
+        limit_mw = min(device.total_power_mw, PIC_MW)
+        _check_heat((*before, *after), limit_mw)  # before what takes minutes on a large mesh
+        fit = self._fit(random, "first fit")
         left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
         left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
         chosen, why = self._chosen(fit, left_s, left)
-        whole = self._fit(random + chosen)
+        whole = self._fit(random + chosen, "last fit")
         known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
         bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
         space, sigma = self._model.space, known.sigma
-        device = self._nominal.device
         return DryRun(
             stages=(*before, self._stage("chosen settings", chosen), *after),
             sources=self._nominal.sources,
             monitors=self._nominal.monitors,
             peak_ma=float(max(self._most_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
-            limit_mw=min(device.total_power_mw, PIC_MW),
+            limit_mw=limit_mw,
             sigma_rad={
                 name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2)))
                 for name in DESIGN_GROUPS
@@ -297,14 +310,16 @@ class _Planner:
         nominal = self._nominal
         return Walk(self._most_ma, nominal.sources, nominal.monitors, stay=STRETCH, off_share=off_share)
 
-    def _fit(self, plan: Observations) -> FitResult:
+    def _fit(self, plan: Observations, stage: str) -> FitResult:
         """Return what a fit of these settings would know."""
+        self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
         free = space.mask((*groups, _DETUNED) if self._nominal.own_lasers else groups)
         prior = default_prior(space, self._parameters).moved({"monitor_db": 0.15}, space)
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
+        self._progress(stage, 1, 1)
         known = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
         return FitResult(
             self._parameters, space.pack(self._parameters), free, bound.information, known,
@@ -321,7 +336,12 @@ class _Planner:
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, known.wanted)
-        design = designer.choose(walk, left_s, self._goal.sigma_rad, self._rng, most=max(left, 0))
+        most = max(left, 0)
+
+        def tell(chosen: int) -> None:
+            self._progress("chosen settings", chosen, most)
+
+        design = designer.choose(walk, left_s, self._goal.sigma_rad, self._rng, most=most, progress=tell)
         if design.reached:
             return design.plan, ""
         settings = len(design.plan) >= left

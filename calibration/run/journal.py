@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from calibration.measure.logbook import LogbookEntry
-from lumion_hw.errors import BusyError, CalibrationError, ConfigError
+from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files.json_text import json_text
+from lumion_hw.files.locking import lock_file
 from lumion_hw.files.reading import MEGABYTE, check_regular, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
@@ -158,7 +159,7 @@ class RunJournal:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(check_target(path, "the journal", over="any"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            _lock(handle, path)
+            lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
         except BaseException:
             os.close(handle)
             raise
@@ -181,7 +182,7 @@ class RunJournal:
                 f"there is no journal to go on from: {path}: {error.strerror}.", hint="Begin anew, without --resume."
             ) from error
         try:
-            _lock(handle, path)
+            lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
             contents = read_journal(path)
             if contents.finished:
                 raise CalibrationError(
@@ -338,17 +339,6 @@ def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
         f"{path}: line {number + 1} (byte {offset}) is damaged, and more follow",
         hint=f"Restore the file from a copy, cut it off before line {number + 1} to lose what follows, or begin anew.",
     )
-
-
-def _lock(handle: int, path: Path) -> None:
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise BusyError(
-            f"the journal {path} is in use by another process", hint="Wait for that run, or choose another --out."
-        ) from error
 
 
 def _worth_keeping(handle: int, path: Path) -> bool:

@@ -44,7 +44,7 @@ from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord, Conditions, Defect
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 _SETTINGS_UNSEEN = 16
@@ -419,7 +419,8 @@ class Calibration:
             defects=defects,
             quality=self.quality,
             gains=diagnosed.gains if diagnosed else {},
-            provenance={"software": f"lumion-hw {__version__}", "seed": str(self.seed)},
+            provenance={"software": f"lumion-hw {__version__}", "seed": str(self.seed)}
+            | ({} if device.emulated_chip is None else {EMULATED_CHIP: device.emulated_chip}),
         )
 
     def _defects(self) -> tuple[Defect, ...]:

@@ -9,23 +9,22 @@ from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.documents import bluesky_documents, write_documents
 from lumion_hw.acquisition.fits import (
     BerFit,
-    FittedCurve,
     FringeFit,
     HopLossFit,
-    RingFit,
     ber_of_snr,
     fit_ber,
     fit_fringe,
     fit_loss_per_hop,
-    fit_ring,
     snr_of_ber,
 )
+from lumion_hw.acquisition.fitted import FittedCurve
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, log_header, read_journal
 from lumion_hw.acquisition.latest import Latest, LatestValue
 from lumion_hw.acquisition.plotting import plot
 from lumion_hw.acquisition.recorder import Recording, record
 from lumion_hw.acquisition.recording import RecordedColumn, RecordedLog, read_recording
+from lumion_hw.acquisition.ring_fit import RingFit, RingResonance, fit_ring
 from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_plan import ScanAxis, ScanPlan, SweptSetting
 from lumion_hw.acquisition.scanning import ScanProgress, scan
@@ -59,6 +58,7 @@ __all__ = [
     "Recording",
     "Restoration",
     "RingFit",
+    "RingResonance",
     "ScanAxis",
     "ScanData",
     "ScanPlan",

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError, LumionError
@@ -99,13 +100,14 @@ class Reader:
 
     Raises:
         ConfigError: A pattern fits nothing (the message names what is near it).
+        LumionError: A device that a pattern concerns does not answer when it is asked what it has.
 
     Attributes:
         columns: The chosen columns, in the order of the bench.
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
-        sources = list(_sources(bench))
+        sources = _sources(bench, patterns)
         known = [column for source in sources for column in source.columns]
         chosen = set(choose(patterns, {column.name: column.device for column in known}))
         self.columns = tuple(column for column in known if column.name in chosen)
@@ -144,7 +146,7 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "cha
     """
     chosen: set[str] = set()
     for pattern in patterns:
-        found = {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
+        found = _fitting(pattern, devices)
         if not found:
             near = get_close_matches(pattern, [*devices, *sorted(set(devices.values()))], n=3, cutoff=0.4)
             raise ConfigError(
@@ -153,6 +155,11 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "cha
             )
         chosen |= found
     return [name for name in devices if name in chosen]
+
+
+def _fitting(pattern: str, devices: Mapping[str, str]) -> set[str]:
+    """Return the names that a pattern fits."""
+    return {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
 
 
 def concerns(pattern: str, device: str) -> bool:
@@ -166,20 +173,44 @@ def concerns(pattern: str, device: str) -> bool:
     )
 
 
-def _sources(bench: Bench) -> list[_ColumnSource]:
-    """Return everything that can be read, device by device."""
-    return [
-        *(_meter(name, meter) for name, meter in bench.meters.items()),
-        *(source for name, module in bench.transponders.items() for source in _module(bench, name, module)),
-        *(_laser(name, laser) for name, laser in bench.lasers.items()),
-        *(_polarization(name, controller) for name, controller in bench.polarization.items()),
-        *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
-        *(_attenuator(name, attenuator) for name, attenuator in bench.attenuators.items()),
-        *(_switch(name, switch) for name, switch in bench.switches.items()),
-        *(_amplifier(name, amplifier) for name, amplifier in bench.amplifiers.items()),
-        *(_temperature(name, controller) for name, controller in bench.temperature_controllers.items()),
-        *(_controller(name, controller) for name, controller in _mesh_controllers(bench).items()),
+def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
+    """Raise the errors of devices that do not answer if a pattern fits nothing else.
+
+    Args:
+        patterns: Names as of :func:`choose`.
+        devices: Every known name's device, by name; without those of devices that do not answer.
+        failures: Why devices do not answer, by device name.
+
+    Raises:
+        LumionError: The error of the device; of several an ``ExceptionGroup``.
+    """
+    alone: dict[str, LumionError] = {}
+    for pattern in patterns:
+        if not _fitting(pattern, devices):
+            alone |= {name: error for name, error in failures.items() if concerns(pattern, name)}
+    if len(alone) > 1:
+        raise ExceptionGroup(f"{', '.join(alone)} do not answer", list(alone.values()))
+    for error in alone.values():
+        raise error
+
+
+def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
+    """Return the sources of the devices that a pattern concerns, or of all devices if no pattern concerns any."""
+    rows: list[tuple[str, Callable[[], Iterable[_ColumnSource]]]] = [
+        *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
+        *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
+        *((name, partial(_laser, name, laser)) for name, laser in bench.lasers.items()),
+        *((name, partial(_polarization, name, each)) for name, each in bench.polarization.items()),
+        *((name, partial(_polarimeter, name, polarimeter)) for name, polarimeter in bench.polarimeters.items()),
+        *((name, partial(_attenuator, name, attenuator)) for name, attenuator in bench.attenuators.items()),
+        *((name, partial(_switch, name, switch)) for name, switch in bench.switches.items()),
+        *((name, partial(_amplifier, name, amplifier)) for name, amplifier in bench.amplifiers.items()),
+        *((name, partial(_temperature, name, each)) for name, each in bench.temperature_controllers.items()),
+        *((name, partial(_controller, name, controller)) for name, controller in _mesh_controllers(bench).items()),
     ]
+    # Devices that no pattern concerns are not asked what they have: one of them may be gone.
+    concerned = [row for row in rows if any(concerns(pattern, row[0]) for pattern in patterns)] or rows
+    return [source for _, sources in concerned for source in sources()]
 
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
@@ -207,7 +238,7 @@ def power_value(state: RangeState, power_w: float) -> Value:
     return Value(State.OK, power_w) if state is RangeState.OK else Value(_RANGE_STATES[state])
 
 
-def _meter(name: str, meter: PowerMeter) -> _ColumnSource:
+def _meter(name: str, meter: PowerMeter) -> Iterator[_ColumnSource]:
     def read() -> Values:
         return {
             f"{name}.power.{reading.channel}": power_value(
@@ -216,7 +247,7 @@ def _meter(name: str, meter: PowerMeter) -> _ColumnSource:
             for reading in meter.read_all()
         }
 
-    return _ColumnSource(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
+    yield _ColumnSource(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
 
 
 _MODULE_QUANTITIES = {
@@ -319,7 +350,7 @@ def _of_link(quantity: LinkQuantity | None) -> Value:
 _LASER_QUANTITIES = {"frequency_thz": "THz", "power_dbm": "dBm", "measured_power_dbm": "dBm"}
 
 
-def _laser(name: str, laser: TunableLaser) -> _ColumnSource:
+def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
     measured = laser.capabilities.measures_power
     quantities = {q: unit for q, unit in _LASER_QUANTITIES.items() if measured or q != "measured_power_dbm"}
 
@@ -334,7 +365,7 @@ def _laser(name: str, laser: TunableLaser) -> _ColumnSource:
             numbers |= {quantity: Value(State.DARK) for quantity in quantities if quantity != "frequency_thz"}
         return {f"{name}.{quantity}": value for quantity, value in numbers.items()}
 
-    return _ColumnSource(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in quantities.items()), read)
+    yield _ColumnSource(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in quantities.items()), read)
 
 
 def _missing(quantity: str) -> Value:
@@ -342,7 +373,7 @@ def _missing(quantity: str) -> Value:
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
-def _polarization(name: str, controller: PolarizationController) -> _ColumnSource:
+def _polarization(name: str, controller: PolarizationController) -> Iterator[_ColumnSource]:
     def read() -> Values:
         settings = controller.read()
         return {f"{name}.setting.{index}": Value(State.OK, float(value)) for index, value in enumerate(settings, 1)}
@@ -350,10 +381,10 @@ def _polarization(name: str, controller: PolarizationController) -> _ColumnSourc
     columns = tuple(
         Column(f"{name}.setting.{index}", name, actuator.unit) for index, actuator in enumerate(controller.actuators, 1)
     )
-    return _ColumnSource(name, columns, read)
+    yield _ColumnSource(name, columns, read)
 
 
-def _polarimeter(name: str, polarimeter: Polarimeter) -> _ColumnSource:
+def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[_ColumnSource]:
     def read() -> Values:
         reading = polarimeter.read()
         numbers = {"power": reading.power_w, "dop": reading.dop}
@@ -361,12 +392,10 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> _ColumnSource:
         return {f"{name}.{quantity}": Value(State.OK, number) for quantity, number in numbers.items()}
 
     units = {"power": "W", "dop": "1", "s1": "1", "s2": "1", "s3": "1"}
-    return _ColumnSource(
-        name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read
-    )
+    yield _ColumnSource(name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read)
 
 
-def _attenuator(name: str, attenuator: VariableAttenuator) -> _ColumnSource:
+def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSource]:
     """The attenuations in force; a closed shutter lets no light pass."""
 
     def read() -> Values:
@@ -379,10 +408,10 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> _ColumnSource:
         }
 
     columns = tuple(Column(f"{name}.attenuation_db.{channel}", name, "dB") for channel in attenuator.channels)
-    return _ColumnSource(name, columns, read)
+    yield _ColumnSource(name, columns, read)
 
 
-def _switch(name: str, switch: OpticalSwitch) -> _ColumnSource:
+def _switch(name: str, switch: OpticalSwitch) -> Iterator[_ColumnSource]:
     """The port at which the light of each input leaves; none where it is joined with nothing."""
     inputs = switch.ports.inputs
 
@@ -393,7 +422,7 @@ def _switch(name: str, switch: OpticalSwitch) -> _ColumnSource:
             for port in inputs
         }
 
-    return _ColumnSource(name, tuple(Column(f"{name}.output.{port}", name, "1") for port in inputs), read)
+    yield _ColumnSource(name, tuple(Column(f"{name}.output.{port}", name, "1") for port in inputs), read)
 
 
 _AMPLIFIER_QUANTITIES = {
@@ -404,19 +433,19 @@ _AMPLIFIER_QUANTITIES = {
 }
 
 
-def _amplifier(name: str, amplifier: OpticalAmplifier) -> _ColumnSource:
-    return _attributes(name, amplifier.state, _AMPLIFIER_QUANTITIES)
+def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[_ColumnSource]:
+    yield _attributes(name, amplifier.state, _AMPLIFIER_QUANTITIES)
 
 
 _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current_a": "A", "locked": "1"}
 
 
-def _temperature(name: str, controller: TemperatureController) -> _ColumnSource:
+def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
     """Temperature, set point, current, and 1 while the temperature is held, else 0."""
-    return _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
+    yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 
-def _controller(name: str, controller: MeshController) -> _ColumnSource:
+def _controller(name: str, controller: MeshController) -> Iterator[_ColumnSource]:
     def read() -> Values:
         photocurrent_ma = controller.read_monitors().photocurrent_ma
         return {
@@ -425,4 +454,4 @@ def _controller(name: str, controller: MeshController) -> _ColumnSource:
         }
 
     columns = tuple(Column(f"{name}.monitor.{index}", name, "mA") for index in range(controller.info.n_monitors))
-    return _ColumnSource(name, columns, read)
+    yield _ColumnSource(name, columns, read)

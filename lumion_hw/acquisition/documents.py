@@ -2,13 +2,15 @@
 
 start, descriptor, event ..., stop, as https://blueskyproject.io/event-model describes them; in a file one JSON object
 ``{"name": ..., "doc": ...}`` per line, as bluesky's own ``JSONLinesWriter`` writes them. Names of data keys may hold no
-dot there: ``meter0.power.1`` is ``meter0-power-1``. Identifiers follow from what was recorded, so that a recording
-exported twice gives the same documents.
+dot there: ``meter0.power.1`` is ``meter0-power-1``. A value that is no number is NaN, in the file as well, as that
+writer does it: ``null`` would turn a column without any number into one of another type. Identifiers follow from the
+recording, so that a recording exported twice gives the same documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -17,8 +19,10 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import State
+from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.acquisition.recording import RecordedLog
+from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET, ScanPlan
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import json_text
@@ -29,14 +33,21 @@ _STREAM = "primary"
 _STATE = "-state"
 
 
-def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
+def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) -> Iterator[Document]:
     """Yield name and content of every document of a recording.
 
-    A value that is no number is ``None``; its state, beside it, says why.
+    A value that is no number is NaN; its state, beside it, says why. The start of a scan names what was swept
+    (``motors``, ``shape``, ``snaking``, ``hints.dimensions``) and the settings of the bench before.
+
+    Args:
+        recording: The recording.
+        patterns: Which channels: names, shell wildcards allowed. The swept settings of a scan are always there.
 
     Raises:
-        ConfigError: The recording does not say when it was begun, or two channels have one name without dots.
+        ConfigError: The recording does not say when it was begun, two channels have one name without dots, or a
+            pattern fits nothing.
     """
+    recording = _with_columns(recording, patterns)
     header = recording.header
     try:
         started_s = datetime.fromisoformat(header.started).timestamp()
@@ -52,7 +63,7 @@ def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
     steps = np.diff(recording.index.astype(np.int64), prepend=-1)
     complete = len(steps) > 0 and int(recording.index[-1]) + int(steps.max()) >= header.n_rows
     if header.scan is not None:  # a scan misses none, and may visit them in another order
-        complete = len(steps) == header.n_rows
+        complete = len(np.unique(recording.index)) == header.n_rows
     yield (
         "stop",
         {
@@ -66,26 +77,51 @@ def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
     )
 
 
-def write_documents(recording: RecordedLog, target: AnyPath, over: Over = "own") -> int:
+def write_documents(
+    recording: RecordedLog, target: AnyPath, over: Over = "own", patterns: Sequence[str] = ("*",)
+) -> int:
     """Write the documents of a recording as JSON lines, all or nothing, and return their number.
+
+    Args:
+        recording: The recording.
+        target: The file to write.
+        over: What may be written over.
+        patterns: Which channels, as of :func:`bluesky_documents`.
 
     Raises:
         ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
     """
-    lines = [json_text({"name": name, "doc": content}) + "\n" for name, content in bluesky_documents(recording)]
+    lines = [
+        json_text({"name": name, "doc": content}) + "\n" for name, content in bluesky_documents(recording, patterns)
+    ]
     write_file(Path(target), "the documents", "".join(lines), over)
     return len(lines)
 
 
+def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
+    """Return a recording with the channels that patterns choose, and the settings of a scan."""
+    devices = {column.name: column.device for column in recording.header.columns}
+    names = [column.name for column in recording.columns]
+    chosen = set(choose(patterns, {name: devices[name] for name in names}))
+    chosen |= {name for name in names if name in _swept(recording.header)}
+    return replace(recording, columns=tuple(column for column in recording.columns if column.name in chosen))
+
+
+def _swept(header: LogHeader) -> dict[str, str]:
+    """Return the names of the settings of a scan by the names of their columns."""
+    return {} if header.scan is None else {setting.name + SET: setting.name for setting in header.scan.settings}
+
+
 def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any]:
     header = recording.header
+    apart = {*_swept(header), *((BY_INSTRUMENT,) if header.scan is not None else ())}
     about: dict[str, Any] = {
         "software": header.software or "lumion-hw",  # first: files of ours are known by it
         "uid": str(run),
         "time": started_s,
         "plan_name": "lumion log" if header.scan is None else "lumion scan",
         "plan_type": "generator",
-        "detectors": sorted({column.device for column in header.columns}),
+        "detectors": sorted({column.device for column in header.columns if column.name not in apart}),
         "num_points": header.n_rows,
         "period_s": header.period_s,
         "bench": header.bench,
@@ -96,32 +132,57 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
     if header.record is not None:
         record = header.record
         about["calibration_record"] = {"record_id": record.record_id, "content_sha256": record.content_sha256}
+    if header.scan is not None:
+        about |= _about_scan(header.scan)
+    if header.settings is not None:
+        about["settings_before"] = _without_dots(header.settings)
     return about
+
+
+def _about_scan(plan: ScanPlan) -> dict[str, Any]:
+    """Return what the event model's hints and bluesky's own plans say of a scan."""
+    dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
+    return {
+        "motors": [_key(setting.name) for setting in plan.settings],
+        "shape": list(plan.shape),
+        "snaking": [plan.snake and at > 0 for at in range(len(plan.axes))],
+        "hints": {"dimensions": dimensions, "gridding": "rectilinear"},
+    }
+
+
+def _without_dots(value: Any) -> Any:
+    """Return plain data whose keys have no dots, which the event model does not allow."""
+    if isinstance(value, dict):
+        return {_key(str(name)): _without_dots(each) for name, each in value.items()}
+    return [_without_dots(each) for each in value] if isinstance(value, list) else value
 
 
 def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: float) -> dict[str, Any]:
     header = recording.header
     device_of = {column.name: column.device for column in header.columns}
+    object_of = device_of | _swept(header)  # a swept setting is an object of its own, as a motor of bluesky is
     keys: dict[str, dict[str, Any]] = {}
-    of_device: dict[str, list[str]] = {}
+    of_object: dict[str, list[str]] = {}
+    whose: dict[str, str] = {}
     for column in recording.columns:
-        key, device = _key(column.name), device_of[column.name]
+        key, name = _key(column.name), object_of[column.name]
+        whose[name] = device_of[column.name]
         if key in keys:
             raise ConfigError(f"two channels are {key!r} without dots", hint="Export them apart.")
         source = f"lumion://{header.bench}/{column.name}"
-        common = {"source": source, "shape": [], "object_name": _key(device)}
+        common = {"source": source, "shape": [], "object_name": _key(name)}
         keys[key] = {**common, "dtype": "number", "dtype_numpy": "<f8", "units": column.unit}
         keys[key + _STATE] = {**common, "dtype": "string", "choices": [state.name for state in State]}
-        of_device.setdefault(device, []).extend((key, key + _STATE))
+        of_object.setdefault(name, []).extend((key, key + _STATE))
     return {
         "uid": str(descriptor),
         "run_start": str(run),
         "time": started_s,
         "name": _STREAM,
         "data_keys": keys,
-        "object_keys": {_key(device): names for device, names in of_device.items()},
-        "configuration": {_key(device): _configuration(recording, device, started_s) for device in of_device},
-        "hints": {_key(d): {"fields": [each for each in of_device[d] if not each.endswith(_STATE)]} for d in of_device},
+        "object_keys": {_key(name): names for name, names in of_object.items()},
+        "configuration": {_key(name): _configuration(recording, whose[name], started_s) for name in of_object},
+        "hints": {_key(o): {"fields": [each for each in of_object[o] if not each.endswith(_STATE)]} for o in of_object},
     }
 
 
@@ -145,8 +206,7 @@ def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> I
     for number, time_s in enumerate(times_s):
         data: dict[str, Any] = {}
         for key, column in zip(keys, recording.columns, strict=True):
-            value = column.value[number]
-            data[key] = float(value) if np.isfinite(value) else None
+            data[key] = float(column.value[number])
             data[key + _STATE] = words[int(column.state[number])]
         event = {
             "uid": str(uuid5(descriptor, str(number))),

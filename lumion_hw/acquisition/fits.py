@@ -1,91 +1,33 @@
-"""Fits that a bench needs daily: the fringe of a heater, a ring, loss against hops, bit errors against OSNR.
+"""Fits that a bench needs daily: the fringe of a heater, loss against hops, bit errors against OSNR.
 
 Each takes a scan and the names of what is to be fitted, leaves out what is no number, and returns a frozen result with
-standard errors. These follow from the scatter of the points about the curve (least squares, unweighted unless said), so
-they hold if the scatter is independent from point to point and the model is right; ``residual`` shows whether it is.
+standard errors; ``residual`` shows whether the model is right. Rings have a file of their own.
 """
 
 from __future__ import annotations
 
+import enum
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.fitted import FitPoints, FittedCurve, FitTerm, LeastSquares, Real, numbers_of, solve
 from lumion_hw.acquisition.scan_data import ScanData
 from lumion_hw.errors import ConfigError
-from lumion_hw.files import AnyPath
-from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Real = NDArray[np.float64]
-_LEAST_DEGREES = 1
-
-
-class _Told(NamedTuple):
-    """How one result is told: its name, the attributes that hold it and its error, format and unit."""
-
-    name: str
-    value: str
-    error: str
-    form: str
-    unit: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class FittedCurve:
-    """Points and the curve through them.
-
-    Attributes:
-        x: Where the points are, shape ``(n,)``.
-        y: The points, shape ``(n,)``.
-        residual: Point minus curve, shape ``(n,)``.
-        x_label: What x is, with unit.
-        y_label: What y is, with unit.
-        n_left_out: Points that were no numbers.
-    """
-
-    x: Real = field(repr=False)
-    y: Real = field(repr=False)
-    residual: Real = field(repr=False)
-    x_label: str
-    y_label: str
-    n_left_out: int
-    _told: ClassVar[tuple[_Told, ...]] = ()
-
-    def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw points and curve, with the residual below them.
-
-        Args:
-            target: The picture to write: .png, .svg or .pdf.
-
-        Raises:
-            ConfigError: matplotlib is not installed, or the picture cannot be written.
-        """
-        from lumion_hw.acquisition.scan_plot import draw_fit
-
-        return draw_fit(self, self.words(), target)
-
-    def words(self) -> str:
-        """Return the result in one line."""
-        return ", ".join(
-            f"{name} = {getattr(self, value):{form}} ± {getattr(self, error):.2g} {unit}".rstrip()
-            for name, value, error, form, unit in self._told
-        )
 
 
 @dataclass(frozen=True, eq=False)
 class FringeFit(FittedCurve):
     """``y = mean · (1 + visibility · cos(π · P / p_pi + offset))`` over the electrical power P of a heater.
 
+    P is what the cold resistance makes of the current or voltage, and bends: a heater that gets warm changes its
+    resistance and its efficiency.
+
     Attributes:
-        p_pi_mw: Power for half a turn of the phase, and its standard error.
+        p_pi_mw: Power for half a turn of the phase as the cold heater has it, and its standard error.
         p_pi_error_mw: See ``p_pi_mw``.
         offset_rad: Phase without heat, -π to π.
         offset_error_rad: Its standard error.
@@ -93,6 +35,8 @@ class FringeFit(FittedCurve):
         visibility_error: Its standard error.
         mean: Middle of the fringe, in the unit of the reading.
         mean_error: Its standard error.
+        bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short to tell.
+        bend_error_per_mw: Its standard error; where the sweep is too short, what is allowed for in the other errors.
     """
 
     p_pi_mw: float
@@ -103,51 +47,14 @@ class FringeFit(FittedCurve):
     visibility_error: float
     mean: float
     mean_error: float
-    _told = (
-        _Told("Pπ", "p_pi_mw", "p_pi_error_mw", ".4g", "mW"),
-        _Told("offset", "offset_rad", "offset_error_rad", ".3f", "rad"),
-        _Told("visibility", "visibility", "visibility_error", ".4f"),
+    bend_per_mw: float
+    bend_error_per_mw: float
+    _terms = (
+        FitTerm("Pπ", "p_pi_mw", "p_pi_error_mw", ".4g", "mW"),
+        FitTerm("offset", "offset_rad", "offset_error_rad", ".3f", "rad"),
+        FitTerm("visibility", "visibility", "visibility_error", ".4f"),
+        FitTerm("bend", "bend_per_mw", "bend_error_per_mw", ".4f", "per mW"),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class RingFit(FittedCurve):
-    """An all-pass or add-drop ring: ``y = top · (1 - depth / (1 + F · sin²(π (ν - ν0) / FSR)))``.
-
-    Attributes:
-        fsr_ghz: Free spectral range in optical frequency.
-        fsr_error_ghz: Its standard error.
-        resonance_thz: The resonance nearest to the middle of the sweep.
-        resonance_error_thz: Its standard error.
-        fwhm_ghz: Full width of a resonance at half its depth.
-        fwhm_error_ghz: Its standard error.
-        q: Loaded quality factor, ν0 / fwhm.
-        q_error: Its standard error.
-        extinction_db: Highest over lowest transmission of the curve; infinite if the lowest is not above zero.
-        extinction_error_db: Its standard error.
-        fsr_nm: Free spectral range in vacuum wavelength at the resonance.
-    """
-
-    fsr_ghz: float
-    fsr_error_ghz: float
-    resonance_thz: float
-    resonance_error_thz: float
-    fwhm_ghz: float
-    fwhm_error_ghz: float
-    q: float
-    q_error: float
-    extinction_db: float
-    extinction_error_db: float
-    _told = (
-        _Told("FSR", "fsr_ghz", "fsr_error_ghz", ".5g", "GHz"),
-        _Told("Q", "q", "q_error", ".4g"),
-        _Told("extinction", "extinction_db", "extinction_error_db", ".2f", "dB"),
-    )
-
-    @property
-    def fsr_nm(self) -> float:
-        """Free spectral range in vacuum wavelength at the resonance."""
-        return SPEED_OF_LIGHT_M_PER_S * self.fsr_ghz / (1e3 * self.resonance_thz) ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +72,9 @@ class HopLossFit(FittedCurve):
     loss_per_hop_error_db: float
     access_loss_db: float
     access_loss_error_db: float
-    _told = (
-        _Told("loss per hop", "loss_per_hop_db", "loss_per_hop_error_db", ".4f", "dB"),
-        _Told("access loss", "access_loss_db", "access_loss_error_db", ".3f", "dB"),
+    _terms = (
+        FitTerm("loss per hop", "loss_per_hop_db", "loss_per_hop_error_db", ".4f", "dB"),
+        FitTerm("access loss", "access_loss_db", "access_loss_error_db", ".3f", "dB"),
     )
 
 
@@ -190,7 +97,7 @@ class BerFit(FittedCurve):
     inverse_floor_error: float
     modulation: str
     symbol_rate_gbd: float
-    _told = (_Told("implementation penalty", "penalty_db", "penalty_error_db", ".2f", "dB"),)
+    _terms = (FitTerm("implementation penalty", "penalty_db", "penalty_error_db", ".2f", "dB"),)
 
     @property
     def floor_snr_db(self) -> float:
@@ -217,125 +124,151 @@ class BerFit(FittedCurve):
 # -- the fits
 
 
-def fit_fringe(data: ScanData, reading: str, setting: str = "", *, heater_ohm: float | None = None) -> FringeFit:
-    """Fit the fringe of a heater: a reading over its current.
+def fit_fringe(
+    data: ScanData, reading: str, setting: str = "", *, heater_ohm: float | None = None, measured: str = ""
+) -> FringeFit:
+    """Fit the fringe of a heater: a reading over its current, voltage or power.
 
     Args:
-        data: A scan over one heater current in mA, from nearly half a fringe on.
+        data: A scan over one heater current in mA, voltage in V or power in mW, from nearly half a fringe on.
         reading: Name of the channel.
-        setting: Name of the current; may be left out if it alone was swept.
-        heater_ohm: Resistance of the heater; by default that of the bench file.
+        setting: Name of the current, voltage or power; may be left out if it alone was swept.
+        heater_ohm: Cold resistance of the heater; by default that of the bench file. A power needs none.
+        measured: Channel with the voltage in V over a current, or the current in mA at a voltage: then the power is
+            their product, without the resistance.
 
     Raises:
-        ConfigError: There is no such reading or setting, it is no current, there are too few points, or they show less
-            than half a fringe.
+        ConfigError: There is no such reading or setting, it drives no heater, there are too few points, or they show
+            less than half a fringe.
     """
-    points = _Points.of(data, reading, setting)
-    if points.unit != "mA":
-        raise ConfigError(f"{points.name} is in {points.unit or 'no unit'}; a fringe is fitted over a current in mA")
-    ohm = _heater_ohm(data, points.name) if heater_ohm is None else heater_ohm
-    power_mw, y = points.x**2 * ohm * 1e-3, points.y
-    points.check(5)
+    points = FitPoints.of(data, reading, setting)
+    drive, power_mw, y = _driven(data, points, heater_ohm, measured)
+    if len(y) < 5:
+        raise ConfigError(f"{points.y_label}: {len(y)} points with a number, 5 are the least")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
         raise ConfigError(f"{points.name} had one value only", hint="Sweep it.")
-
-    def terms(p_pi: float) -> Real:
-        angle = np.pi * power_mw / p_pi
-        return np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle)], axis=1)
-
-    # For every Pπ the rest is linear: from half a fringe over the whole sweep to one every four points.
-    trial = span_mw / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
-    left = [np.sum((y - (a := terms(p)) @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2) for p in trial]
-    p_pi = float(trial[int(np.argmin(left))])
-    mean, cosine, sine = np.linalg.lstsq(terms(p_pi), y, rcond=None)[0]
-    start = [p_pi, math.atan2(-sine, cosine), math.hypot(cosine, sine) / mean if mean else 0.5, mean]
-
-    def curve(at: Real) -> Real:
-        return np.asarray(at[3] * (1.0 + at[2] * np.cos(np.pi * power_mw / at[0] + at[1])))
-
-    found, errors, residual = _least_squares(curve, y, start)
-    if not 0.0 < found[0] <= 2.2 * span_mw or not errors[0] < found[0]:
+    at, errors, residual = _solved_fringe(_Fringe(drive, power_mw, y))
+    if not 0.0 < at[0] <= 2.2 * span_mw or not errors[0] < at[0]:
         raise ConfigError(
             f"{reading} shows less than half a fringe over {span_mw:.3g} mW of {points.name}",
             hint="Sweep further, or read where this heater has more effect.",
         )
-    offset_rad = (found[1] + np.pi) % (2.0 * np.pi) - np.pi
-    found[1] = offset_rad
-    pairs = [float(number) for pair in zip(found, errors, strict=True) for number in pair]
-    x_label = f"power of {points.name} (mW)"
-    return FringeFit(power_mw, y, residual, x_label, points.y_label, points.n_left_out, *pairs)
+    at[1] = (at[1] + np.pi) % (2.0 * np.pi) - np.pi
+    pairs = [float(number) for pair in zip(at, errors, strict=True) for number in pair]
+    n_left_out = len(points.good) - len(y)
+    return FringeFit(power_mw, y, residual, f"power of {points.name} (mW)", points.y_label, n_left_out, *pairs)
 
 
-def fit_ring(data: ScanData, reading: str, setting: str = "") -> RingFit:
-    """Fit the resonances of a ring: a power in W, mW or mA over wavelength or frequency.
+class _Drive(enum.Enum):
+    """What is given: it decides how a resistance that rises bends the heat."""
 
-    Its dispersion over the sweep is neglected. The curve is the transmission of an all-pass ring (Bogaerts et al.,
-    "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); a drop port has a negative depth.
+    CURRENT = "mA"
+    VOLTAGE = "V"
+    POWER = "mW"
 
-    Args:
-        data: A scan over ``wavelength_nm`` or ``frequency_thz``, over two resonances at least.
-        reading: Name of the channel.
-        setting: Name of the wavelength or frequency; may be left out if it alone was swept.
+    def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
+        """Return the heat; ``cold_mw`` is what the cold resistance would make of the drive.
 
-    Raises:
-        ConfigError: There is no such reading or setting, or there are fewer than two resonances.
-    """
-    points = _Points.of(data, reading, setting)
-    if points.unit not in ("nm", "THz"):
-        raise ConfigError(f"{points.name} is in {points.unit or 'no unit'}; a ring is fitted over nm or THz")
-    if points.y_unit.startswith("dB"):
-        raise ConfigError(f"{reading} is in {points.y_unit}; a ring is fitted to a power that is not logarithmic")
-    points.check(8)
-    thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
-    order = np.argsort(thz)
-    thz, y = thz[order], points.y[order]
-    middle = float(thz.mean())
-    ghz = 1e3 * (thz - middle)
-    start = _ring_start(ghz, y, reading)
-
-    def curve(at: Real) -> Real:
-        top, depth, fsr, place, log_f = at
-        resonant = 1.0 + np.exp(log_f) * np.sin(np.pi * (ghz - place) / fsr) ** 2
-        return np.asarray(top * (1.0 - depth / resonant))
-
-    found, covariance, residual = _solved(curve, y, start)
-
-    def derived(at: Real) -> Real:
-        top, depth, fsr, place, log_f = at
-        finesse = math.exp(log_f)
-        place -= fsr * round(place / fsr)
-        fwhm = 2.0 * fsr / np.pi * math.asin(min(1.0 / math.sqrt(finesse), 1.0))
-        ends = (top * (1.0 - depth), top * (1.0 - depth / (1.0 + finesse)))
-        ratio = 10.0 * math.log10(max(ends) / min(ends)) if min(ends) > 0.0 else math.inf
-        return np.array([fsr, middle + 1e-3 * place, fwhm, (1e3 * middle + place) / fwhm, ratio])
-
-    values = derived(found)
-    errors = _propagated(derived, found, covariance)
-    pairs = [number for pair in zip(values, errors, strict=True) for number in pair]
-    x_label = "optical frequency (THz)"
-    return RingFit(thz, y, residual, x_label, points.y_label, points.n_left_out, *(float(each) for each in pairs))
+        With R = R0·(1 + γ·P): P = I²R0 / (1 - γ·I²R0) at a current, P·(1 + γ·P) = U²/R0 at a voltage. At a known power
+        the efficiency alone changes, in the same measure.
+        """
+        bent = bend_per_mw * cold_mw
+        if self is _Drive.CURRENT:
+            return cold_mw / np.maximum(1.0 - bent, 0.1)
+        if self is _Drive.VOLTAGE:
+            return 2.0 * cold_mw / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bent, 0.01)))
+        return cold_mw * (1.0 + bent)
 
 
-def _ring_start(ghz: Real, y: Real, reading: str) -> list[float]:
-    """Return parameters to begin with, from the peaks that stand out."""
-    from scipy.signal import find_peaks, peak_widths
+def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:
+    """Return the drive, the cold power at each point, ascending, and the readings."""
+    units = [drive.value for drive in _Drive]
+    if points.unit not in units:
+        found = points.unit or "no unit"
+        raise ConfigError(f"{points.name} is in {found}; a fringe is fitted over mA, V or mW")
+    drive, x, y = _Drive(points.unit), points.x, points.y
+    if measured:
+        name, other, good = numbers_of(data, measured)
+        wanted = {"mA": "V", "V": "mA"}.get(points.unit)
+        if data.unit[name] != wanted:
+            raise ConfigError(f"{name} is in {data.unit[name]}, and with {points.name} it has to be in {wanted}")
+        both = good[points.good]
+        drive, power_mw, y = _Drive.POWER, (x * other[points.good])[both], y[both]
+    elif drive is _Drive.POWER:
+        power_mw = x
+    else:
+        ohm = _heater_ohm(data, points.name) if heater_ohm is None else heater_ohm
+        power_mw = x**2 * ohm * 1e-3 if drive is _Drive.CURRENT else 1e3 * x**2 / ohm
+    order = np.argsort(power_mw)
+    return drive, power_mw[order], y[order]
 
-    even = np.linspace(ghz[0], ghz[-1], len(ghz))
-    level = float(np.median(y))
-    dips = float(y.max()) - level < level - float(y.min())
-    upright = np.interp(even, ghz, -y if dips else y)
-    peaks, _ = find_peaks(upright, prominence=0.5 * float(np.ptp(upright)), distance=2)
-    if len(peaks) < 2:
-        raise ConfigError(
-            f"{reading} shows {len(peaks)} resonances, and a free spectral range needs two", hint="Sweep further."
-        )
-    step = float(even[1] - even[0])
-    fsr = float(np.median(np.diff(even[peaks])))
-    width = max(float(np.median(peak_widths(upright, peaks, rel_height=0.5)[0])) * step, step)
-    top, extreme = (float(y.max()), float(y.min())) if dips else (float(y.min()), float(y.max()))
-    top = top or 1e-3 * extreme
-    return [top, 1.0 - extreme / top, fsr, float(even[peaks[0]]), 2.0 * math.log(2.0 * fsr / (np.pi * width))]
+
+_BENT = (0.0, 0.1, 0.2, -0.1)
+"""Relative changes of the heat over the sweep at which the search begins."""
+_BEND_ALLOWED = 0.1
+"""Change of the heat over a sweep, one standard deviation, that is allowed for where the sweep cannot tell it: metal
+heaters rise by some 10 % in resistance before their limit."""
+_MOST_SEARCHED = 2000
+"""Points that are looked at in the search for Pπ; the fit takes all."""
+_MOST_BEND = 3.0
+"""Largest bend that is believed, in standard deviations of what is allowed for."""
+
+
+class _Fringe(NamedTuple):
+    """The points of a fringe, and how they are driven. Parameters: Pπ, offset, visibility, mean and, if any, bend."""
+
+    drive: _Drive
+    power_mw: Real
+    y: Real
+
+    def curve(self, at: Real) -> Real:
+        """Return the curve at parameters."""
+        heat_mw = self.drive.heat_mw(self.power_mw, float(at[4]) if len(at) > 4 else 0.0)
+        found: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
+        return found
+
+    def start(self, bends: Sequence[float]) -> list[float]:
+        """Return parameters to begin with: for every Pπ and bend the rest is linear."""
+        tried = [(*self._best_turn(bend), bend) for bend in bends]
+        _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
+        contrast = math.hypot(cosine, sine) / mean if mean else 0.5
+        return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
+
+    def _best_turn(self, bend: float) -> tuple[float, float, Real]:
+        """Return what is left, Pπ, and mean, cosine and sine of the best Pπ at a bend."""
+        few = slice(None, None, max(len(self.y) // _MOST_SEARCHED, 1))
+        heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
+        # From half a fringe over the whole sweep to one every four points.
+        p_pi = float(np.ptp(heat_mw)) / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
+        angle = np.pi * heat_mw / p_pi[:, None]
+        terms = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle)], axis=2)
+        square = np.einsum("tni,tnj->tij", terms, terms) + 1e-9 * len(y) * np.eye(3)
+        along = np.einsum("tni,n->ti", terms, y)
+        found = np.linalg.solve(square, along[:, :, None])[:, :, 0]
+        left = float(y @ y) - np.einsum("ti,ti->t", along, found)
+        best = int(np.argmin(left))
+        return float(left[best]), float(p_pi[best]), found[best]
+
+    def solve(self, start: Sequence[float]) -> LeastSquares:
+        """Fit from parameters to begin with."""
+        sizes = [abs(start[0]), 1.0, 1.0, abs(start[3]) or 1.0, _BEND_ALLOWED / float(self.power_mw.max())]
+        return solve(self.curve, self.y, start, sizes[: len(start)])
+
+
+def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
+    """Return parameters, standard errors and residual: with the bend if the sweep tells it, else allowing for it."""
+    allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
+    if len(fringe.y) > 6:
+        bent = fringe.solve(fringe.start(_BENT))
+        if bent.errors[4] < allowed and abs(bent.at[4]) < _MOST_BEND * allowed:
+            return bent.at, bent.errors, bent.residual
+    straight = fringe.solve(fringe.start((0.0,))[:4])
+    step = 1e-3 * allowed
+    shift = [fringe.curve(np.append(straight.at, way * step)) for way in (1.0, -1.0)]
+    moved = np.linalg.lstsq(straight.slopes, (shift[0] - shift[1]) / (2.0 * step), rcond=None)[0]
+    errors = np.hypot(straight.errors, np.abs(moved) * allowed)
+    return np.append(straight.at, 0.0), np.append(errors, allowed), straight.residual
 
 
 def fit_loss_per_hop(
@@ -354,7 +287,7 @@ def fit_loss_per_hop(
     """
     if len(hops) != data.plan.n_points:
         raise ConfigError(f"there are {data.plan.n_points} points, and hops for {len(hops)}")
-    name, values, good = _numbers(data, reading)
+    name, values, good = numbers_of(data, reading)
     numbers = np.asarray(hops, dtype=np.float64)
     unit = data.unit[name]
     if unit not in ("W", "dBm"):
@@ -368,10 +301,11 @@ def fit_loss_per_hop(
     loss_db = (0.0 if launched_dbm is None else launched_dbm) - (
         power if unit == "dBm" else 10.0 * np.log10(1e3 * power)
     )
-    found, errors, residual = _least_squares(lambda at: at[0] * x + at[1], loss_db, [0.0, 0.0])
+    fit = solve(lambda at: at[0] * x + at[1], loss_db, [0.0, 0.0], [1.0, 1.0])
+    found, errors, residual = fit.at, fit.errors, fit.residual
     return HopLossFit(
         x, loss_db, residual, "hops", f"loss to {name} (dB)", int(len(numbers) - len(x)),
-        float(found[0]), errors[0], float(found[1]), errors[1],
+        float(found[0]), float(errors[0]), float(found[1]), float(errors[1]),
     )  # fmt: skip
 
 
@@ -434,8 +368,8 @@ def fit_ber(
     Raises:
         ConfigError: There is no such channel or modulation, or there are too few different points.
     """
-    (factor, _), (ber_name, ratios, good) = _modulation(modulation), _numbers(data, ber)
-    osnr_name, osnr_db, known = _numbers(data, osnr)
+    (factor, _), (ber_name, ratios, good) = _modulation(modulation), numbers_of(data, ber)
+    osnr_name, osnr_db, known = numbers_of(data, osnr)
     good &= known & (ratios > 0.0) & (ratios < factor)
     x_db, y = osnr_db[good], np.log10(ratios[good])
     if len(y) < 4 or not np.ptp(x_db) > 0.0:
@@ -453,109 +387,25 @@ def fit_ber(
     # Noise over noise is a straight line: where it begins and how it rises is where the search begins.
     slope, begin = np.polyfit(noise, 1.0 / snr_of_ber(ratios[good], modulation), 1)
     start = [10.0 * math.log10(max(float(slope), 0.1)), float(begin)]
-    found, errors, residual = _least_squares(curve, y, start)
+    fit = solve(curve, y, start, [1.0, 1e-3])
+    found, errors, residual = fit.at, fit.errors, fit.residual
     return BerFit(
         x_db, y, residual, f"{osnr_name} (dB in 0.1 nm)", f"log10 {ber_name}", int(len(ratios) - len(y)),
-        float(found[0]), errors[0], float(found[1]), errors[1], modulation, symbol_rate_gbd,
+        float(found[0]), float(errors[0]), float(found[1]), float(errors[1]), modulation, symbol_rate_gbd,
     )  # fmt: skip
-
-
-# -- what they share
-
-
-@dataclass(frozen=True, eq=False)
-class _Points:
-    """A reading over one setting, numbers alone."""
-
-    name: str
-    unit: str
-    x: Real
-    y: Real
-    y_unit: str
-    y_label: str
-    n_left_out: int
-
-    @classmethod
-    def of(cls, data: ScanData, reading: str, setting: str) -> _Points:
-        at, chosen = data.swept(setting)
-        if any(size > 1 for other, size in enumerate(data.plan.shape) if other != at):
-            raise ConfigError(
-                f"the scan has several dimensions, {chosen.name} is one", hint="Fit a scan over this setting alone."
-            )
-        name, values, good = _numbers(data, reading)
-        # Of a sweep that a laser ran, where it was counts, not where it was sent.
-        x = data.setting_was.get(chosen.name, chosen.numbers).ravel()
-        return cls(
-            chosen.name, chosen.unit, x[good], values[good], data.unit[name], f"{name} ({data.unit[name]})",
-            int(len(x) - good.sum()),
-        )  # fmt: skip
-
-    def check(self, least: int) -> None:
-        """Refuse too few points."""
-        if len(self.y) < least:
-            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, {least} are the least")
-
-
-def _numbers(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return name, values and which of them are numbers, point by point."""
-    devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
-    names = choose([reading], devices)
-    if len(names) > 1:
-        raise ConfigError(f"{reading!r} means {len(names)} channels, a fit takes one", hint=f"Name {names[0]}.")
-    values = data.value[names[0]].ravel()
-    return names[0], values, (data.state[names[0]].ravel() == State.OK) & np.isfinite(values)
 
 
 def _heater_ohm(data: ScanData, setting: str) -> float:
     """Return the resistance of a heater in the bench file that the data carry."""
-    import yaml
+    from lumion_hw.bench.loader import load_bench
 
     device = next(each.device for each in data.plan.settings if each.name == setting)
     file = data.header.bench_file
-    document = yaml.safe_load(file.text) if file is not None else None
     try:
-        return float(document["devices"][device]["heater_ohm"])  # type: ignore[index]
-    except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"the data do not say what the resistance of {setting} is", hint="Give heater_ohm.") from None
-
-
-def _solved(curve: Callable[[Real], Real], y: Real, start: Sequence[float]) -> tuple[Real, Real, Real]:
-    """Return parameters, their covariance by the scatter of the points, and the residual."""
-    from scipy.optimize import least_squares
-
-    begin = np.asarray(start, dtype=np.float64)
-    scale = float(np.std(y)) or 1.0
-
-    def misfit(at: Real) -> Real:
-        return np.asarray((curve(at) - y) / scale, dtype=np.float64)
-
-    found = least_squares(misfit, begin, x_scale="jac", max_nfev=2000)
-    degrees = len(y) - len(begin)
-    slopes = np.asarray(found.jac, dtype=np.float64)
-    curvature = slopes.T @ slopes
-    if degrees < _LEAST_DEGREES or np.linalg.matrix_rank(curvature) < len(begin):
-        covariance = np.full((len(begin), len(begin)), np.inf)
-    else:
-        covariance = np.linalg.inv(curvature) * float(np.sum(found.fun**2)) / degrees
-    return found.x, covariance, -scale * found.fun
-
-
-def _least_squares(
-    curve: Callable[[Real], Real], y: Real, start: Sequence[float]
-) -> tuple[Real, tuple[float, ...], Real]:
-    """Return parameters, their standard errors, and the residual."""
-    found, covariance, residual = _solved(curve, y, start)
-    return found, tuple(float(each) for each in np.sqrt(np.diag(covariance))), residual
-
-
-def _propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
-    """Return standard errors of what follows from parameters, to first order."""
-    steps = 1e-6 * np.maximum(np.abs(at), 1e-6)
-    slopes = np.stack(
-        [
-            (derived(at + step) - derived(at - step)) / (2.0 * size)
-            for step, size in zip(np.diag(steps), steps, strict=True)
-        ]
-    )
-    errors: Real = np.sqrt(np.maximum(np.diag(slopes.T @ covariance @ slopes), 0.0))
-    return errors
+        model = None if file is None else load_bench(file.name or "the bench", text=file.text)
+    except ConfigError:  # of another version, or with kinds of devices that are not installed here
+        model = None
+    ohm = None if model is None else getattr(model.devices.get(device), "heater_ohm", None)
+    if not isinstance(ohm, float):
+        raise ConfigError(f"the data do not say what the resistance of {setting} is", hint="Give heater_ohm.")
+    return ohm

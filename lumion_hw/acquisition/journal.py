@@ -28,15 +28,19 @@ from lumion_hw.bench.identity import DeviceIdentity, device_identities
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import json_text
+from lumion_hw.files.locking import lock_file
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
 from lumion_hw.mesh.record import CalibrationRecord
 
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without what the bench was
+JOURNAL = ".journal"
+"""What is added to the name of a file for its journal."""
 MOST_ROWS = 2**32 - 1
 """Rows are numbered in 32 bits."""
 _MOST_BYTES = 1 << 34
+_IN_USE = "Wait until that program has ended, or choose another file."
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class LoggedFile:
     """A file that readings depend on.
 
     Attributes:
-        name: Its name, without folders.
+        name: Its name, without folders; empty for the description of a served bench.
         sha256: Hash of its bytes.
         text: Its content.
     """
@@ -140,7 +144,7 @@ def log_header(
         reader: Reads the columns.
         period_s: Time between rows.
         n_rows: Rows planned.
-        bench_file: The bench file, to be kept in the log.
+        bench_file: The bench file, to be kept in the log; by default the one that was opened.
         record: The calibration record that is in force.
 
     Raises:
@@ -158,7 +162,7 @@ def log_header(
         software=f"lumion-hw {__version__}",
         emulated=bench.is_emulated,
         devices={name: who for name in devices for who in _identities(bench, name)},
-        bench_file=None if bench_file is None else _logged_file(Path(bench_file)),
+        bench_file=_logged_file(bench, bench_file),
         record=None if record is None else LoggedRecord(record.record_id, record.content_sha256),
     )
 
@@ -173,9 +177,15 @@ def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
         yield DeviceIdentity(bench.model.devices[name].kind)
 
 
-def _logged_file(path: Path) -> LoggedFile:
-    data = read_file(path, "bench file")
-    return LoggedFile(path.name, hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"))
+def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
+    """Return the bench file as it was when the bench was opened, or another one; of a served bench what it says."""
+    if path is not None:
+        name, data = Path(path).name, read_file(Path(path), "bench file")
+    elif bench.file is not None:
+        name, data = bench.file.path.name, bench.file.data
+    else:
+        name, data = "", bench.model.model_dump_json(exclude_none=True).encode()
+    return LoggedFile(name, hashlib.sha256(data).hexdigest(), data.decode("utf-8-sig", "replace"))
 
 
 @dataclass(frozen=True)
@@ -226,24 +236,37 @@ class LogJournal:
             raise ConfigError(f"{path} exists", hint="Go on with --resume, or choose another name.")
         with writing("the log", path):
             file = path.open("xb", buffering=0)
-            file.write(header.line())
-            os.fsync(file.fileno())
+            try:
+                lock_file(file.fileno(), path, "the journal", _IN_USE)
+                file.write(header.line())
+                os.fsync(file.fileno())
+            except BaseException:
+                file.close()
+                raise
         return cls(path, header, file)
 
     @classmethod
     def resume(cls, path: AnyPath) -> Self:
-        """Open a file to go on with it; a row that a crash left unfinished is cut off.
+        """Open a file to continue it, locked for this process; a row that a crash left unfinished is cut off.
 
         Raises:
             ConfigError: There is no such file, or it is no log.
+            BusyError: Another process writes to it.
         """
         path = Path(path)
-        header, rows, end = _read(path)
+        if not path.is_file():
+            _read(path)  # which says what is wrong
         with writing("the log", path):
             file = path.open("r+b", buffering=0)
-            size = file.seek(0, os.SEEK_END)
-            file.truncate(end)
-            file.seek(end)
+            try:
+                lock_file(file.fileno(), path, "the journal", _IN_USE)
+                header, rows, end = _read(path)
+                size = file.seek(0, os.SEEK_END)
+                file.truncate(end)
+                file.seek(end)
+            except BaseException:
+                file.close()
+                raise
         journal = cls(path, header, file)
         journal.lost_bytes = size - end
         journal.acknowledged = journal._written = len(rows.index)
@@ -327,7 +350,17 @@ def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
     table = _table(memoryview(data)[begin:], len(header.columns))
+    check_rows(path, header, table.index)
     return header, table, begin + len(table.index) * (_layout(len(header.columns)).size + 4)
+
+
+def check_rows(path: AnyPath, header: LogHeader, index: NDArray[np.uint32]) -> None:
+    """Refuse rows beyond those planned. Raises ``ConfigError``."""
+    if len(index) and int(index.max()) >= header.n_rows:
+        raise ConfigError(
+            f"{path} is damaged: it has a row {int(index.max())}, and {header.n_rows} rows from 0 are planned",
+            hint="Restore it from a copy, or begin anew with another file.",
+        )
 
 
 def _layout(n_columns: int) -> struct.Struct:

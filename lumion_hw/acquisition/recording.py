@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import State, choose
 from lumion_hw.acquisition.hdf5 import DATA, HEADER, STATE, TIME, dataset_names
-from lumion_hw.acquisition.journal import LogHeader
+from lumion_hw.acquisition.journal import JOURNAL, LogHeader, check_rows, read_table
 from lumion_hw.files import AnyPath
 from lumion_hw.files.frames import require_pandas, require_xarray
 from lumion_hw.files.hdf5 import open_hdf5
@@ -103,16 +103,34 @@ class RecordedLog:
 
 
 def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> RecordedLog:
-    """Read an HDF5 file that ``lumion log`` has written.
+    """Read a file of ``lumion log`` or ``lumion scan``: HDF5, or the journal of one that did not end.
 
     Args:
-        source: The file.
+        source: The HDF5 file or the journal; where there is no such file, its journal (``SOURCE.journal``) is read.
         patterns: Which columns: names, shell wildcards allowed; a device name alone means all of its columns.
 
     Raises:
         ConfigError: The file is none of these, or a pattern fits none of its columns.
     """
     source = Path(source)
+    journal = source.with_name(source.name + JOURNAL)
+    if not source.exists() and journal.exists():
+        source = journal
+    return _read_journal(source, patterns) if source.suffix == JOURNAL else _read_hdf5(source, patterns)
+
+
+def _read_journal(source: Path, patterns: Sequence[str]) -> RecordedLog:
+    header, table = read_table(source)
+    chosen = set(choose(patterns, {column.name: column.device for column in header.columns}))
+    columns = tuple(
+        RecordedColumn(column.name, column.unit, table.value[:, at], table.state[:, at])
+        for at, column in enumerate(header.columns)
+        if column.name in chosen
+    )
+    return RecordedLog(header, table.index, table.time_s, columns)
+
+
+def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
     hint = "Name an HDF5 file that this version of `lumion log` has written."
     with open_hdf5(source, "recording", hint=hint) as file:
         header = LogHeader.parse(file.array(HEADER, 1).astype(np.uint8).tobytes(), source)
@@ -137,4 +155,5 @@ def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> Recorde
             each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
         ]:
             raise ValueError(f"the states of {odd[0]} are none")
+        check_rows(source, header, index)
         return RecordedLog(header, index, time_s, columns)

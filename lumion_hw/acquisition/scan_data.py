@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.hdf5 import STATE
-from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
+from lumion_hw.acquisition.journal import LogHeader, LogTable
 from lumion_hw.acquisition.recording import read_recording
-from lumion_hw.acquisition.scan_plan import ScanPlan, SweptSetting
+from lumion_hw.acquisition.scan_plan import SET, ScanPlan, SweptSetting
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.frames import require_pandas, require_xarray
@@ -24,12 +23,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-SET = ".set"
-"""What the name of a column ends with that holds what was set."""
 READ = ".read"
 """What the name of a reading ends with in tables where a setting has the same name."""
-BY_INSTRUMENT = "scan.by_instrument"
-"""Column that says which way a point was taken: 1 if a device swept by itself, 0 if it was set and read from here."""
 _MOST_SHOWN = 12
 
 
@@ -265,17 +260,11 @@ def load_scan(source: AnyPath) -> ScanData:
     """Read a scan: its HDF5 file, or the journal of one that is not complete.
 
     Args:
-        source: The file; where there is none, its journal (``SOURCE.journal``) is read.
+        source: The file, or its journal, as of :func:`~lumion_hw.acquisition.read_recording`.
 
     Raises:
         ConfigError: There is no such file, or it is no scan.
     """
-    source = Path(source)
-    journal = source.with_name(source.name + ".journal")
-    if not source.exists() and journal.exists():
-        source = journal
-    if source.suffix == ".journal":
-        return ScanData.of(*read_table(source))
     recorded = read_recording(source)
     value = np.stack([column.value for column in recorded.columns], axis=1)
     state = np.stack([column.state for column in recorded.columns], axis=1)

@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SET = ".set"
+"""What the name of a column ends with that holds what was set."""
+BY_INSTRUMENT = "scan.by_instrument"
+"""Column that says which way a point was taken: 1 if a device swept by itself, 0 if it was set and read from here."""
+
 
 @dataclass(frozen=True)
 class SweptSetting:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from lumion_hw.acquisition.fits import FittedCurve
+    from lumion_hw.acquisition.fitted import FittedCurve
     from lumion_hw.acquisition.scan_data import ScanData
 
 _PANEL_IN = (8.0, 3.2)

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -20,8 +19,8 @@ import numpy as np
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import (
+    JOURNAL,
     MOST_ROWS,
-    LoggedFile,
     LogHeader,
     LogJournal,
     LogRow,
@@ -29,8 +28,9 @@ from lumion_hw.acquisition.journal import (
     read_table,
 )
 from lumion_hw.acquisition.own_sweeps import OwnSweep, own_sweep
-from lumion_hw.acquisition.scan_data import BY_INSTRUMENT, SET, ScanData, load_scan
+from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_moves import Moves, Sweep
+from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET
 from lumion_hw.acquisition.snapshot import Snapshot, restore, take_snapshot
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import BusyError, ConfigError, IdentityError, LinkError, LumionError
@@ -176,7 +176,7 @@ def scan(
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
     target = _target(out, resume)
     with _claimed(prepared), _folder(target) as journal_path:
-        snapshot = take_snapshot(bench)
+        snapshot = take_snapshot(bench, ("*", *prepared.swept))
         header = _header(prepared, snapshot, bench_file, record)
         if target is not None and target.exists():  # and it is to be gone on with
             data = load_scan(target)
@@ -335,7 +335,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
 def _folder(target: Path | None) -> Iterator[Path]:
     """Give the path of the journal; without a target it is kept only if the scan does not come to its end."""
     if target is not None:
-        yield target.with_name(target.name + ".journal")
+        yield target.with_name(target.name + JOURNAL)
         return
     folder = Path(tempfile.mkdtemp(prefix="lumion-scan-"))
     yield folder / "scan.journal"
@@ -347,9 +347,6 @@ def _header(
 ) -> LogHeader:
     bench, plan = prepared.bench, prepared.moves.plan
     told = log_header(bench, prepared.reader, period_s=0.0, n_rows=plan.n_points, bench_file=bench_file, record=record)
-    if told.bench_file is None:
-        text = bench.model.model_dump_json(exclude_none=True)
-        told = replace(told, bench_file=LoggedFile("bench.json", sha256(text.encode()).hexdigest(), text))
     devices = dict(snapshot.identities) | dict(told.devices)
     return replace(told, columns=prepared.columns(), devices=devices, scan=plan, settings=snapshot.document())
 

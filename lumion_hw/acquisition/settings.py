@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import choose, concerns
+from lumion_hw.acquisition.columns import choose, concerns, raise_silent
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError, DeviceError, LimitError, LumionError, NotSupportedError, UnknownNameError
@@ -207,24 +207,35 @@ class Settings(Mapping[str, Setting]):
     Args:
         bench: The open bench.
         patterns: Names of settings, shell wildcards allowed; a device name alone means all of its settings.
+        skip_silent: Leave out devices that do not answer, unless a pattern fits nothing else; they are in
+            :attr:`failures`.
 
     Raises:
         ConfigError: A pattern fits nothing (the message names what is near it).
         LumionError: A device does not answer when it is asked what it has.
 
     Attributes:
-        failures: Why devices could not be read by the last :meth:`read`, by name.
+        failures: Why devices could not be asked what they have, or be read by the last :meth:`read`, by name.
     """
 
-    def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
+    def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",), *, skip_silent: bool = False) -> None:
         devices = _devices(bench)
         # Devices that no pattern means are not asked what they have: one of them may be gone.
         asked = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
-        known = {setting.name: setting for name in asked for setting in devices[name]()}
+        known: dict[str, Setting] = {}
+        self._silent: dict[str, LumionError] = {}
+        for name in asked:
+            try:
+                known |= {setting.name: setting for setting in devices[name]()}
+            except LumionError as error:
+                if not skip_silent:
+                    raise
+                self._silent[name] = error
         nothing = not known and tuple(patterns) == ("*",)
         names = {name: each.device for name, each in known.items()}
+        raise_silent(patterns, names, self._silent)
         self._settings = {} if nothing else {name: known[name] for name in choose(patterns, names, "setting")}
-        self.failures: dict[str, LumionError] = {}
+        self.failures = dict(self._silent)
 
     def __getitem__(self, name: str) -> Setting:
         """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that says what is near."""
@@ -256,7 +267,7 @@ class Settings(Mapping[str, Setting]):
         """
         own = [setting for setting in self._settings.values() if parts or not setting.part_of]
         answers: dict[Callable[[], Any], Any] = {}
-        self.failures = {}
+        self.failures = dict(self._silent)
         for setting in own:
             if setting._ask in answers or setting.device in self.failures:
                 continue

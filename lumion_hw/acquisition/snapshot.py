@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lumion_hw.acquisition.columns import choose
+from lumion_hw.acquisition.columns import choose, raise_silent
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
-from lumion_hw.errors import ConfigError, IdentityError, LumionError, VerifyError
+from lumion_hw.errors import ConfigError, IdentityError, LinkError, LumionError, VerifyError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
@@ -40,6 +40,7 @@ class Snapshot:
         software: Name and version of this software.
         identities: Who the devices said they are, by name.
         devices: Values by device name, and there by the name of the setting without that of the device.
+        silent: Why devices did not answer, by name; nothing is known of their settings.
     """
 
     bench: str
@@ -48,6 +49,7 @@ class Snapshot:
     software: str
     identities: Mapping[str, DeviceIdentity]
     devices: Mapping[str, Mapping[str, SettingValue]]
+    silent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, SettingValue]:
@@ -73,11 +75,11 @@ class Snapshot:
             "taken_utc": self.taken_utc,
             "software": self.software,
             "devices": devices,
-        }
+        } | ({"silent": dict(self.silent)} if self.silent else {})
 
 
 def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
-    """Ask every device for its settings.
+    """Read the settings of every device. A device that does not answer is noted as silent.
 
     Args:
         bench: The open bench.
@@ -85,23 +87,26 @@ def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
 
     Raises:
         ConfigError: A pattern fits nothing.
-        LumionError: A device does not answer. Of several, an ``ExceptionGroup`` of these.
+        LumionError: A pattern fits only devices that do not answer. Of several, an ``ExceptionGroup`` of these.
     """
     from lumion_hw import __version__
 
-    settings = Settings(bench, patterns)
-    values = settings.read()
-    if len(settings.failures) > 1:
-        raise ExceptionGroup("no snapshot was taken", list(settings.failures.values()))
-    for failure in settings.failures.values():
-        raise failure
+    settings = Settings(bench, patterns, skip_silent=True)
+    values, failures = settings.read(), dict(settings.failures)
     devices: dict[str, dict[str, SettingValue]] = {}
     for name, value in values.items():
         device = settings[name].device
         devices.setdefault(device, {})[name.removeprefix(f"{device}.")] = value
-    identities = device_identities(bench, devices)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Snapshot(bench.model.name, bench.is_emulated, now, f"lumion-hw {__version__}", identities, devices)
+    identities: dict[str, DeviceIdentity] = {}
+    for device in list(devices):
+        try:
+            identities |= device_identities(bench, [device])
+        except LinkError as error:
+            failures[device] = error
+            del devices[device]
+    raise_silent(patterns, {f"{name}.{each}": name for name, found in devices.items() for each in found}, failures)
+    now, silent = datetime.now(UTC).isoformat(timespec="seconds"), {name: str(each) for name, each in failures.items()}
+    return Snapshot(bench.model.name, bench.is_emulated, now, f"lumion-hw {__version__}", identities, devices, silent)
 
 
 def snapshot_yaml(snapshot: Snapshot) -> str:
@@ -169,7 +174,8 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
         }
         for name, each in model.devices.items()
     }
-    return Snapshot(model.bench, model.emulated, model.taken_utc, model.software, identities, devices), []
+    stored = Snapshot(model.bench, model.emulated, model.taken_utc, model.software, identities, devices, model.silent)
+    return stored, []
 
 
 # -- back on the bench

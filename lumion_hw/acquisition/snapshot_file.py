@@ -37,3 +37,4 @@ class SnapshotFileModel(StrictModel):
     taken_utc: str
     software: str
     devices: dict[Name, DeviceSettingsModel]
+    silent: dict[Name, str] = Field(default_factory=dict, description="Why devices did not answer, by name.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.loader import builtin_path, load_bench
+from lumion_hw.bench.loader import BenchFile, builtin_path, load_bench, read_bench_file
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel
@@ -66,9 +66,11 @@ class Bench:
         where: Where its devices are, for whoever prints it.
         at_end: Called when it is closed, after its devices.
         emulated_there: Whether the devices are emulated where they are served.
+        file: The file that ``model`` comes from, if it comes from one.
 
     Attributes:
         model: The checked bench file.
+        file: The file it comes from, as it was when the bench was opened; ``None`` for a served bench.
         clock: Clock of all devices.
         wiring: Which module's light goes where.
         mesh_states: Meshes that take states of their cells and no currents, by device name.
@@ -96,8 +98,9 @@ class Bench:
         where: str = "real",
         at_end: Callable[[], None] = lambda: None,
         emulated_there: bool = False,
+        file: BenchFile | None = None,
     ) -> None:
-        self.model = model
+        self.model, self.file = model, file
         self._where, self._at_end = where, at_end
         self._chosen = model.devices.keys() if only is None else set(only)
         _check_names(self._chosen, model, "devices")
@@ -153,7 +156,8 @@ class Bench:
             ConfigError: The file is wrong, a device has no address or does not exist, or another device answered.
             ExceptionGroup: Several devices failed to open.
         """
-        model, wall = left_on(load(path), leave_on_s), clock or SystemClock()
+        file = _read(path)
+        model, wall = left_on(load_bench(file.path, text=file.text), leave_on_s), clock or SystemClock()
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
 
@@ -165,7 +169,7 @@ class Bench:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
             return link_to(device, address, wall)
 
-        return cls(model, link, wall, only=only)
+        return cls(model, link, wall, only=only, file=file)
 
     @classmethod
     def emulate(
@@ -189,10 +193,11 @@ class Bench:
         """
         from lumion_hw.bench.emulated import emulated_bench
 
-        model = load(path)
+        file = _read(path)
+        model = load_bench(file.path, text=file.text)
         virtual = clock or VirtualClock()
         emulated = emulated_bench(model, virtual, seed, aged_s=aged_s)
-        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only)
+        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only, file=file)
 
     @classmethod
     def attach(cls, address: str, *, only: Collection[str] | None = None, take_over: str | None = None) -> Bench:
@@ -390,6 +395,7 @@ class Bench:
             settle_fixed=section.settle_s is not None,
             clock=self.clock,
             meters=meters,
+            emulated_chip=None if self._emulated is None else self._emulated.chip_id,
         )
 
     def side_by_side(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
@@ -506,8 +512,12 @@ def left_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
 
 def load(path: str | Path) -> BenchModel:
     """Load a bench file, or a built-in bench by its name."""
+    file = _read(path)
+    return load_bench(file.path, text=file.text)
+
+
+def _read(path: str | Path) -> BenchFile:
+    """Read a bench file, or a built-in bench by its name, which precedes a file of the same name."""
     from lumion_hw.bench.loader import builtin_names
 
-    if isinstance(path, str) and path in builtin_names():
-        return load_bench(builtin_path(path))
-    return load_bench(path)
+    return read_bench_file(builtin_path(path) if isinstance(path, str) and path in builtin_names() else path)

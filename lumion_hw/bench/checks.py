@@ -226,6 +226,15 @@ class BenchData:
         except ConfigError:
             return None
 
+    def channels_needed(self) -> int:
+        """Return how many drive channels the mesh needs; 0 if the file does not give a valid mesh."""
+        mesh = self.topology()
+        if mesh is None:
+            return 0
+        given = mapping(self.mesh.get("heater_channels"))
+        channels = [c for p in range(mesh.n_pucs) for c in items(given.get(p, (2 * p, 2 * p + 1))) if is_index(c)]
+        return max(channels, default=-1) + 1
+
 
 def _devices(bench: BenchData) -> Iterator[Check]:
     addresses, serials, ports = Uses(), Uses(), Uses()

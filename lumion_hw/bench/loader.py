@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,42 @@ def builtin_path(name: str) -> pathlib.Path:
     if name not in builtin_names():
         raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There is {', '.join(builtin_names())}.")
     return _BUILTIN / f"{name}.yaml"
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """A bench file as it was when it was read.
+
+    Attributes:
+        path: Where it lies.
+        data: Its bytes.
+        text: Its text.
+    """
+
+    path: pathlib.Path
+    data: bytes = field(repr=False)
+    text: str = field(repr=False)
+
+
+def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
+    """Read a bench file, or a built-in bench by its name, without checking it.
+
+    Raises:
+        ConfigError: It cannot be read, or it is not UTF-8 text.
+    """
+    name = os.fspath(source)
+    path = pathlib.Path(name)
+    if name in builtin_names() and not path.exists():
+        path = builtin_path(name)
+    hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
+    raw = read_file(path, "bench file", most_bytes=MAX_BYTES, hint=hint)
+    try:
+        return BenchFile(path, raw, raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        text = f"{path}:{line}:{column}: expected UTF-8 text, found the byte {raw[error.start]:#04x}"
+        raise ConfigError(text, hint="Save the file as UTF-8.") from error
 
 
 def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> BenchModel:
@@ -160,7 +196,8 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     from lumion_hw.bench.yaml_marks import read_yaml
 
     if text is None:
-        source, text = _content(source)
+        file = read_bench_file(source)
+        source, text = file.path, file.text
     elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _too_large(os.fspath(source))
     document = read_yaml(text)
@@ -169,23 +206,6 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     model, checks = _validate(document.data) if document.marks else (None, [])
     problems = problems_in(os.fspath(source), text, document, checks)
     return (None if problems else model), problems
-
-
-def _content(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the path and the text of a bench file or built-in bench."""
-    name = os.fspath(source)
-    path = pathlib.Path(name)
-    if name in builtin_names() and not path.exists():
-        path = builtin_path(name)
-    hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
-    raw = read_file(path, "bench file", most_bytes=MAX_BYTES, hint=hint)
-    try:
-        return str(path), raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - raw.rfind(b"\n", 0, error.start)
-        text = f"{path}:{line}:{column}: expected UTF-8 text, found the byte {raw[error.start]:#04x}"
-        raise ConfigError(text, hint="Save the file as UTF-8.") from error
 
 
 def _too_large(name: str) -> ConfigError:

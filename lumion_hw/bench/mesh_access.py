@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
-from lumion_hw.errors import LIST_FAULTS, BusyError, ConfigError, NotSupportedError, VerifyError
+from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController, SweepPlan
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology
 
 _TEMPERATURE_PERIOD_S = 0.01
@@ -44,6 +44,7 @@ class MeshAccess:
         meters: Power meters that stand in for the monitors of a controller without any.
         settle_fixed: Whether the bench file says how long to wait; otherwise it follows from the heaters.
         heater_tau_s: Thermal time constant of the heaters, measured or from a record; ``None`` if not known.
+        emulated_chip: Name of the chip that is emulated in this process; ``None`` if none is.
     """
 
     topology: MeshTopology
@@ -58,6 +59,7 @@ class MeshAccess:
     meters: MeterMonitors | None = None
     settle_fixed: bool = False
     heater_tau_s: float | None = None
+    emulated_chip: str | None = None
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -290,6 +292,12 @@ class MeshAccess:
             ConfigError: The bench file asks for a wait that is too short for these heaters.
         """
         record.check_device(self.controller.info.serial, self.topology, self.heater_channels, self.monitor_ports)
+        chip = record.provenance.get(EMULATED_CHIP)
+        if chip is not None and self.emulated_chip not in (None, chip):
+            raise CalibrationError(
+                f"this calibration record is of emulated chip {chip}, and this bench emulates {self.emulated_chip}",
+                hint="Emulate with the seed and the physics of the record, or calibrate this chip.",
+            )
         record.check_complete(allow_incomplete=allow_incomplete)
         if record.conditions.heater_tau_s is not None:
             self.know_heaters(record.conditions.heater_tau_s, "the calibration record")

@@ -17,6 +17,7 @@ from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
 from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import Over, check_target
 
@@ -34,7 +35,7 @@ _OUT_OF_TOLERANCE = 3
 _NO_DETOUR_DB = 0.01
 
 
-class _Pair(click.ParamType[tuple[str, str]]):
+class _Pair(ParameterType[tuple[str, str]]):
     """Two modules, such as ``sfp-a:sfp-b``: light goes from the first to the second."""
 
     name = "from:to"

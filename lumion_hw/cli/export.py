@@ -18,15 +18,16 @@ from lumion_hw.cli.outputs import force_option, out_option
 @force_option
 @json_option
 def export(recording: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
-    """Write an HDF5 file of `lumion log` as documents of bluesky's event model: start, descriptor, events, stop.
+    """Write a recording as documents of bluesky's event model: start, descriptor, events, stop.
 
-    One JSON object per line, as bluesky's JSONLinesWriter writes them, so that tools for bluesky read it.
+    RECORDING is an HDF5 file of `lumion log` or `lumion scan`, or the journal of a run that did not end. Each line is
+    one JSON object, as bluesky's JSONLinesWriter writes them. Of a scan the swept settings are always there.
     """
     from lumion_hw.acquisition import read_recording, write_documents
     from lumion_hw.files.writing import over
 
     target = out or Path(recording).with_suffix(".jsonl")
-    written = write_documents(read_recording(recording, channels or ("*",)), target, over(force))
+    written = write_documents(read_recording(recording), target, over(force), channels or ("*",))
     if as_json:
         echo_json({"file": str(target), "documents": written})
     else:

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from lumion_hw.cli.parameter_type import ParameterType
+
 _SHOWN = 40
 LONGEST_D = 3660
 """Days in the longest time that can be asked for."""
@@ -53,7 +55,7 @@ class Number(click.FloatRange):
         return f"{'more than ' if self.above else ''}{self.least:g} to {self.most:g}{unit}"
 
 
-class Duration(click.ParamType[float]):
+class Duration(ParameterType[float]):
     """A time such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a bare number is in seconds."""
 
     name = "duration"

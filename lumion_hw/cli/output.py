@@ -17,10 +17,6 @@ from lumion_hw.files.shown import lines, one_line
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
 
-# Raised for a group without a subcommand, from click 8.2 on; older versions print the help themselves.
-_HELP_INSTEAD: tuple[type[BaseException], ...] = tuple(
-    getattr(click.exceptions, name) for name in ("NoArgsIsHelpError",) if hasattr(click.exceptions, name)
-)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -118,7 +114,7 @@ def error_document(error: BaseException, code: int) -> dict[str, Any]:
 
 def report_failure(error: BaseException, code: int, as_json: bool) -> int:
     """Print a failure on stderr, and as a document on stdout if asked, and return the exit code."""
-    if isinstance(error, _HELP_INSTEAD):
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         note(paragraph(error))
         return code
     if isinstance(error, click.UsageError) and error.ctx is not None:

@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
+from lumion_hw.cli.parameter_type import ParameterType
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class NamedFile(click.ParamType[Path]):
+class NamedFile(ParameterType[Path]):
     """The path of a file to write."""
 
     name = "file"

@@ -18,7 +18,9 @@ from lumion_hw.cli.outputs import force_option, out_option
 @force_option
 @json_option
 def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
-    """Draw an HDF5 file that `lumion log` has written: one panel per unit, time along it.
+    """Draw a recording: one panel per unit, time along it.
+
+    RECORDING is an HDF5 file of `lumion log` or `lumion scan`, or the journal of a run that did not end.
 
     Where there is no number the line has a gap, and a mark at the foot of the panel: red if reading failed, in the
     line's colour if the value was over or under the range, or dark.

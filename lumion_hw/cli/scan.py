@@ -13,6 +13,7 @@ import click
 from lumion_hw.cli.opening import devices_with
 from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
 from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.parameter_type import ParameterType
 from lumion_hw.cli.snapshot import held_bench, held_options
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.files.writing import check_target
@@ -25,7 +26,7 @@ _MOST_POINTS = 10_000_000
 _WORDS = {"on": True, "off": False, "true": True, "false": False}
 
 
-class SweptValues(click.ParamType[tuple[str, list[Any]]]):
+class SweptValues(ParameterType[tuple[str, list[Any]]]):
     """A setting and its values: ``NAME=START:STOP:N``, or ``NAME=A,B,C``."""
 
     name = "setting"

@@ -14,7 +14,7 @@ from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, say, table
 from lumion_hw.cli.outputs import force_option, out_option
-from lumion_hw.errors import BusyError, ConfigError, LumionError
+from lumion_hw.errors import BusyError, ConfigError, LinkError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition import Restoration, SettingChange, SettingValue
@@ -48,12 +48,21 @@ def held_options(function: Any) -> Any:
 @out_option("YAML file.  [default: on the terminal]", "-o", "--out")
 @force_option
 @json_option
+@click.pass_context
 def snapshot(
-    bench_file: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool, **held: Any
+    context: click.Context,
+    /,
+    bench_file: str,
+    channels: tuple[str, ...],
+    out: Path | None,
+    force: bool,
+    as_json: bool,
+    **held: Any,
 ) -> None:
     """Store the settings of every device of BENCH: heaters, lasers, modules, meters, polarization.
 
     Nothing is changed but what opening a bench sets from its file. `lumion restore BENCH FILE` puts them back.
+    Devices that do not answer are noted in the snapshot, and the command ends with exit code 4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
     from lumion_hw.files.writing import check_target, over, write_file
@@ -70,6 +79,10 @@ def snapshot(
         say(snapshot_yaml(taken).rstrip("\n"))
     else:
         say(f"{out}: {len(taken.values)} settings of {len(taken.devices)} devices")
+    for name, why in taken.silent.items():
+        note(f"Not stored: {name} did not answer: {why}")
+    if taken.silent:
+        context.exit(LinkError.exit_code)
 
 
 @click.command()
@@ -104,6 +117,8 @@ def restore(
     if as_json and not (yes or dry_run):
         raise ConfigError("--json asks nobody", hint="Give --yes as well, or --dry-run to see the difference alone.")
     stored = load_snapshot(file)
+    for name in stored.silent:
+        note(f"{name} did not answer when the snapshot was taken. Its settings are unknown and stay as they are.")
     patterns = channels or tuple(stored.devices)
     only = devices_with(bench_file, channels) or [name for name in load(bench_file).devices if name in stored.devices]
     with held_bench(bench_file, only, "lumion restore", as_json, held) as (bench, standing):

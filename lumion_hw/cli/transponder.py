@@ -13,6 +13,7 @@ from lumion_hw.cli.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text
 
@@ -230,7 +231,7 @@ def dump(
         context.exit(LumionError.exit_code)
 
 
-class _Password(click.ParamType[str]):
+class _Password(ParameterType[str]):
     """A module's password: up to eight hexadecimal digits."""
 
     name = "hex"

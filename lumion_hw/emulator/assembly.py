@@ -17,7 +17,7 @@ from lumion_hw.emulator.faults.fault_table import ScriptedFault
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.polarization import Jones
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
-from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh
+from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh, truth_id
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError
@@ -97,6 +97,7 @@ class EmulatedBench:
         warm: Modules have been powered for long.
         world: The light. Its hidden truth is for tests only.
         slow_drift: What time does to the chip; it knows the age of the bench.
+        chip_id: Name of the hidden chip: another seed, mesh or physics is another chip.
         faults: Scripted faults.
         devices: The emulated devices by name; of a module it is what stands between it and the host.
         transponders: The emulated modules themselves by device name, with faults and pins of their own.
@@ -109,6 +110,7 @@ class EmulatedBench:
         physics = spec.physics
         effects_rng = self.rng("chip effects")
         truth = draw_mesh(spec.mesh, physics, self.rng("mesh truth"), effects_rng, spec.heater_channels)
+        self.chip_id = truth_id(truth, physics)
         self.slow_drift = SlowDrift(truth, physics, clock.now, self.rng("slow drift"), aged_s)
         self.world = OpticalWorld(
             spec.mesh,

@@ -64,6 +64,8 @@ HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_fil
 """What stands before the content of a document and is not part of its hash."""
 CROSSTALK_PAIRS = "crosstalk_pairs"
 """Array of a record: shape ``(2E + J, 2E)``; phase of arms and joints per heat of heaters beyond the kernel, rad/mW."""
+EMULATED_CHIP = "emulated_chip"
+"""Key of the provenance of a record that was made on an emulated chip, with the name of that chip."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 

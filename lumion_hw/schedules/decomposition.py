@@ -253,8 +253,9 @@ def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list
         (
             np.concatenate([np.full(len(rows), -1.0), np.ones(len(pairs)), np.ones(k)]),
             (
-                np.concatenate([rows, served, np.full(k, len(pairs))]),
-                np.concatenate([columns, k + served, np.arange(k)]),
+                # In 32 bits: the solver of scipy below 1.15 takes no others.
+                np.concatenate([rows, served, np.full(k, len(pairs))]).astype(np.int32),
+                np.concatenate([columns, k + served, np.arange(k)]).astype(np.int32),
             ),
         ),
         shape=(len(pairs) + 1, k + len(pairs)),

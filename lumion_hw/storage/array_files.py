@@ -52,10 +52,11 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
     else:
 
         def fill(temporary: Path) -> None:
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **plain)
-            with zipfile.ZipFile(temporary, "a") as archive:
+            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.comment = MADE_BY.encode()
+                for name, array in plain.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, array, allow_pickle=False)
 
     write_file(path, what, fill, over)
 
@@ -94,5 +95,7 @@ def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[An
             raise ValueError(f"{member.filename!r} does not hold what it claims to")
         data.seek(0)
         name = member.filename.removesuffix(".npy")
+        if name == "allow_pickle":  # an argument of savez_compressed that numpy below 2.2 stored as an array
+            continue
         arrays[name] = plain_array(name, np.lib.format.read_array(data, allow_pickle=False))
     return arrays

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LARGEST = 1e30
 """No quantity of a record is larger in its unit: frequencies reach 1e15 Hz, and powers of six stay finite."""
+_MOST_CHANNELS = 2**16
+"""Channels of a controller are numbered in 16 bits (docs/protocol.md); no driver numbers more."""
 
 
 def mismatches(record: CalibrationRecord) -> Iterator[str]:
@@ -37,6 +39,8 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
         yield f"it names ports that its mesh of {n_ports} ports does not have"
     if len(set(ports)) < len(ports) or len(set(record.monitor_ports)) < len(record.monitor_ports):
         yield "it names a port twice"
+    if any(not 0 <= channel < _MOST_CHANNELS for channel in record.heater_channels):
+        yield f"it names a heater channel outside 0 to {_MOST_CHANNELS - 1}"
     lit = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
     firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]
     if not set(firsts) <= lit or len(set(firsts)) < len(firsts):

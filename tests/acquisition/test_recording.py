@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from test_hdf5 import HEADER, journal
 
 from lumion_hw.acquisition import (
     LogJournal,
+    State,
     bluesky_documents,
     read_journal,
     read_recording,
@@ -93,7 +95,8 @@ def test_the_documents_are_those_of_the_event_model(recording: Path, tmp_path: P
     assert descriptor["data_keys"]["meter0-power-1"]["units"] == "W"
     assert descriptor["configuration"]["meter0"]["data"]["meter0-serial"] == "MY44"
     assert first["data"]["meter0-power-1"] == 1e-6
-    assert (second["data"]["meter0-power-1"], second["data"]["meter0-power-1-state"]) == (None, "OVER_RANGE")
+    assert np.isnan(second["data"]["meter0-power-1"])
+    assert second["data"]["meter0-power-1-state"] == "OVER_RANGE"
     # 2026-11-20T12:00:00Z is 1 795 176 000 s after 1970 (date -d ... +%s); the second row came half a second later.
     assert second["time"] == 1795176000.5
     assert (stop["exit_status"], stop["num_events"]) == ("success", {"primary": 3})
@@ -102,9 +105,30 @@ def test_the_documents_are_those_of_the_event_model(recording: Path, tmp_path: P
 
 def test_exported_twice_the_documents_are_the_same_and_of_other_recordings_others(recording: Path) -> None:
     found = read_recording(recording)
-    assert list(bluesky_documents(found)) == list(bluesky_documents(found))
+    assert json.dumps(list(bluesky_documents(found))) == json.dumps(list(bluesky_documents(found)))  # NaN is not NaN
     other = replace(found, header=replace(HEADER, started="2026-11-20T12:00:07+00:00"))
     assert next(bluesky_documents(other))[1]["uid"] != next(bluesky_documents(found))[1]["uid"]
+
+
+def test_a_column_without_any_number_stays_one_of_numbers(recording: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas, of the extra frames, is not there")
+    found = read_recording(recording)
+    dark = replace(found.columns[0], value=np.full(3, np.nan), state=np.full(3, State.DARK, dtype=np.uint8))
+    documents = bluesky_documents(replace(found, columns=(dark,)))
+    table = pandas.DataFrame([content["data"] for name, content in documents if name == "event"])
+    assert table["meter0-power-1"].dtype == np.float64
+    assert table["meter0-power-1-state"].tolist() == ["DARK"] * 3
+
+
+def test_a_journal_is_read_and_exported_like_the_file_it_would_have_become(tmp_path: Path, recording: Path) -> None:
+    os.link(journal(tmp_path / "log2"), tmp_path / "killed.h5.journal")
+    for source in (tmp_path / "killed.h5.journal", tmp_path / "killed.h5"):  # whose journal it is
+        found = read_recording(source, ["sfp-a.*"])
+        assert [column.name for column in found.columns] == ["sfp-a.temperature_c"]
+        assert found.columns[0].value.tolist() == read_recording(recording, ["sfp-a.*"]).columns[0].value.tolist()
+    assert main(["export", str(tmp_path / "killed.h5.journal"), "-o", str(tmp_path / "killed.jsonl")]) == 0
+    assert main(["export", str(recording), "-o", str(tmp_path / "whole.jsonl")]) == 0
+    assert (tmp_path / "killed.jsonl").read_text() == (tmp_path / "whole.jsonl").read_text()
 
 
 def test_a_recording_that_ended_early_is_an_aborted_run(recording: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -14,10 +15,21 @@ import pytest
 from full_disk import room
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import ScanPlan, Setting, Settings, State, load_scan, read_recording, scan
+from lumion_hw.acquisition import (
+    LogJournal,
+    ScanPlan,
+    Setting,
+    Settings,
+    State,
+    load_scan,
+    read_recording,
+    scan,
+    write_hdf5,
+)
 from lumion_hw.acquisition.columns import Reader, Value
-from lumion_hw.acquisition.journal import read_table
+from lumion_hw.acquisition.journal import LogRow, read_table
 from lumion_hw.acquisition.scan_plan import ScanAxis, SweptSetting, as_base64
+from lumion_hw.cli import main
 from lumion_hw.errors import (
     BusyError,
     ConfigError,
@@ -68,6 +80,26 @@ def test_a_grid_is_visited_whole_and_everything_is_as_it_was(bench, tmp_path: Pa
     after = Settings(bench, ["pol-?.*", "meter0"]).read()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert [path.name for path in tmp_path.iterdir()] == ["s.h5"]
+
+
+def test_the_data_name_the_bench_file_as_it_was_when_the_bench_was_opened(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.write_bytes((Path(__file__).parents[1] / "data" / "small.yaml").read_bytes())
+    before = file.read_bytes()
+    with Bench.emulate(file, seed=1) as opened:
+        file.write_text("# edited since\n")
+        data = scan(opened, {POL: pol_values(opened, 2)}, METER[:1])
+    about = data.to_xarray().attrs
+    assert about["bench_file"] == "my.yaml"
+    assert about["bench_file_sha256"] == hashlib.sha256(before).hexdigest()
+    assert data.header.bench_file.text == before.decode()
+
+
+def test_the_description_of_a_served_bench_is_kept_and_is_no_file(bench) -> None:
+    bench.file = None  # as Bench.attach leaves it
+    data = scan(bench, {POL: pol_values(bench, 2)}, METER[:1])
+    assert "bench_file" not in data.to_xarray().attrs
+    assert json.loads(data.header.bench_file.text)["name"] == "small"
 
 
 def test_every_point_is_read_at_its_own_setting(bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +269,62 @@ def test_ctrl_c_keeps_what_is_there_puts_back_and_the_rest_follows(bench, tmp_pa
     assert np.array_equal(again.time_s, whole.time_s), "nothing was left to do"
 
 
+def test_a_killed_scan_is_exported_with_what_it_swept(bench, tmp_path: Path) -> None:
+    event_model = pytest.importorskip("event_model", reason="event-model, of the extra test, is not there")
+    out, x, y = tmp_path / "s.h5", pol_values(bench, 3), pol_values(bench, 2, "pol-b.setting.2")
+    sweep = {(POL, "pol-b.setting.1"): (x, x), "pol-b.setting.2": y}
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, sweep, METER, out=out, snake=True, progress=StopAt(4, KeyboardInterrupt()))
+    assert main(["export", str(out) + ".journal", "-c", METER[0], "-o", str(tmp_path / "s.jsonl")]) == 0
+    documents = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+    for each in documents:
+        event_model.schema_validators[event_model.DocumentNames[each["name"]]].validate(each["doc"])
+    start, descriptor, *events, stop = [each["doc"] for each in documents]
+    # As bluesky's own plans name them: one dimension per axis, with the fields of all that move along it.
+    assert start["motors"] == ["pol-a-setting-1", "pol-b-setting-1", "pol-b-setting-2"]
+    assert start["shape"] == [3, 2]
+    assert start["snaking"] == [False, True]
+    fields = ["pol-a-setting-1-set", "pol-b-setting-1-set", "pol-b-setting-2-set"]
+    assert start["hints"]["dimensions"] == [[fields[:2], "primary"], [fields[2:], "primary"]]
+    assert start["detectors"] == ["meter0"]
+    assert start["settings_before"]["devices"]["meter0"]["settings"]["averaging_s-1"] == 0.01
+    assert [name for name in descriptor["hints"] if name in start["motors"]] == start["motors"]
+    assert [descriptor["hints"][name]["fields"] for name in start["motors"]] == [[each] for each in fields]
+    assert set(events[0]["data"]) >= {*fields, "meter0-power-1"}
+    assert "meter0-power-2" not in events[0]["data"]
+    assert events[1]["data"]["pol-b-setting-2-set"] == pytest.approx(y[1])
+    assert (stop["exit_status"], stop["num_events"]["primary"]) == ("abort", len(events))
+    assert stop["reason"] == f"{len(events)} of 6 rows"
+
+
+def test_two_programs_do_not_continue_one_scan(bench, tmp_path: Path) -> None:
+    out, x = tmp_path / "s.h5", pol_values(bench, 4)
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, {POL: x}, METER, out=out, progress=StopAt(2, KeyboardInterrupt()))
+    before = (tmp_path / "s.h5.journal").read_bytes()
+    with LogJournal.resume(tmp_path / "s.h5.journal"), pytest.raises(BusyError, match="in use by another process"):
+        scan(bench, {POL: x}, METER, out=out, resume=True)
+    assert (tmp_path / "s.h5.journal").read_bytes() == before
+    assert scan(bench, {POL: x}, METER, out=out, resume=True).complete
+
+
+def test_a_row_beyond_the_plan_is_refused_and_named(bench, tmp_path: Path) -> None:
+    out, x = tmp_path / "s.h5", pol_values(bench, 4)
+    with pytest.raises(KeyboardInterrupt):
+        scan(bench, {POL: x}, METER, out=out, progress=StopAt(2, KeyboardInterrupt()))
+    journal = tmp_path / "s.h5.journal"
+    with LogJournal.resume(journal) as resumed:
+        resumed.append(LogRow(4, 1.0, (Value(State.OK, 0.0),) * 4))
+    for use in (
+        lambda: scan(bench, {POL: x}, METER, out=out, resume=True),
+        lambda: load_scan(out),
+        lambda: read_recording(journal),
+        lambda: write_hdf5(journal, tmp_path / "t.h5"),
+    ):
+        with pytest.raises(ConfigError, match="has a row 4, and 4 rows from 0 are planned"):
+            use()
+
+
 def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
     out, x = tmp_path / "s.h5", pol_values(bench, 5)
     with pytest.raises(KeyboardInterrupt):
@@ -249,7 +337,7 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=words):
             scan(bench, sweep, readings, out=out, resume=True)
     with pytest.raises(ConfigError, match="another bench file"):
-        scan(bench, {POL: x}, METER, out=out, resume=True, bench_file=SMALL)
+        scan(bench, {POL: x}, METER, out=out, resume=True, bench_file=SMALL.with_name("rectangular.yaml"))
     with pytest.raises(ConfigError, match=r"exists.*--resume"):
         scan(bench, {POL: x}, METER, out=out)
     line, _, rows = data.partition(b"\n")
@@ -258,6 +346,23 @@ def test_another_scan_is_not_gone_on_with(bench, tmp_path: Path) -> None:
     (tmp_path / "s.h5.journal").write_bytes(json.dumps(document).encode() + b"\n" + rows)
     with pytest.raises(IdentityError, match="begun with another device: N7744A, serial MY99999999; here is N7744A"):
         scan(bench, {POL: x}, METER, out=out, resume=True)
+
+
+@pytest.mark.parametrize("reading", ["meter0.power.1", "meter0.power.*", "meter0"])
+def test_a_dead_device_that_takes_no_part_is_noted_and_the_scan_goes_on(bench, reading: str) -> None:
+    bench.emulated.faults.kill_modules(["sfp-a"])
+    data = scan(bench, {POL: pol_values(bench, 3)}, [reading])
+    assert data.complete
+    assert data.n_failed == 0
+    assert list(data.header.settings["silent"]) == ["sfp-a"]
+
+
+def test_a_dead_device_that_is_swept_is_refused_before_anything_moves(bench) -> None:
+    before = bench.polarization["pol-a"].read()
+    bench.emulated.faults.kill_modules(["sfp-a"])
+    with pytest.raises(LinkError, match="sfp-a"):
+        scan(bench, {POL: pol_values(bench, 2), "sfp-a.enabled": [True, False]}, METER)
+    assert pol_is_untouched(bench, before)
 
 
 def test_a_device_that_drops_out_ends_the_scan_and_it_goes_on_when_it_is_back(bench, tmp_path: Path) -> None:

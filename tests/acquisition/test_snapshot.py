@@ -20,7 +20,7 @@ from lumion_hw.acquisition import (
     snapshot_yaml,
     take_snapshot,
 )
-from lumion_hw.errors import ConfigError, IdentityError, LimitError, LumionError
+from lumion_hw.errors import ConfigError, IdentityError, LimitError, LinkError, LumionError
 
 EVERY_KIND = Path(__file__).parents[1] / "data" / "every_kind.yaml"
 BUSY = {
@@ -159,11 +159,11 @@ def test_a_wrong_value_is_found_before_anything_moves(bench: Bench) -> None:
     assert snapshot_yaml(take_snapshot(bench)).partition("devices:")[2] == before
 
 
-def test_a_silent_device_is_no_snapshot(bench: Bench) -> None:
+def test_a_meter_that_falls_silent_is_noted(bench: Bench) -> None:
     bench.emulated.faults.inject("meter0", "no_power")
-    with pytest.raises(LumionError, match="meter0"):
-        take_snapshot(bench)
-    assert "meter1.averaging_s.1" in take_snapshot(bench, ["meter1"]).values
+    taken = take_snapshot(bench)
+    assert list(taken.silent) == ["meter0"]
+    assert "meter0" not in taken.devices
 
 
 HEAD = "format: lumion-snapshot 1\nbench: b\nemulated: true\ntaken_utc: now\nsoftware: s\n"
@@ -186,3 +186,32 @@ def test_a_file_that_is_no_snapshot_is_explained_with_its_place(tmp_path: Path, 
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
         load_snapshot(path)
+
+
+# -- devices that do not answer
+
+
+def test_a_device_that_does_not_answer_is_noted_and_the_others_are_stored(bench: Bench, tmp_path: Path) -> None:
+    whole = take_snapshot(bench)
+    bench.emulated.faults.kill_modules(["zr-a"])
+    save_snapshot(take_snapshot(bench), tmp_path / "rest.yaml")
+    rest = load_snapshot(tmp_path / "rest.yaml")
+    assert set(rest.devices) == set(whole.devices) - {"zr-a"}
+    assert list(rest.silent) == ["zr-a"]
+    assert "zr-a" in rest.silent["zr-a"]
+    assert restore(bench, rest).complete
+
+
+def test_a_device_that_is_named_has_to_answer(bench: Bench) -> None:
+    bench.emulated.faults.kill_modules(["zr-a"])
+    for patterns in (("zr-a",), ("*", "zr-a.enabled"), ("zr-*", "tls-a")):
+        with pytest.raises(LinkError, match="zr-a"):
+            take_snapshot(bench, patterns)
+    assert list(take_snapshot(bench, ("*.enabled",)).silent) == ["zr-a"]
+
+
+def test_a_bench_of_which_nothing_answers_gives_no_snapshot() -> None:
+    with Bench.emulate(EVERY_KIND, only=["zr-a", "sfp-a"]) as modules:
+        modules.emulated.faults.kill_modules(["zr-a", "sfp-a"])
+        with pytest.raises(ExceptionGroup, match="zr-a, sfp-a do not answer"):
+            take_snapshot(modules)

@@ -39,6 +39,23 @@ CONTRADICTIONS = [
     ("polarization: pol-a", "polarization: pol-d", "wiring.inputs[0].polarization", "which is not there", "'pol-"),
     ("meter: meter0", "meter: mesh0", "wiring.outputs[0].tap.meter", "of kind lumion-mesh", "line 4"),
     ("nics: [sfp-b]", "nics: [pol-b]", "servers[1].nics[0]", "of kind oz-epc04", ""),
+    # heaters that cannot move the light: (0.010 mA)² · 1000 Ω are 1e-4 mW, a quarter of 1.2 mW is 0.3 mW
+    (
+        "serial: A1",
+        "heater_max_ma: 0.010",
+        "devices.mesh0.heater_max_ma",
+        "found 0.01 mA: through 1000 Ω that is 0.0001 mW, and half a turn of the phase takes at least 1.2 mW",
+        "",
+    ),
+    ("serial: A1", "heater_max_ma: 0.54", "devices.mesh0.heater_max_ma", "that is 0.29 mW", ""),
+    # more channels than the protocol has: 2 · 1056 PUCs
+    (
+        "controller: mesh0",
+        "controller: mesh0\n  rings: 11",
+        "mesh.controller",
+        "expected a mesh of at most 2000 drive channels, which is what a LUMION mesh controller can have, found 2112",
+        "line 4",
+    ),
     # lasers in place of modules
     ("{transponder: sfp-c, port: 2}", "{port: 2}", "wiring.inputs[2]", "one of the keys transponder, laser", ""),
     (
@@ -234,6 +251,17 @@ def test_a_contradiction_is_reported_where_it_stands(
     found = [problem for problem in problems if problem.path == path and message in problem.message]
     assert len(found) == 1, [str(problem) for problem in problems]
     assert also in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("serial: A1", "heater_max_ma: 0.55"),  # 0.3025 mW, an eighth of a turn
+        ("controller: mesh0", "controller: mesh0\n  rings: 10"),  # 1740 drive channels
+    ],
+)
+def test_what_only_just_fits_is_right(small: str, old: str, new: str) -> None:
+    assert check_bench("bench.yaml", text=small.replace(old, new)) == ()
 
 
 def test_servers_of_a_pair_need_as_many_nics(small: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.loader import load_bench
 from lumion_hw.bench.record_use import check_use, record_age_s, source_wavelengths_nm
 from lumion_hw.circuits import PathSetup
+from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.record import CalibrationRecord, Conditions
+from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord, Conditions
 from lumion_hw.mesh.record_validity import CalibrationWarning
 from lumion_hw.storage import load_record
 
@@ -99,3 +103,37 @@ def test_path_set_up_judges_the_record_it_is_given(bench: Bench) -> None:
 def test_a_chain_of_current_sources_has_no_thermometer() -> None:
     with Bench.emulate(DATA / "small_qontrol.yaml", seed=1) as other:
         assert other.mesh.chip_temperature_c() is None
+
+
+# -- whose chip it is of
+
+
+def test_a_record_of_another_emulated_chip_is_refused(bench: Bench) -> None:
+    """Both chips answer with the serial number that the bench file expects."""
+    mine = fitting(bench)
+    of = {seed: replace(mine, provenance={EMULATED_CHIP: chip_of(seed)}) for seed in (1, 2)}
+    bench.mesh.check_record(of[1])
+    with pytest.raises(CalibrationError, match=r"emulated chip \w{8}, and this bench emulates \w{8}.*seed"):
+        bench.mesh.check_record(of[2])
+    bench.mesh.check_record(mine)  # of an older version, which does not say
+
+
+def chip_of(seed: int, physics: str = "ideal") -> str:
+    text = (DATA / "small.yaml").read_text() + f"\nemulation: {{physics: {physics}}}\n"
+    return emulated_bench(load_bench("small.yaml", text=text), VirtualClock(), seed).chip_id
+
+
+def test_another_seed_or_physics_is_another_chip_and_age_is_not(bench: Bench) -> None:
+    assert chip_of(1) == chip_of(1) == bench.emulated.chip_id
+    assert len({chip_of(1), chip_of(2), chip_of(1, "realistic")}) == 3
+
+
+@pytest.mark.parametrize("file", ["small.yaml", "small_qontrol.yaml"])
+def test_a_controller_whose_serial_number_the_file_leaves_open_has_that_of_its_chip(tmp_path: Path, file: str) -> None:
+    text = (DATA / file).read_text()
+    (tmp_path / "bench.yaml").write_text(re.sub(r"serial: SMALL-0001, |modules: \[.*?\], ", "", text))
+    serials = []
+    for seed in (1, 1, 2):
+        with Bench.emulate(tmp_path / "bench.yaml", seed=seed, only=["mesh0", "meter0"]) as opened:
+            serials.append(opened.mesh.controller.info.serial)
+    assert serials[0] == serials[1] != serials[2]

@@ -105,17 +105,26 @@ def test_a_goal_out_of_reach_is_told_beforehand() -> None:
     assert "700 settings will be used up" in few.shortfall
 
 
-@pytest.mark.long
-def test_heat_beyond_the_limit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """30 heaters swept to 2.1 mA have some 30 · 2.3 = 70 mW in the mean."""
+def test_heat_beyond_the_limit_is_refused_before_anything_is_fitted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """30 heaters swept to 2.1 mA have some 30 · 2.3 = 70 mW in the mean. On a large mesh a fit takes minutes."""
+    monkeypatch.setattr("calibration.run.dry_run.plan_bound", lambda *_: pytest.fail("something was fitted"))
     weak = tmp_path / "weak.yaml"
     weak.write_text(SMALL.read_text().replace("total_power_mw: 500.0", "total_power_mw: 50.0"))
-    planned = dry_run(load(weak), 1)
-    assert 70.0 < planned.peak_mw < 145.0
-    with pytest.raises(LimitError, match=r"heat of all heaters in stage .* limit 50 mW"):
-        planned.check()
+    with pytest.raises(LimitError, match=r"heat of all heaters in stage .* limit 50 mW") as refused:
+        dry_run(load(weak), 1)
+    assert 70.0 < refused.value.asked < 145.0
     assert main(["plan", str(weak)]) == 2
     assert "limit 50 mW" in capsys.readouterr().err
+
+
+def test_it_tells_how_far_it_is() -> None:
+    told: list[tuple[str, int, int]] = []
+    found = dry_run(load(SMALL), 1, Goal(5e-3), progress=lambda *step: told.append(step))
+    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["first fit", "chosen settings", "last fit"]
+    chosen = [done for stage, done, _ in told if stage == "chosen settings"]
+    assert chosen == list(range(1, found.stages[3].settings + 1))
 
 
 def test_the_heat_of_the_run_stays_below_the_peak_that_was_planned(small: DryRun) -> None:

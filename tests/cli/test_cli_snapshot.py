@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import recorded_calibration
 from recorded_calibration import RECORD, SMALL
 from test_cli_emulate import served
 
+from lumion_hw import Bench
 from lumion_hw.cli import main
+from lumion_hw.cli.opening import open_bench
 
 EMULATED = [str(SMALL), "--emulate", "--seed", str(recorded_calibration.SEED)]
 
@@ -44,6 +47,25 @@ def test_the_difference_is_shown_and_put_back(stored: Path, capsys: pytest.Captu
     assert document["differences"][0] == {"setting": "meter0.averaging_s.2", "unit": "s", "now": 0.01, "stored": 0.25}
     assert main(["restore", *EMULATED[:1], str(stored), *EMULATED[1:], "-c", "meter0", "--dry-run"]) == 0
     assert "sfp-a" not in capsys.readouterr().out
+
+
+def test_a_module_that_does_not_answer_is_noted_and_ends_with_exit_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_a_module(*given: Any, **named: Any) -> Bench:
+        bench = open_bench(*given, **named)
+        bench.emulated.faults.kill_modules(["sfp-a"])
+        return bench
+
+    monkeypatch.setattr("lumion_hw.cli.snapshot.open_bench", without_a_module)
+    path = str(tmp_path / "s.yaml")
+    assert main(["snapshot", *EMULATED, "-o", path]) == 4
+    captured = capsys.readouterr()
+    assert "18 settings of 7 devices" in captured.out
+    assert "Not stored: sfp-a did not answer: sfp-a @ emulated sfp-a" in captured.err
+    monkeypatch.undo()
+    assert main(["restore", *EMULATED[:1], path, *EMULATED[1:], "--dry-run"]) == 0
+    assert "sfp-a did not answer when the snapshot was taken" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

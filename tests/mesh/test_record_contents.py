@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,21 @@ def test_arrays_come_back_with_type_shape_and_hash(tmp_path: Path, suffix: str) 
     assert back["a"].shape == (2, 3)
     assert back["b"].dtype == bool
     assert back["c"].tolist() == [1, 2]
+
+
+def test_an_npz_holds_the_arrays_of_the_record_and_nothing_else(tmp_path: Path) -> None:
+    write_arrays(tmp_path / "x.npz", {"a": np.arange(3.0)})
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as stored:
+        assert stored.files == ["a"]
+        assert stored["a"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_the_argument_that_numpy_below_2_2_stored_as_an_array_is_ignored(tmp_path: Path) -> None:
+    # numpy 1.26 `savez_compressed(file, allow_pickle=False, a=...)`: every keyword argument is an array.
+    np.savez_compressed(tmp_path / "x.npz", a=np.arange(3.0))
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive, archive.open("allow_pickle.npy", "w") as member:
+        np.lib.format.write_array(member, np.array(False), allow_pickle=False)
+    assert list(read_arrays(tmp_path / "x.npz")) == ["a"]
 
 
 def test_objects_are_never_stored(tmp_path: Path) -> None:

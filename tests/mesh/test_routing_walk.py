@@ -23,8 +23,8 @@ def test_a_walk_costs_what_dijkstra_says(smartlight: HexMesh, compiled: bool) ->
     for _ in range(20):
         price, use, pressure = rng.uniform(0.1, 2.0, 144), rng.integers(0, 3, 144), float(rng.uniform(0.0, 3.0))
         whole = (price + pressure * use[np.arange(144) ^ 1]).reshape(72, 2)
-        tails = np.repeat(np.arange(288), 2)
-        heads = np.array([graph.bar, graph.cross]).T.reshape(-1)
+        tails = np.repeat(np.arange(288, dtype=np.int32), 2)
+        heads = np.array([graph.bar, graph.cross], dtype=np.int32).T.reshape(-1)
         arcs = csr_array((np.repeat(whole, 4, axis=0).reshape(-1), (tails, heads)), shape=(size, size))
         source, target = rng.choice(smartlight.n_ports, 2, replace=False).tolist()
         start, goal = graph.entry[source], graph.n_waves + target

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from lumion_hw.bench.checks import BenchData, Check
 from lumion_hw.bench.devices import HeaterDriverModel
 from lumion_hw.bench.fields import Number, Serial
+from lumion_hw.bench.heater_checks import channel_check, heater_check
 from lumion_hw.bench.kind import DeviceKind, Question
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import MeshController
 
 _LONGEST = 4096
+_MOST_CHANNELS = 2000
+"""Most drive channels of the protocol (docs/protocol.md, section 1)."""
 
 
 class MeshControllerModel(HeaterDriverModel):
@@ -45,6 +50,11 @@ class MeshControllerModel(HeaterDriverModel):
     def photodiodes_a_per_w(self) -> float:
         """Nominal responsivity of its photodiodes at the ports."""
         return self.monitor_responsivity_a_per_w
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    yield from heater_check(bench, name)
+    yield from channel_check(bench, name, _MOST_CHANNELS, "a LUMION mesh controller")
 
 
 def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
@@ -91,7 +101,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
             n_adc=len(ports),
             dac_full_scale=3_000,  # 3 mA
             adc_full_scale=5_000_000,  # 5 mA: an amplified input a hop away must not saturate it
-            serial=model.emulated_serial(name),
+            serial=model.serial or f"EMU-{name}"[:11] + f"-{bench.chip_id[:4]}",
             write_us=round(1e3 * model.emulated_write_ms),
         ),
     )
@@ -193,4 +203,5 @@ KIND = DeviceKind(
     emulate=_emulate,
     questions=_questions,
     faults=_faults,
+    check=_check,
 )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import BenchData, Check, is_index, items, mapping
+from lumion_hw.bench.checks import BenchData, Check, items
 from lumion_hw.bench.devices import HeaterDriverModel
 from lumion_hw.bench.fields import Number, QontrolModule
+from lumion_hw.bench.heater_checks import heater_check
 from lumion_hw.bench.kind import DeviceKind, Question
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
@@ -62,19 +63,15 @@ def channels_of_module(module: str) -> int:
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mesh it drives asks for no photodiodes, and that its modules have the channels."""
+    """Check its heaters, that the mesh asks for no photodiodes, and that its modules have the channels."""
+    yield from heater_check(bench, name)
     if bench.mesh.get("controller") != name:
         return
     if "monitor_ports" in bench.mesh:
         message = f"expected no monitor_ports: {name!r} is of kind qontrol-q8, which has no photodiodes"
         yield Check(("mesh", "monitor_ports"), message, ("devices", name), on_key=True)
-    mesh = bench.topology()
-    if mesh is None:
-        return
     modules = [module for module in items(bench.devices[name].get("modules")) if isinstance(module, str)]
-    given = mapping(bench.mesh.get("heater_channels"))
-    channels = [c for p in range(mesh.n_pucs) for c in items(given.get(p, (2 * p, 2 * p + 1))) if is_index(c)]
-    needed, there = max(channels, default=-1) + 1, sum(map(channels_of_module, modules))
+    needed, there = bench.channels_needed(), sum(map(channels_of_module, modules))
     if modules and there < needed:
         message = f"expected modules with the {needed} drive channels that the mesh needs, found {there}"
         yield Check(("devices", name, "modules"), message)
@@ -118,7 +115,8 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
         ReplyMode,
     )
 
-    names = model.modules or tuple(f"Q8iv-{number:04X}" for number in range(1, -(-bench.n_channels // 8) + 1))
+    first = int(bench.chip_id[:3], 16) * 16  # another chip has other modules
+    names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
     modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
     if name == bench.spec.controller:

@@ -10,6 +10,7 @@ from lumion_hw.cli.calibrate.goal import goal_of, goal_options
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.numbers import PORT, SEED
 from lumion_hw.cli.output import json_option
+from lumion_hw.cli.progress import RunProgress
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def plan(
     from lumion_hw.bench.bench import load
 
     goal = goal_of(sigma_mrad, seconds, settings)
-    found = dry_run(load(bench_file), seed, goal, without_source, without_monitor)
+    with RunProgress(emulated=None) as progress:
+        found = dry_run(load(bench_file), seed, goal, without_source, without_monitor, progress)
     found.check()
     failure = CalibrationError(f"{found.shortfall}.", hint="Give more time, or light.") if found.shortfall else None
     document = _document(bench_file, found, goal.sigma_rad)

@@ -6,6 +6,7 @@ UPV 2025; Teofilovic et al., JLT 2024); what is marked *assumed* has no publishe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -211,6 +212,13 @@ def draw_mesh(
         stuck_current_ma={},
         draws=draws,
     )
+
+
+def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
+    """Return a short name of a chip as it was drawn, the same on every machine: 8 hex digits of a hash."""
+    drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
+    rounded = ",".join(f"{value:.6f}" for value in drawn)
+    return hashlib.sha256(f"{rounded};{physics.crosstalk};{physics.effects}".encode()).hexdigest()[:8]
 
 
 def draw_chains(

@@ -255,11 +255,11 @@ class _Model:
         """Start from a routing known already."""
         held = {wave // 4: state for way in ways for wave, state in zip(way.waves, way.states, strict=True)}
         for puc, state in held.items():
-            self.model.add_hint(self._cross[puc], state == "cross")
+            self.model.add_hint(self._cross[puc], int(state == "cross"))
         for arcs, way in zip(self._arcs, ways, strict=True):
             taken = {2 * wave + STATES.index(state) for wave, state in zip(way.waves, way.states, strict=True)}
             for arc, used in arcs.items():
-                self.model.add_hint(used, arc in taken)
+                self.model.add_hint(used, int(arc in taken))
 
     def ways(self, solver: cp_model.CpSolver) -> tuple[Way, ...]:
         """Return the ways found, each followed from its source by the states set; rings beside it are left out."""

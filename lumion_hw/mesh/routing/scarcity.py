@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
+from lumion_hw.mesh.routing.search import least_costs
 from lumion_hw.mesh.topology import LEAVES
 
 _REACH = (4, 6)
@@ -162,16 +163,11 @@ class _Neighbourhood:
 
 def _summed_up(request: RoutingProblem, strands: _Strands, price: NDArray[np.float64]) -> Scarcity | None:
     """Return the proof that prices of arcs make over the whole mesh, or ``None`` if they make none."""
-    import scipy.sparse as sp
-    from scipy.sparse.csgraph import dijkstra
-
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
-    # A weight of exactly zero would be no arc at all to the sparse matrix.
-    weights = np.maximum(price, 1e-12)[strands.open]
-    size = waves + mesh.n_ports
-    graph = sp.csr_array((weights, (strands.tail[strands.open], strands.head[strands.open])), shape=(size, size))
+    tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T
-    cheapest = dijkstra(graph, indices=mesh.port_puc_port[sources])[np.arange(len(sources)), waves + targets]
+    costs = least_costs(price[strands.open], tails, heads, waves + mesh.n_ports, mesh.port_puc_port[sources])
+    cheapest = costs[np.arange(len(sources)), waves + targets]
     paid = np.minimum(cheapest, 1.0)
     takes = np.zeros((mesh.n_pucs, 2))
     own = np.flatnonzero(strands.open & (strands.strand == np.arange(len(price))))

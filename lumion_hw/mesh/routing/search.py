@@ -97,9 +97,6 @@ def _estimates_round_obstacles(
     request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
 ) -> list[NDArray[np.float64]]:
     """Return the estimates of a mesh with obstacles or uneven weights."""
-    import scipy.sparse as sp
-    from scipy.sparse.csgraph import dijkstra
-
     graph = wave_graph(request.mesh)
     size = graph.n_waves + request.mesh.n_ports
     heads = np.array([graph.bar, graph.cross]).T
@@ -108,13 +105,38 @@ def _estimates_round_obstacles(
         live[puc, STATES.index(state)] = False
     usable = np.repeat(live, 4, axis=0)
     tails, column = np.nonzero(usable)
-    # A weight of exactly zero would be no arc at all to the sparse matrix.
-    weights = np.maximum(np.repeat(weight, 4, axis=0)[tails, column], 1e-12)
+    weights = np.repeat(weight, 4, axis=0)[tails, column]
     # From the target backwards: one run serves every node.
-    reverse = sp.csr_array((weights, (heads[tails, column], tails)), shape=(size, size))
-    left = dijkstra(reverse, indices=[graph.n_waves + target for target in targets])
+    left = least_costs(weights, heads[tails, column], tails, size, [graph.n_waves + target for target in targets])
     # A hair below the truth: an estimate that rounding lifts above it would no longer prove the cheapest way.
     return list(np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0))
+
+
+def least_costs(
+    weights: NDArray[np.float64],
+    tails: NDArray[np.intp],
+    heads: NDArray[np.intp],
+    n_nodes: int,
+    starts: Sequence[int] | NDArray[np.intp],
+) -> NDArray[np.float64]:
+    """Return the cost of the cheapest path from each start to every node, shape ``(n_starts, n_nodes)``.
+
+    Args:
+        weights: Cost of each arc, shape ``(n,)``, 0 or more.
+        tails: Node at which each arc begins, shape ``(n,)``.
+        heads: Node at which each arc ends, shape ``(n,)``.
+        n_nodes: Number of nodes.
+        starts: Nodes at which the paths begin.
+    """
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import dijkstra
+
+    # scipy below 1.15 takes 32-bit node numbers only. A weight of exactly zero would be no arc to the sparse matrix.
+    ends = (tails.astype(np.int32), heads.astype(np.int32))
+    costs: NDArray[np.float64] = dijkstra(
+        sp.csr_array((np.maximum(weights, 1e-12), ends), shape=(n_nodes, n_nodes)), indices=starts
+    )
+    return costs
 
 
 def floor(request: RoutingProblem) -> float:

@@ -1,0 +1,250 @@
+"""What all fits share: the points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
+
+Standard errors follow from the scatter of the points about the curve (least squares, unweighted unless said), so they
+hold if the model is right. Residuals that resemble their neighbours, as of a ripple or a wrong model, widen the errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.acquisition.columns import State, choose
+from lumion_hw.acquisition.scan_data import ScanData
+from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Real = NDArray[np.float64]
+_LEAST_DEGREES = 1
+_LEAST_SIZE = 1e-9
+"""Least over largest singular value of the slopes: below it some combination of parameters changes nothing."""
+
+
+class FitTerm(NamedTuple):
+    """One line of a result: its name, the attributes with value and error, the format and the unit."""
+
+    name: str
+    value: str
+    error: str
+    form: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCurve:
+    """Points and the curve through them.
+
+    Attributes:
+        x: Where the points are, shape ``(n,)``.
+        y: The points, shape ``(n,)``.
+        residual: Point minus curve, shape ``(n,)``.
+        x_label: What x is, with unit.
+        y_label: What y is, with unit.
+        n_left_out: Points that were no numbers.
+    """
+
+    x: Real = field(repr=False)
+    y: Real = field(repr=False)
+    residual: Real = field(repr=False)
+    x_label: str
+    y_label: str
+    n_left_out: int
+    _terms: ClassVar[tuple[FitTerm, ...]] = ()
+
+    def plot(self, target: AnyPath | None = None) -> Figure:
+        """Draw points and curve, with the residual below them.
+
+        Args:
+            target: The picture to write: .png, .svg or .pdf.
+
+        Raises:
+            ConfigError: matplotlib is not installed, or the picture cannot be written.
+        """
+        from lumion_hw.acquisition.scan_plot import draw_fit
+
+        return draw_fit(self, self.words(), target)
+
+    def words(self) -> str:
+        """Return the result in one line."""
+        return ", ".join(self._word(term) for term in self._terms)
+
+    def _word(self, term: FitTerm) -> str:
+        value, error = getattr(self, term.value), getattr(self, term.error)
+        return f"{term.name} = {value:{term.form}} ± {error:.2g} {term.unit}".rstrip()
+
+
+@dataclass(frozen=True, eq=False)
+class FitPoints:
+    """A reading over one setting, numbers alone.
+
+    Attributes:
+        name: Name of the setting.
+        unit: Its unit.
+        x: The setting, shape ``(n,)``.
+        y: The reading, shape ``(n,)``.
+        y_unit: Unit of the reading.
+        y_label: Name and unit of the reading.
+        good: Which points of the scan they are, shape ``(points of the scan,)``.
+    """
+
+    name: str
+    unit: str
+    x: Real
+    y: Real
+    y_unit: str
+    y_label: str
+    good: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, data: ScanData, reading: str, setting: str) -> FitPoints:
+        """Return the points of a scan of one dimension.
+
+        Raises:
+            ConfigError: There is no such reading or setting, or the scan has several dimensions.
+        """
+        at, chosen = data.swept(setting)
+        if any(size > 1 for other, size in enumerate(data.plan.shape) if other != at):
+            raise ConfigError(
+                f"the scan has several dimensions, {chosen.name} is one", hint="Fit a scan over this setting alone."
+            )
+        name, values, good = numbers_of(data, reading)
+        # Of a sweep that a laser ran, the wavelengths it logged, not those requested.
+        x = data.setting_was.get(chosen.name, chosen.numbers).ravel()
+        unit = data.unit[name]
+        return cls(chosen.name, chosen.unit, x[good], values[good], unit, f"{name} ({unit})", good)
+
+    @property
+    def n_left_out(self) -> int:
+        """Points of the scan that are no numbers."""
+        return int(len(self.good) - self.good.sum())
+
+    def check(self, least: int) -> None:
+        """Refuse too few points."""
+        if len(self.y) < least:
+            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, {least} are the least")
+
+
+def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
+    """Return name, values and which of them are numbers, point by point. Raises ``ConfigError`` as ``choose``."""
+    devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
+    names = choose([reading], devices)
+    if len(names) > 1:
+        raise ConfigError(f"{reading!r} means {len(names)} channels, a fit takes one", hint=f"Name {names[0]}.")
+    values = data.value[names[0]].ravel()
+    return names[0], values, (data.state[names[0]].ravel() == State.OK) & np.isfinite(values)
+
+
+class LeastSquares(NamedTuple):
+    """Parameters found by least squares.
+
+    Attributes:
+        at: The parameters, shape ``(k,)``.
+        covariance: Their covariance by the scatter of the points, shape ``(k, k)``; infinite if it cannot be told.
+        residual: Point minus curve, shape ``(n,)``.
+        slopes: Derivative of the curve by each parameter, shape ``(n, k)``.
+    """
+
+    at: Real
+    covariance: Real
+    residual: Real
+    slopes: Real
+
+    @property
+    def errors(self) -> Real:
+        """Standard errors of the parameters, shape ``(k,)``."""
+        found: Real = np.sqrt(np.diag(self.covariance))
+        return found
+
+
+def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes: Sequence[float]) -> LeastSquares:
+    """Fit a curve to points.
+
+    Args:
+        curve: The curve at parameters, shape ``(n,)``.
+        y: The points, shape ``(n,)``; residuals count as successive in this order.
+        start: Parameters to begin with, shape ``(k,)``.
+        sizes: Typical size of each parameter, shape ``(k,)``, positive: steps and rank are judged in these units, so
+            that the result does not depend on the unit of anything.
+    """
+    from scipy.optimize import least_squares
+
+    size = np.asarray(sizes, dtype=np.float64)
+    scale = float(np.std(y)) or 1.0
+
+    def misfit(at: Real) -> Real:
+        return np.asarray((curve(at * size) - y) / scale, dtype=np.float64)
+
+    found = least_squares(misfit, np.asarray(start, dtype=np.float64) / size, x_scale="jac", max_nfev=2000)
+    slopes, residual = np.asarray(found.jac, dtype=np.float64), -scale * found.fun
+    covariance = _covariance(slopes, found.fun) * np.outer(size, size)
+    return LeastSquares(found.x * size, covariance, residual, scale * slopes / size)
+
+
+def _covariance(slopes: Real, residual: Real) -> Real:
+    """Return the covariance of parameters by the scatter of the points; infinite if the points do not tell them all.
+
+    Neighbours that lie off together are taken together (Newey and West, Econometrica 55, 703, 1987), over as many
+    points as the residuals resemble each other.
+    """
+    n, k = slopes.shape
+    norm = np.linalg.norm(slopes, axis=0)
+    if n - k < _LEAST_DEGREES or not np.all(norm > 0.0):
+        return np.full((k, k), np.inf)
+    even = slopes / norm
+    _, sizes, directions = np.linalg.svd(even, full_matrices=False)
+    if sizes[-1] < _LEAST_SIZE * sizes[0]:
+        return np.full((k, k), np.inf)
+    inverse = (directions.T / sizes**2) @ directions
+    plain = inverse * float(np.sum(residual**2)) / (n - k)
+    lags = _alike(residual)
+    if lags:
+        pulls = even * residual[:, None]
+        spread = pulls.T @ pulls
+        for lag in range(1, lags + 1):
+            together = pulls[lag:].T @ pulls[:-lag]
+            spread += (1.0 - lag / (lags + 1.0)) * (together + together.T)
+        wide = inverse @ spread @ inverse * n / (n - k)
+        # Never below what independent points would say: of few points the sum over neighbours is itself uncertain.
+        factor = np.sqrt(np.maximum(np.diag(wide) / np.maximum(np.diag(plain), 1e-300), 1.0))
+        plain = plain * np.outer(factor, factor)
+    covariance: Real = plain / np.outer(norm, norm)
+    return covariance
+
+
+def _alike(residual: Real) -> int:
+    """Return over how many points residuals resemble each other; 0 if they do not by more than chance."""
+    n, total = len(residual), float(np.sum(residual**2))
+    for lag in range(1, n // 4):
+        if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):
+            return lag - 1
+    return n // 4
+
+
+def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
+    """Return standard errors of what follows from parameters, to first order.
+
+    Args:
+        derived: What follows, shape ``(m,)``, from parameters of shape ``(k,)``.
+        at: The parameters.
+        covariance: Their covariance, shape ``(k, k)``; infinite errors stay infinite.
+    """
+    if not np.all(np.isfinite(covariance)):
+        return np.full(len(derived(at)), np.inf)
+    sigma = np.sqrt(np.diag(covariance))
+    steps = np.where(sigma > 0.0, 1e-3 * sigma, 1e-6 * np.maximum(np.abs(at), 1e-6))
+    slopes = np.stack(
+        [
+            (derived(at + step) - derived(at - step)) / (2.0 * size)
+            for step, size in zip(np.diag(steps), steps, strict=True)
+        ]
+    )
+    errors: Real = np.sqrt(np.maximum(np.diag(slopes.T @ covariance @ slopes), 0.0))
+    return errors

@@ -1,0 +1,371 @@
+"""Resonances of a ring: each is fitted by itself with the light around it, the free spectral range follows from all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from lumion_hw.acquisition.fitted import FitPoints, FittedCurve, FitTerm, LeastSquares, Real, propagated, solve
+from lumion_hw.acquisition.ring_search import Resonances, find_resonances
+from lumion_hw.acquisition.scan_data import ScanData
+from lumion_hw.errors import ConfigError
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
+
+_WIDTHS = 8.0
+"""Half of the range about a resonance that is fitted with it, in widths of the resonance."""
+_LEAST_POINTS = 9
+_CLEAR = 4.0
+"""Least depth over its error of a resonance that counts."""
+_LEAST_CLEAR = 0.6
+"""Least share of the resonances that have to be clear: ripples that make a comb by chance are not."""
+_MOST_UNEVEN = 0.2
+"""Largest typical distance of a resonance from where it should lie, in widths."""
+_ABOVE = 2.0
+"""Least light at the bottom of a dip over its error, for an extinction with an error."""
+_BRIGHT = 0.5
+"""Least light of the resonance that is reported, over the most that any takes or gives."""
+_CURVED = 3.0
+"""Least change of the free spectral range over its error that is taken for dispersion."""
+
+
+@dataclass(frozen=True)
+class RingResonance:
+    """One resonance.
+
+    Attributes:
+        frequency_thz: Its optical frequency.
+        frequency_error_thz: Standard error.
+        fwhm_ghz: Full width at half of its depth.
+        fwhm_error_ghz: Standard error.
+        extinction_db: Highest over lowest transmission of the curve; a lower bound if the lowest is below its error.
+        extinction_error_db: Standard error; infinite for a lower bound.
+    """
+
+    frequency_thz: float
+    frequency_error_thz: float
+    fwhm_ghz: float
+    fwhm_error_ghz: float
+    extinction_db: float
+    extinction_error_db: float
+
+    @property
+    def q(self) -> float:
+        """Loaded quality factor."""
+        return 1e3 * self.frequency_thz / self.fwhm_ghz
+
+    @property
+    def q_error(self) -> float:
+        """Standard error of the quality factor."""
+        return self.q * self.fwhm_error_ghz / self.fwhm_ghz
+
+
+@dataclass(frozen=True, eq=False)
+class RingFit(FittedCurve):
+    """Resonances of an all-pass or add-drop ring, ``top · (1 - depth / (1 + F · sin²(π (ν - ν0) / FSR)))`` each.
+
+    Attributes:
+        fsr_ghz: Free spectral range in optical frequency, at the resonance.
+        fsr_error_ghz: Its standard error.
+        resonance_thz: The resonance nearest to the middle of the sweep, of those in the bright part of it.
+        resonance_error_thz: Its standard error.
+        fwhm_ghz: Full width of that resonance at half its depth.
+        fwhm_error_ghz: Its standard error.
+        q: Its loaded quality factor, ν0 / fwhm.
+        q_error: Its standard error.
+        extinction_db: Highest over lowest transmission of its curve; a lower bound if its error is infinite.
+        extinction_error_db: Its standard error; infinite where the lowest transmission is not above its error.
+        fsr_nm: Free spectral range in vacuum wavelength at the resonance.
+        resonances: All resonances, by frequency.
+    """
+
+    fsr_ghz: float
+    fsr_error_ghz: float
+    resonance_thz: float
+    resonance_error_thz: float
+    fwhm_ghz: float
+    fwhm_error_ghz: float
+    q: float
+    q_error: float
+    extinction_db: float
+    extinction_error_db: float
+    resonances: tuple[RingResonance, ...] = field(default=(), repr=False)
+    _terms = (
+        FitTerm("FSR", "fsr_ghz", "fsr_error_ghz", ".5g", "GHz"),
+        FitTerm("Q", "q", "q_error", ".4g"),
+        FitTerm("extinction", "extinction_db", "extinction_error_db", ".2f", "dB"),
+    )
+
+    @property
+    def fsr_nm(self) -> float:
+        """Free spectral range in vacuum wavelength at the resonance."""
+        return SPEED_OF_LIGHT_M_PER_S * self.fsr_ghz / (1e3 * self.resonance_thz) ** 2
+
+    def _word(self, term: FitTerm) -> str:
+        if term.value == "extinction_db" and math.isinf(self.extinction_error_db):
+            return f"extinction > {self.extinction_db:.2f} dB"
+        return super()._word(term)
+
+
+def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
+    """Fit the resonances of a ring: a power over wavelength or frequency.
+
+    Each resonance is fitted with the slope and bend of the light around it, so that the envelope of grating couplers
+    and widths that change over the sweep do no harm. The curve is the transmission of an all-pass ring (Bogaerts et
+    al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port resonances are peaks. The
+    free spectral range follows from all resonances, with its dispersion if it shows.
+
+    Args:
+        data: A scan over ``wavelength_nm`` or ``frequency_thz``, over two resonances at least.
+        reading: Name of the channel: a power in W, mW or mA, or in dB or dBm.
+        setting: Name of the wavelength or frequency; may be left out if it alone was swept.
+        reference: What to divide by: another channel of the scan, or a scan without the ring with the same channel.
+
+    Raises:
+        ConfigError: There is no such reading or setting, the reference has no light where the scan has, or there are
+            fewer than two resonances.
+    """
+    points = FitPoints.of(data, reading, setting)
+    if points.unit not in ("nm", "THz"):
+        raise ConfigError(f"{points.name} is in {points.unit or 'no unit'}; a ring is fitted over nm or THz")
+    thz, light = _spectrum(points)
+    if reference is not None:
+        light = light / _reference(thz, data, reading, setting, reference)
+    points.check(_LEAST_POINTS)
+    even = np.linspace(thz[0], thz[-1], len(thz))
+    fits = _clear_resonances(thz, light, even)
+    if len(fits) < 2:
+        raise ConfigError(
+            f"{reading} shows no two resonances, and a free spectral range needs two",
+            hint="Sweep further, or divide by a reference.",
+        )
+    fsr_ghz = _FreeSpectralRange.of(fits)
+    chosen = _reported(fits, 0.5 * float(thz[0] + thz[-1]))
+    about = chosen.resonance
+    used = np.unique(np.concatenate([each.used for each in fits]))
+    curve = np.full(len(thz), np.nan)
+    for each in fits:
+        curve[each.used] = each.curve
+    return RingFit(
+        thz[used], light[used], (light - curve)[used], "optical frequency (THz)", f"{reading} (linear)" if
+        points.y_unit.startswith("dB") else points.y_label, points.n_left_out, *fsr_ghz.at(chosen.order),
+        about.frequency_thz, about.frequency_error_thz, about.fwhm_ghz, about.fwhm_error_ghz, about.q, about.q_error,
+        about.extinction_db, about.extinction_error_db, tuple(each.resonance for each in fits),
+    )  # fmt: skip
+
+
+def _spectrum(points: FitPoints) -> tuple[Real, Real]:
+    """Return frequencies in THz, ascending, and the light at each on a linear scale."""
+    thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
+    light = 10.0 ** (points.y / 10.0) if points.y_unit.startswith("dB") else points.y
+    order = np.argsort(thz)
+    return thz[order], light[order]
+
+
+def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference: str | ScanData) -> Real:
+    """Return the light of the reference at frequencies."""
+    name, of = (reference, data) if isinstance(reference, str) else (reading, reference)
+    there_thz, light = _spectrum(FitPoints.of(of, name, setting))
+    if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:
+        raise ConfigError(f"the reference {name} has no light at a part of the sweep", hint="Sweep both alike.")
+    found: Real = np.interp(thz, there_thz, light)
+    return found
+
+
+class _FittedResonance(NamedTuple):
+    """One resonance: its number, the points fitted, the curve there, and the light that it takes or gives."""
+
+    order: int
+    resonance: RingResonance
+    used: np.ndarray[tuple[int], np.dtype[np.intp]]
+    curve: Real
+    light: float
+
+
+def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
+    """Return the resonances with the likeliest spacing with which they are clear and lie evenly."""
+    for found in find_resonances(np.interp(even, thz, light)):
+        fits = _fitted(thz, light, even, found)
+        of_all = len(fits) / len(found.orders)
+        if len(fits) > 2 and of_all >= _LEAST_CLEAR and _is_regular(fits):
+            return fits
+        if len(fits) == 2 and of_all == 1.0:
+            return fits
+    return []
+
+
+def _is_regular(fits: list[_FittedResonance]) -> bool:
+    """Return whether resonances lie evenly, but for dispersion. Three always may."""
+    if len(fits) < 4:
+        return True
+    orders = np.array([each.order for each in fits], dtype=np.float64)
+    ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
+    orders, ghz = orders - orders.mean(), ghz - ghz.mean()
+    away = np.abs(ghz - np.polyval(np.polyfit(orders, ghz, 2), orders))
+    return float(np.median(away)) < _MOST_UNEVEN * float(np.median([each.resonance.fwhm_ghz for each in fits]))
+
+
+def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
+    """Return the resonances that are clear, by frequency."""
+    step_ghz = 1e3 * float(even[1] - even[0])
+    fits = []
+    for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
+        fit = _one(thz, light, found.dips, order, float(even[place]), found.spacing * step_ghz)
+        if fit is not None:
+            fits.append(fit)
+    return fits
+
+
+def _one(thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float) -> _FittedResonance | None:
+    """Fit one resonance, twice: the range that is fitted follows from its width. ``None`` if it is not clear."""
+    width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
+    solved = shape = None
+    for _ in range(2):
+        reach_thz = 1e-3 * min(0.5 * fsr_ghz, max(_WIDTHS * width_ghz, 1e3 * _LEAST_POINTS * (thz[1] - thz[0])))
+        used = np.flatnonzero(np.abs(thz - at_thz) <= reach_thz)
+        if len(used) < _LEAST_POINTS:
+            return None
+        shape = _Shape(1e3 * (thz[used] - at_thz), 1e3 * reach_thz, fsr_ghz, dips)
+        top = float(np.abs(light[used]).max())
+        solved = solve(
+            shape.curve, light[used] / top, shape.start(light[used] / top, width_ghz), shape.sizes(width_ghz)
+        )
+        width_ghz = min(math.exp(min(solved.at[2], 50.0)), fsr_ghz)
+    if solved is None or shape is None or not shape.is_clear(solved, width_ghz):
+        return None
+    light_of = top * math.exp(solved.at[0]) * (1.0 - float(solved.at[3]))
+    return _FittedResonance(order, shape.resonance(solved, at_thz), used, top * shape.curve(solved.at), light_of)
+
+
+def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
+    """Return the full width at half of the height of a dip or peak, to begin with."""
+    near = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
+    upright = -light[near] if dips else light[near]
+    middle = int(np.argmin(np.abs(thz[near] - at_thz)))
+    half = 0.5 * (float(upright[middle]) + float(np.median(upright)))
+    below = np.flatnonzero(upright < half)
+    before, after = below[below < middle], below[below > middle]
+    first = int(before[-1]) if len(before) else 0
+    last = int(after[0]) if len(after) else len(near) - 1
+    return max(1e3 * float(thz[near[last]] - thz[near[first]]), 2e3 * float(thz[1] - thz[0]))
+
+
+class _Shape(NamedTuple):
+    """The curve of one resonance. Parameters: log of the level, place, log of the width, rest, slope, bend.
+
+    The rest is the lowest over the highest transmission, at infinite finesse.
+    """
+
+    ghz: Real
+    reach_ghz: float
+    fsr_ghz: float
+    dips: bool
+
+    def start(self, light: Real, width_ghz: float) -> list[float]:
+        """Return parameters to begin with."""
+        ends = (
+            (float(np.median(light)), float(light.min()))
+            if self.dips
+            else (float(light.max()), float(np.median(light)))
+        )
+        high = max(ends[0], 1e-6)
+        contrast = math.sqrt(min(max(ends[1] / high, 1e-4), 0.9))
+        return [math.log(high), 0.0, math.log(width_ghz), contrast, 0.0, *([0.0] if self.dips else [])]
+
+    def sizes(self, width_ghz: float) -> list[float]:
+        """Return the size of each parameter."""
+        return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
+
+    def finesse(self, log_width: float) -> float:
+        """Return the factor of sin² that makes the width."""
+        share = math.exp(min(max(log_width, -50.0), 50.0)) / self.fsr_ghz
+        return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
+
+    def curve(self, at: Real) -> Real:
+        """Return the curve at parameters."""
+        level, place, log_width, rest, slope, *bend = at.tolist()
+        along = self.ghz / self.reach_ghz
+        top = np.exp(np.clip(level + slope * along + (bend[0] * along**2 if bend else 0.0), -100.0, 100.0))
+        resonant = 1.0 / (1.0 + self.finesse(log_width) * np.sin(np.pi * (self.ghz - place) / self.fsr_ghz) ** 2)
+        found: Real = top * (1.0 - (1.0 - rest) * resonant if self.dips else rest + (1.0 - rest) * resonant)
+        return found
+
+    def is_clear(self, solved: LeastSquares, width_ghz: float) -> bool:
+        """Return whether depth and width of a resonance stand out from their errors."""
+        errors = solved.errors
+        if not np.all(np.isfinite(errors)) or not abs(solved.at[1]) < self.reach_ghz:
+            return False
+        return bool(1.0 - solved.at[3] > _CLEAR * errors[3] and errors[2] < 0.5 and width_ghz < self.fsr_ghz)
+
+    def resonance(self, solved: LeastSquares, at_thz: float) -> RingResonance:
+        """Return what the parameters say."""
+        at, error = solved.at.copy(), float(solved.errors[3])
+        bounded = not at[3] > _ABOVE * error
+        if bounded:  # what little light is left is not known; this much it is at most
+            at[3] = min(max(float(at[3]), 0.0) + _ABOVE * error, 1.0)
+
+        def derived(at: Real) -> Real:
+            finesse, lowest = self.finesse(at[2]), max(float(at[3]), 1e-12)
+            far = 1.0 / (1.0 + finesse)
+            ratio = (1.0 - (1.0 - lowest) * far) / lowest if self.dips else 1.0 / (lowest + (1.0 - lowest) * far)
+            return np.array([at_thz + 1e-3 * at[1], math.exp(min(at[2], 50.0)), 10.0 * math.log10(max(ratio, 1.0))])
+
+        errors = propagated(derived, at, solved.covariance)
+        place, width, extinction = derived(at)
+        return RingResonance(
+            float(place), float(errors[0]), float(width), float(errors[1]), float(extinction),
+            math.inf if bounded else float(errors[2]),
+        )  # fmt: skip
+
+
+def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
+    """Return the resonance nearest to the middle of the sweep, of those in the bright part of it."""
+    most = max(each.light for each in fits)
+    bright = [each for each in fits if each.light >= _BRIGHT * most]
+    return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
+
+
+class _FreeSpectralRange(NamedTuple):
+    """Frequencies of resonances over their numbers, as a polynomial about the middle one."""
+
+    middle: float
+    terms: Real
+    covariance: Real
+
+    @classmethod
+    def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
+        """Return the polynomial: straight, or curved where the curve shows."""
+        orders = np.array([each.order for each in fits], dtype=np.float64)
+        middle = float(orders.mean())
+        ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
+        sigma = 1e3 * np.array([each.resonance.frequency_error_thz for each in fits])
+        straight = _polynomial(orders - middle, ghz, sigma, 1)
+        if len(fits) < 4:
+            return cls(middle, *straight)
+        curved = _polynomial(orders - middle, ghz, sigma, 2)
+        shows = abs(curved[0][2]) > _CURVED * math.sqrt(curved[1][2, 2])
+        return cls(middle, *(curved if shows else straight))
+
+    def at(self, order: int) -> tuple[float, float]:
+        """Return the free spectral range in GHz at a resonance, and its standard error."""
+        away = order - self.middle
+        slope = np.array([power * away ** max(power - 1, 0) for power in range(len(self.terms))])
+        return float(slope @ self.terms), math.sqrt(max(float(slope @ self.covariance @ slope), 0.0))
+
+
+def _polynomial(x: Real, y: Real, sigma: Real, degree: int) -> tuple[Real, Real]:
+    """Return the coefficients of a polynomial by weighted least squares, and their covariance.
+
+    Errors are widened if the points scatter more than theirs say.
+    """
+    floor = max(float(np.median(sigma)) * 1e-3, 1e-12)
+    weight = 1.0 / np.maximum(sigma, floor)
+    terms = np.vander(x, degree + 1, increasing=True) * weight[:, None]
+    found, *_ = np.linalg.lstsq(terms, y * weight, rcond=None)
+    covariance = np.linalg.inv(terms.T @ terms)
+    free = len(y) - degree - 1
+    if free > 0:
+        covariance = covariance * max(float(np.sum((terms @ found - y * weight) ** 2)) / free, 1.0)
+    return np.asarray(found, dtype=np.float64), np.asarray(covariance, dtype=np.float64)

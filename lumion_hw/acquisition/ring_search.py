@@ -1,0 +1,255 @@
+"""Finding the resonances of a ring in a spectrum: under an envelope, between ripples, with the right spacing.
+
+The envelope of grating couplers spans tens of dB, so dips and peaks are sought on a logarithmic scale, above a curve
+that lies on the tops of dips or at the feet of peaks. Each counts by the light that it takes or gives, so that ripples
+in the dark count for little. The free spectral range is the largest spacing that accounts for the features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_DARK_DB = 20.0
+"""Dips are sought where the envelope lies no further below its top."""
+_DEGREE = 6
+"""Of the envelope as a polynomial of the frequency, in dB."""
+_ENVELOPE_STEPS = 30
+_CLEAR = 4.0
+"""Least height of a feature over the ripples around it."""
+_LEAST_SHARE = 0.02
+"""Of the light of the second largest feature: less is a ripple in the dark."""
+_LEAST_SECOND = 0.05
+"""Of the light of the largest resonance, for the second: with less it may be a ripple."""
+_LEAST_EXPLAINED = 0.6
+"""Of the weight of all features, for the resonances together: ripples as strong as they leave the spacing open."""
+_LEAST_POINTS = 16
+_MOST_COMBS = 8
+_MOST_ANCHORS, _MOST_FEATURES, _MOST_DIVISOR = 4, 16, 7
+_LEAST_SPACING = 6.0
+"""Points between resonances; closer ones are not resolved."""
+_DISPERSION = 0.03
+"""Largest relative change of the spacing from one resonance to the next."""
+_MOST_GAPS = 2
+"""Resonances that may be missing in a row."""
+_GAP_COST = 0.7
+_AS_GOOD = 0.95
+"""Share of the best score within which the larger spacing is taken: half of the right one explains as much."""
+
+
+class Resonances(NamedTuple):
+    """Resonances of a ring in a spectrum.
+
+    Attributes:
+        dips: Whether they are dips; else peaks, as at a drop port.
+        orders: Number of each, counted from any one of them, shape ``(k,)``, ascending.
+        places: Number of the point at each, shape ``(k,)``.
+        spacing: Points between two.
+    """
+
+    dips: bool
+    orders: Places
+    places: Places
+    spacing: float
+
+
+def find_resonances(light: Real) -> Iterator[Resonances]:
+    """Yield resonances with the spacings that may be right, the likeliest first; nothing if there are fewer than two.
+
+    Args:
+        light: Power at frequencies that are evenly spaced, shape ``(n,)``.
+    """
+    dips, peaks = (_features(light, as_dips) for as_dips in (True, False))
+    # Narrow dips have broad tops between them, and narrow peaks broad valleys.
+    as_dips = dips.clearest >= peaks.clearest
+    features = dips if as_dips else peaks
+    clearest = set(np.argsort(-features.weight)[:2].tolist())
+    for teeth, spacing in _best_combs(features, len(light)):
+        light_of = np.sort(features.light[list(teeth.values())])
+        # Two of many always have a distance: they have to be the two that stand out.
+        two_of_many = len(teeth) == 2 and set(teeth.values()) != clearest
+        share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
+        if share >= _LEAST_EXPLAINED and light_of[-2] >= _LEAST_SECOND * light_of[-1] and not two_of_many:
+            orders = np.array(sorted(teeth), dtype=np.intp)
+            places = features.places[[teeth[order] for order in orders.tolist()]]
+            yield Resonances(as_dips, orders, places, spacing)
+
+
+class _Features(NamedTuple):
+    """Dips or peaks: the number of the point at each, the light that it takes or gives, and its width in points."""
+
+    places: Places
+    light: Real
+    width: Real
+
+    @property
+    def weight(self) -> Real:
+        """What each counts: a ripple may have much light, over a greater width."""
+        found: Real = self.light**1.5 / self.width
+        return found
+
+    @property
+    def clearest(self) -> float:
+        """Weight of the one that counts most; 0 if there are none."""
+        return float(self.weight.max(initial=0.0))
+
+
+def _lit(light: Real) -> tuple[int, int]:
+    """Return the range about the brightest part that is not in the dark."""
+    level = _running_median(light, max(len(light) // 60, 5))
+    top = int(np.argmax(level))
+    dark = np.flatnonzero(level < level[top] * 10.0 ** (-_DARK_DB / 10.0))
+    before, after = dark[dark < top], dark[dark > top]
+    return (int(before[-1]) + 1 if len(before) else 0), (int(after[0]) if len(after) else len(light))
+
+
+def _decibels(light: Real) -> Real:
+    """Return the power in dB, with a floor at the noise of single points."""
+    steps = np.diff(light)
+    noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
+    top = float(light.max())
+    found: Real = 10.0 * np.log10(np.maximum(light, max(1e-9 * top, min(3.0 * noise, 0.1 * top))))
+    return found
+
+
+def _features(light: Real, dips: bool) -> _Features:
+    """Return dips or peaks that stand out from the ripples around them."""
+    from scipy.signal import find_peaks, peak_widths
+
+    low, high = _lit(light) if dips else (0, len(light))
+    if high - low < _LEAST_POINTS:
+        return _Features(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
+    level_db, sign = _decibels(light[low:high]), -1.0 if dips else 1.0
+    smooth, half_width = _smoothed(sign * (level_db - _envelope(level_db, sign)))
+    places, details = find_peaks(smooth, prominence=1e-6, distance=max(2 * half_width, 2))
+    height = details["prominences"]
+    at = level_db[places]
+    taken = np.abs(10.0 ** ((at - sign * height) / 10.0) - 10.0 ** (at / 10.0))
+    clear = height > _CLEAR * _ripple(smooth)[places]
+    if np.count_nonzero(clear) > 1:
+        clear &= taken > _LEAST_SHARE * np.sort(taken[clear])[-2]
+    places = places[clear]
+    return _Features(places + low, taken[clear], peak_widths(smooth, places, rel_height=0.5)[0])
+
+
+def _ripple(height: Real) -> Real:
+    """Return the height of the ripples around every point."""
+    most = float(np.quantile(height, 1.0 - 3.0 / len(height)))
+    window = max(len(height) // 12, 30)
+    around = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)
+    # Broad resonances fill half of the spectrum: then their own height would pass for ripples.
+    found: Real = np.clip(around, max(most / 60.0, 1e-9), max(most / 5.0, 1e-9))
+    return found
+
+
+def _smoothed(height: Real) -> tuple[Real, int]:
+    """Return heights over the envelope, averaged over as few points as noise requires, and half of their number."""
+    half_width = 0
+    while True:
+        smooth = _average(height, half_width)
+        apart = 2 * half_width + 1
+        steps = smooth[apart:] - smooth[:-apart]
+        noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
+        if float(np.quantile(smooth, 1.0 - 3.0 / len(smooth))) >= 4.0 * noise or 16 * half_width + 16 >= len(height):
+            return smooth, half_width
+        half_width = max(half_width + 1, int(1.6 * half_width))
+
+
+def _envelope(level_db: Real, sign: float) -> Real:
+    """Return a smooth curve on the tops of dips, or at the feet of peaks: what lies on the other side counts less."""
+    terms = np.polynomial.chebyshev.chebvander(np.linspace(-1.0, 1.0, len(level_db)), _DEGREE)
+    weight, curve = np.ones(len(level_db)), level_db
+    for _ in range(_ENVELOPE_STEPS):
+        found = np.linalg.lstsq(terms * weight[:, None], level_db * weight, rcond=None)[0]
+        curve = terms @ found
+        height = sign * (level_db - curve)
+        below = height[height < 0.0]
+        spread = max(1.4826 * float(np.median(-below)) if len(below) > 10 else 0.0, 1e-6)
+        far = height / (2.5 * spread)
+        weight = np.sqrt(1.0 / np.where(far <= 0.0, 1.0 + np.maximum(-far - 1.0, 0.0), 1.0 + far**2))
+    return curve
+
+
+def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
+    """Yield the features by order, and the spacing, of the combs that account for them best."""
+    if len(features.places) < 2:
+        return
+    combs = [
+        (score, spacing, teeth)
+        for anchor, spacing in _trials(features)
+        for score, teeth in [_comb(features, anchor, spacing, n)]
+        if len(teeth) > 1
+    ]
+    for _ in range(_MOST_COMBS):
+        if not combs:
+            return
+        best = max(score for score, _, _ in combs)
+        _, spacing, teeth = max((each for each in combs if each[0] >= _AS_GOOD * best), key=lambda each: each[1])
+        yield teeth, spacing
+        combs = [each for each in combs if abs(each[1] / spacing - 1.0) > _DISPERSION]
+
+
+def _trials(features: _Features) -> Iterator[tuple[int, float]]:
+    """Yield features to begin with, and spacings: distances of large features, and their whole parts."""
+    largest = np.argsort(-features.light)[:_MOST_FEATURES]
+    places = features.places[largest].tolist()
+    spacings = {
+        round(abs(a - b) / divisor, 1)
+        for i, a in enumerate(places)
+        for b in places[:i]
+        for divisor in range(1, _MOST_DIVISOR + 1)
+        if abs(a - b) / divisor >= _LEAST_SPACING
+    }
+    for anchor in largest[:_MOST_ANCHORS].tolist():
+        for spacing in sorted(spacings):
+            yield anchor, spacing
+
+
+def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
+    """Return the score of a comb and its features by order, walking from one feature to both sides."""
+    teeth, missing = {0: anchor}, 0
+    for way in (1, -1):
+        at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
+        while True:
+            order, expected = order + way, at + way * step
+            if not 0.0 <= expected < n or gaps > _MOST_GAPS:
+                break
+            near = np.flatnonzero(np.abs(features.places - expected) <= _DISPERSION * step * (1 + gaps) + 2.0)
+            if not len(near):
+                at, gaps = expected, gaps + 1
+                continue
+            teeth[order] = tooth = int(near[np.argmax(features.light[near])])
+            place = float(features.places[tooth])
+            step, at, missing, gaps = 0.7 * step + 0.3 * way * (place - at), place, missing + gaps, 0
+    share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
+    return share * (1.0 - _GAP_COST * missing / (missing + len(teeth))), teeth
+
+
+def _average(values: Real, half_width: int) -> Real:
+    """Return averages over ``2 · half_width + 1`` points, fewer at the ends."""
+    if half_width == 0:
+        return values
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    first, end = np.maximum(at - half_width, 0), np.minimum(at + half_width + 1, len(values))
+    found: Real = (total[end] - total[first]) / (end - first)
+    return found
+
+
+def _running_median(values: Real, width: int) -> Real:
+    """Return medians over a window, taken at every 128th part of it and interpolated."""
+    from scipy.ndimage import median_filter
+
+    step = max(width // 128, 1)
+    at = np.arange(0, len(values), step)
+    found: Real = np.interp(
+        np.arange(len(values)), at, median_filter(values[::step], size=max(width // step, 3) | 1, mode="nearest")
+    )
+    return found
