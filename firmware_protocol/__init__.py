@@ -187,7 +187,7 @@ from firmware_protocol.timing import (
 )
 
 ESTOP_WIRE = encode_frame(Frame(Kind.REQ, Command.ESTOP, payload=EstopRequest().encode()))
-"""The constant emergency-stop frame, the same 19 bytes for every board and every host (section 19.9)."""
+"""The emergency-stop frame: the same 19 bytes from every host to every board (section 11.4)."""
 
 __all__ = [
     "CODE_DTYPE",

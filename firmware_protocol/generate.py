@@ -13,15 +13,15 @@ from typing import Any
 
 from firmware_protocol.generators.c_header import c_header
 from firmware_protocol.generators.c_vectors import c_vectors
-from firmware_protocol.generators.tables import document
+from firmware_protocol.generators.tables import page
 from firmware_protocol.schema import schema_text
 
 _PACKAGE = Path(__file__).parent
 CHECKOUT = _PACKAGE.parent
 """Folder of the checkout: the one that holds this package and ``docs``."""
 
-DOCUMENT = "docs/protocol.md"
-"""The protocol's own standard: prose by hand, tables from here."""
+DOCUMENT = "docs/protocol-tables.md"
+"""The tables of the specification ``docs/protocol.md``."""
 
 
 def vectors() -> dict[str, Any]:
@@ -38,9 +38,8 @@ def expected(checkout: Path = CHECKOUT) -> dict[str, str]:
         "firmware_protocol/c/lumion_protocol.h": c_header(),
         "firmware_protocol/c/vectors.inc": c_vectors(locked),
     }
-    page = checkout / DOCUMENT
-    if page.exists():  # an installed package has no documents
-        files[DOCUMENT] = document(page.read_text(encoding="utf-8"), locked)
+    if (checkout / DOCUMENT).parent.is_dir():  # an installed package has no documents
+        files[DOCUMENT] = page(locked)
     return files
 
 

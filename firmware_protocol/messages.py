@@ -380,7 +380,7 @@ class FaultClearReply(Message):
 
 
 class FaultClearRequest(Message):
-    """Clear every latched fault whose id is not newer than ``fault_id`` (section 11.3)."""
+    """Clear one latched fault (section 11.3); older firmware clears every fault up to that id."""
 
     command: ClassVar[Command] = Command.FAULT_CLEAR
     reply: ClassVar[type[FaultClearReply]] = FaultClearReply

@@ -1,4 +1,4 @@
-"""What is printed from the schema: the C header, the C form of the locked vectors, the tables of the document.
+"""Files made from the schema: the C header, the locked vectors in C, and the tables of the document.
 
 Every function here returns text; :mod:`firmware_protocol.generate` writes or compares it.
 """

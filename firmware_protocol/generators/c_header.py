@@ -6,39 +6,16 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 
-from firmware_protocol import codes, stream_codes
+from firmware_protocol import codes
 from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField
+from firmware_protocol.generators.constants import CONSTANTS
 from firmware_protocol.layouts import LAYOUTS
 from firmware_protocol.schema import TABLES, schema_crc32
-from firmware_protocol.timing import DEADLINE_RTOS, LONGEST_STEP_RTOS, MOST_SENDS, SENDS
 
 C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "i16": "int16_t", "i32": "int32_t"}
 """C type of each scalar."""
 
 _MARKS = {"P": "PIPELINED", "N": "NO_REPLY", "R": "READ"}
-_CONSTANTS = (
-    ("PROTOCOL_MAJOR", codes.PROTOCOL_MAJOR, "high nibble of kind_version"),
-    ("MIN_MTU", codes.MIN_MTU, "bytes on the wire every implementation accepts from reset on"),
-    ("NO_CHANNEL", codes.NO_CHANNEL, "channel or index of an error reply: none"),
-    ("SATURATED", codes.SATURATED, "monitor code above full scale"),
-    ("DRIVEN_TABLE", codes.DRIVEN_TABLE, "bank of READBACK: the table driven now"),
-    ("FULL_SCALE_CODE", codes.FULL_SCALE_CODE, "drive or monitor code at full scale"),
-    ("MAX_STORED_REPLY", codes.MAX_STORED_REPLY, "bytes of payload kept per slot of the reply ring"),
-    ("MAX_TEXT", codes.MAX_TEXT, "bytes of text in an error reply"),
-    ("STATS_COUNTERS", len(codes.StatsCounter), "counters of GET_STATS in version 1"),
-    ("FIRST_TELEMETRY_STREAM", stream_codes.FIRST_TELEMETRY_STREAM, "lowest id of a telemetry stream"),
-    ("IMAGE_VERSION", stream_codes.IMAGE_VERSION, "version of the sweep image"),
-    ("MAX_CHANGES", stream_codes.MAX_CHANGES, "changes one point of a sweep can hold"),
-    ("FULL_TABLE", stream_codes.FULL_TABLE, "bits 0 to 14 of a point's head: a table follows"),
-    ("POINT_TIMING", stream_codes.POINT_TIMING, "bit 15 of a point's head: times follow"),
-    ("MAX_RECORDS", stream_codes.MAX_RECORDS, "records of one run"),
-    ("SWEEP_PUSH_MS", stream_codes.SWEEP_PUSH_MS, "longest wait of a started SWEEP_DATA event, ms"),
-    ("SENDS", SENDS, "times a host sends a request, the first included"),
-    ("DEADLINE_RTOS", DEADLINE_RTOS, "deadline of a request in units of its first RTO, on a link without losses"),
-    ("MOST_SENDS", MOST_SENDS, "most times a host sends a request, on a link with losses"),
-    ("LONGEST_STEP_RTOS", LONGEST_STEP_RTOS, "longest wait between two sends in units of the RTO"),
-)
-
 _TOP = """\
 /*
  * Wire protocol of the LUMION mesh controller, version 1: constants, enums and payloads.
@@ -139,7 +116,7 @@ def _plain(text: str) -> str:
 
 def _constants() -> Iterator[str]:
     yield f"#define LUM_SCHEMA_CRC32 0x{schema_crc32():08X}u /* schema_crc32 of HELLO */"
-    for name, value, meaning in _CONSTANTS:
+    for name, value, meaning in CONSTANTS:
         yield f"#define LUM_{name} {value}u /* {meaning} */"
 
 

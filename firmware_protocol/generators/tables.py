@@ -1,33 +1,42 @@
-"""The tables of ``docs/protocol.md``, printed from the schema and the locked vectors (section 17).
+"""The page ``docs/protocol-tables.md``, printed from the schema and the locked vectors.
 
-A section of the document between ``<!-- generated: NAME -->`` and ``<!-- end -->`` is replaced by the table of that
-name. Names are ``layout NAME``, ``codes NAME``, ``frame NAME`` (a locked frame) or one of the tables of their own.
+:data:`SECTIONS` says which table stands where: a layout or a table of codes by its name, or one of the tables below.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
+from collections.abc import Callable, Iterable
+from enum import Enum, IntFlag
 from typing import Any
 
+import numpy as np
+
+from firmware_protocol.codec import Message
 from firmware_protocol.codes import Command, FaultSource, Feature, Status
 from firmware_protocol.config import ConfigLimitsRequest
 from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField
-from firmware_protocol.frames import CRC_SIZE, HEADER_SIZE, max_payload
+from firmware_protocol.frames import max_payload, wire_bound
+from firmware_protocol.generators.constants import CONSTANTS, HOST_TIMES
 from firmware_protocol.layouts import LAYOUTS
-from firmware_protocol.messages import SetRequest, StageRequest
+from firmware_protocol.messages import CommitRequest, HelloReply, Request, SetRequest, StageRequest
 from firmware_protocol.records import max_elements
 from firmware_protocol.requests import AnyEvent, AnyRequest
 from firmware_protocol.schema import TABLES, schema_crc32
 from firmware_protocol.stream_messages import SweepLoadRequest, TelemetryEvent
+from firmware_protocol.timing import DEADLINE_RTOS, exchange_bytes, retry_timeout_s
 
-_SECTION = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-_HEX_PER_LINE = 32
+_ENUMS: dict[str, type[Enum]] = {table.__name__: table for table in TABLES}
+_BAUDS = (115_200, 921_600, 3_000_000)
 
+_TOP = f"""\
+# Tables of the mesh controller protocol
 
-class UnknownSectionError(ValueError):
-    """The document asks for a table nobody makes."""
+Made from the schema in `firmware_protocol/` by `python -m firmware_protocol.generate`; do not edit. The rules are in
+[the protocol](protocol.md), under the same section numbers. Each layout has the name of its Python class; its C struct
+in `lumion_protocol.h` has the same name in snake case (`HelloRequest`: `lum_hello_request`). *off* is the offset in the
+payload in bytes; *request*, *reply* and *payload* are payload sizes in bytes. `schema_crc32` of this version:
+0x{schema_crc32():08X}.
+"""
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -44,14 +53,20 @@ def _range(field: PayloadField) -> str:
     return text
 
 
-def _layout(name: str) -> str:
+def _layout(layout: Layout) -> str:
     rows = []
-    for field in LAYOUTS[name].fields:
+    for field in layout.fields:
         if field.name:
             rows.append((field.offset, f"`{field.type}`", f"`{field.name}`", field.unit, _range(field), field.meaning))
         else:
             rows.append((field.offset, f"`{field.type}`", "–", "", "", "reserved, 0"))
     return _table(("off", "type", "field", "unit", "range", "meaning"), rows) if rows else "No payload."
+
+
+def _codes(table: type[Enum]) -> str:
+    if issubclass(table, IntFlag):
+        return _table(("bit value", "name"), ((f"0x{int(bit):02X}", bit.name) for bit in table))
+    return _table(("code", "name"), ((row.value, row.name) for row in table))
 
 
 def _size(layout: Layout) -> str:
@@ -62,35 +77,31 @@ def _size(layout: Layout) -> str:
     return f"{layout.fixed_size} + {times}{' '.join(f'`{count}`' for count in layout.array.counts)}"
 
 
-def _requests(command: Command) -> list[Any]:
-    return [kind for kind in AnyRequest.__args__ if kind.command is command]
-
-
 def _sizes(kinds: Iterable[Any]) -> str:
     return ", ".join(dict.fromkeys(_size(kind.layout) for kind in kinds))
 
 
-def _commands() -> str:
+def _commands(vectors: dict[str, Any]) -> str:
     rows = []
     for command in Command:
-        kinds = _requests(command)
+        kinds = [kind for kind in AnyRequest.__args__ if kind.command is command]
         replies = _sizes(kind.reply for kind in kinds)
         marks = " ".join(command.marks) or "–"
         rows.append((f"0x{command:02X}", command.name, _sizes(kinds), replies, marks, command.states))
     return _table(("code", "command", "request", "reply", "marks", "states"), rows)
 
 
-def _events() -> str:
+def _events(vectors: dict[str, Any]) -> str:
     rows = ((f"0x{kind.event:02X}", kind.event.name, _size(kind.layout)) for kind in AnyEvent.__args__)
     return _table(("code", "event", "payload"), rows)
 
 
-def _status() -> str:
+def _status(vectors: dict[str, Any]) -> str:
     rows = ((int(s), s.name, s.channel_means or "–", s.value_means or "–", s.limit_means or "–") for s in Status)
     return _table(("code", "name", "`channel`", "`value`", "`limit`"), rows)
 
 
-def _faults() -> str:
+def _faults(vectors: dict[str, Any]) -> str:
     rows = []
     for source in FaultSource:
         enabled = "always" if source.feature is None else f"`fault_enable`, feature {int(source.feature)}"
@@ -98,101 +109,150 @@ def _faults() -> str:
     return _table(("bit", "source", "unit of `value` and `limit`", "enabled"), rows)
 
 
-def _features() -> str:
+def _features(vectors: dict[str, Any]) -> str:
     return _table(("bit", "name", "meaning"), ((int(f), f.name, f.meaning) for f in Feature))
 
 
-def _codes(name: str) -> str:
-    table: type[Enum] = next(table for table in TABLES if table.__name__ == name)
-    bits = {True: "value", False: "code"}[name.endswith("Flag")]
-    return _table((bits, "name"), ((f"0x{m.value:02X}" if bits == "value" else m.value, m.name) for m in table))
+def _constants(vectors: dict[str, Any]) -> str:
+    return _table(("name", "value", "meaning"), CONSTANTS)
 
 
-def _mtu() -> str:
-    head = (
-        "MTU",
-        "content",
-        "payload",
-        "SET codes",
-        "STAGE codes",
-        "limit records",
-        "TELEMETRY monitors",
-        "SWEEP_LOAD",
-    )
+def _host_times(vectors: dict[str, Any]) -> str:
+    return _table(("name", "value", "meaning"), HOST_TIMES)
+
+
+def _frame_sizes(vectors: dict[str, Any]) -> str:
     kinds = (SetRequest, StageRequest, ConfigLimitsRequest, TelemetryEvent, SweepLoadRequest)
+    holds = ("SET codes", "STAGE codes", "limit records", "TELEMETRY monitors", "SWEEP_LOAD bytes")
     rows = []
     for mtu in (256, 512, 1024, 4096):
         payload = max_payload(mtu)
-        rows.append((mtu, payload + HEADER_SIZE + CRC_SIZE, payload, *(max_elements(kind, mtu) for kind in kinds)))
-    return _table(head, rows)
+        rows.append((mtu, payload, *(max_elements(kind, mtu) for kind in kinds)))
+    return _table(("MTU", "payload", *holds), rows)
 
 
-def _cobs(vectors: dict[str, Any]) -> str:
-    lengths = dict(vectors["cobs_lengths"])
-    content = lengths.pop("content")
-    return _table(("content bytes", *map(str, content)), ((name, *row) for name, row in lengths.items()))
+def _zeros(channels: int) -> SetRequest:
+    return SetRequest(1, np.zeros(channels, dtype=np.uint16))
 
 
-def _large(vectors: dict[str, Any]) -> str:
-    rows = []
-    for row in vectors["set_frames"]:
-        codes = f"{row['first']} + {row['step']} i" if row["step"] else f"{row['first']}"
-        sizes = (row[key] for key in ("payload", "content", "wire", "bound"))
-        rows.append((row["count"], codes, *sizes, f"0x{row['crc32']:08X}"))
-    return _table(("codes", "code i", "payload", "content", "wire", "bound", "CRC-32 of the wire bytes"), rows)
+def _examples() -> dict[str, Request[Message]]:
+    return {
+        "SET of 144 codes": _zeros(144),
+        "SET of 2000 codes": _zeros(2000),
+        "COMMIT": CommitRequest(1, 1, 1, 0, 144),
+    }
 
 
-def _hex(data: bytes) -> Iterator[str]:
-    for start in range(0, len(data), _HEX_PER_LINE):
-        yield data[start : start + _HEX_PER_LINE].hex(" ")
+def _hello(vectors: dict[str, Any]) -> HelloReply:
+    """Return the locked identity block: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
+    record = next(record for record in vectors["frames"] if record["name"] == "hello reply")
+    return HelloReply.decode(bytes.fromhex(record["payload"]))
 
 
-def _frame(vectors: dict[str, Any], name: str) -> str:
-    record = next((record for record in vectors["frames"] if record["name"] == name), None)
-    if record is None:
-        raise UnknownSectionError(f"no locked frame `{name}`")
-    wire = list(_hex(bytes.fromhex(record["wire"])))
-    payload = list(_hex(bytes.fromhex(record["payload"]))) or ["(empty)"]
-    lines = [
-        f"{label:8}{line}"
-        for parts, title in ((payload, "payload"), (wire, "wire"))
-        for label, line in zip([title, *[""] * len(parts)], parts, strict=False)
-    ]
-    return "\n".join(["```", *lines, f"{'':8}({len(record['wire']) // 2} bytes)", "```"])
+def _retry_times(vectors: dict[str, Any]) -> str:
+    hello, rows = _hello(vectors), []
+    for name, request in _examples().items():
+        rtos_ms = [1e3 * retry_timeout_s(request, hello, baud) for baud in _BAUDS]
+        rows.append((name, *(f"{rto_ms:.1f}, {DEADLINE_RTOS * rto_ms:.0f}" for rto_ms in rtos_ms)))
+    return _table(("RTO, deadline in ms", *(f"{baud} baud" for baud in _BAUDS)), rows)
 
 
-def _schema_crc() -> str:
-    return f"`schema_crc32` of this version: 0x{schema_crc32():08X}."
+def _rates(vectors: dict[str, Any]) -> str:
+    hello, rows = _hello(vectors), []
+    for name, request in (_examples() | {"SET of 304 codes": _zeros(304)}).items():
+        n_bytes = exchange_bytes(request, hello)
+        bound = wire_bound(len(request.encode()))
+        rows.append((name, bound, n_bytes - bound, *(f"{1e4 * n_bytes / baud:.3g}" for baud in _BAUDS)))
+    for monitors in (64, 144):
+        bound = wire_bound(TelemetryEvent.layout.fixed_size + 2 * monitors)
+        rows.append(
+            (f"TELEMETRY of {monitors} monitors", bound, "–", *(f"{1e4 * bound / baud:.3g}" for baud in _BAUDS))
+        )
+    return _table(("frame", "bytes", "reply bytes", *(f"ms at {baud} baud" for baud in _BAUDS)), rows)
 
 
-_PLAIN: dict[str, Callable[[], str]] = {
-    "commands": _commands,
-    "events": _events,
-    "status": _status,
-    "faults": _faults,
-    "features": _features,
-    "mtu": _mtu,
-    "schema crc": _schema_crc,
+OWN_TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "Frame sizes": _frame_sizes,
+    "Timing constants": _host_times,
+    "Retry times": _retry_times,
+    "Constants": _constants,
+    "Rates": _rates,
+    "Command": _commands,
+    "Event": _events,
+    "Feature": _features,
+    "FaultSource": _faults,
+    "Status": _status,
 }
-_FROM_VECTORS: dict[str, Callable[[dict[str, Any]], str]] = {"cobs lengths": _cobs, "large frames": _large}
+"""Tables with columns of their own, by their headings; each is made from the locked vectors."""
+
+SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("2. Frames", ("Frame sizes",)),
+    ("3. Header", ("FrameHeader", "Kind", "HeaderFlag")),
+    ("4. Retry", ("Timing constants", "Retry times")),
+    ("5. Commands", ("Command", "Event", "Stream", "ErrorReply", "Constants")),
+    (
+        "6. Identity",
+        (
+            *("HelloRequest", "HelloFlag", "HelloReply", "Drive", "PingRequest", "PingReply"),
+            *("GetStatsRequest", "GetStatsReply", "StatsCounter", "Feature"),
+        ),
+    ),
+    (
+        "7. CONFIG",
+        (
+            *("ConfigOp", "ConfigGlobalRequest", "WatchdogPolicy", "ConfigLimitsRequest", "LimitRecord"),
+            *("ConfigApplyRequest", "ApplyFlag", "ConfigReply", "ConfigReadGlobalRequest", "ConfigGlobalReply"),
+            *("ConfigReadLimitsRequest", "ConfigLimitsReply"),
+        ),
+    ),
+    (
+        "8. Phase set",
+        (
+            *("StageRequest", "StageSparseRequest", "SparseBase", "PairRecord", "StageReply"),
+            *("CommitRequest", "CommitWhen", "CommitReply", "SetRequest", "SetReply"),
+            *("ReadbackRequest", "ReadbackFlag", "ReadbackReply"),
+        ),
+    ),
+    (
+        "9. Monitors",
+        (
+            *("ReadAdcRequest", "ReadAdcReply", "SubscribeRequest", "SubscribeFlag", "SubscribeReply"),
+            *("TelemetryEvent", "WatchRequest", "WatchFlag", "WatchRecord", "WatchReply", "LightEvent"),
+        ),
+    ),
+    (
+        "10. Sweeps",
+        (
+            *("SweepImageHeader", "ImageFlag", "EndAction", "SweepTrigger"),
+            *("SweepLoadRequest", "SweepLoadReply", "SweepStartRequest", "RunFlag", "SweepStartReply"),
+            *("SweepDataEvent", "SweepReadRequest", "SweepReadReply", "RunState", "SweepAckRequest", "SweepAckReply"),
+            *("SweepAbortRequest", "SweepAbortReply", "SweepDoneEvent", "EndReason"),
+        ),
+    ),
+    (
+        "11. Safety",
+        (
+            *("OutputsState", "FaultSource", "FaultRecord", "FaultState", "FaultListRequest", "FaultListReply"),
+            *("FaultClearRequest", "FaultClearReply", "EstopRequest", "EstopReply"),
+        ),
+    ),
+    ("12. Status codes", ("Status",)),
+    ("14. Bytes and rates", ("Rates",)),
+)
+"""Headings of the page, with the tables under each."""
 
 
-def section(name: str, vectors: dict[str, Any]) -> str:
-    """Return the table of a name. Raises ``UnknownSectionError``."""
-    kind, _, rest = name.partition(" ")
-    if name in _PLAIN:
-        return _PLAIN[name]()
-    if name in _FROM_VECTORS:
-        return _FROM_VECTORS[name](vectors)
-    if kind == "layout" and rest in LAYOUTS:
-        return _layout(rest)
-    if kind == "codes" and rest in {table.__name__ for table in TABLES}:
-        return _codes(rest)
-    if kind == "frame":
-        return _frame(vectors, rest)
-    raise UnknownSectionError(f"the document asks for `{name}`, which no table is called")
+def table(name: str, vectors: dict[str, Any]) -> str:
+    """Return a table by its heading. Raises ``KeyError`` for a name that no table has."""
+    if name in OWN_TABLES:
+        return OWN_TABLES[name](vectors)
+    return _codes(_ENUMS[name]) if name in _ENUMS else _layout(LAYOUTS[name])
 
 
-def document(text: str, vectors: dict[str, Any]) -> str:
-    """Return the document with every generated section as it should be. Raises ``UnknownSectionError``."""
-    return _SECTION.sub(lambda found: f"{found[1]}{section(found[2], vectors)}\n{found[3]}", text)
+def page(vectors: dict[str, Any]) -> str:
+    """Return the whole page."""
+    parts = [_TOP]
+    for title, names in SECTIONS:
+        parts.append(f"## {title}\n")
+        parts += [f"### {name}\n\n{table(name, vectors)}\n" for name in names]
+    return "\n".join(parts)

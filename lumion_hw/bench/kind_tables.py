@@ -57,7 +57,43 @@ def effect_table() -> str:
     return "\n".join(rows)
 
 
+def cmis_page_table() -> str:
+    """Return the table of the register map of docs/cmis-pages.md."""
+    from lumion_hw.standards.cmis import PAGES as MEMORY_PAGES
+    from lumion_hw.standards.cmis import Certainty, Page, fields_of
+    from lumion_hw.standards.cmis.index import PAGE_CONTENTS
+
+    def row(page: Page) -> str:
+        n_unsure = sum(field.certainty is Certainty.CHECK for field in fields_of(page))
+        name = "lower memory" if page is None else f"{page:02X}h"
+        return f"| {name} | {PAGE_CONTENTS[page]} | {len(fields_of(page))} | {n_unsure} |"
+
+    rows = ["| page | contents | fields | of these to confirm |", "|---|---|---|---|"]
+    pages = sorted(MEMORY_PAGES, key=lambda page: -1 if page is None else page)
+    return "\n".join([*rows, *(row(page) for page in pages)])
+
+
+def module_table() -> str:
+    """Return the table of emulated modules of docs/transponders.md."""
+    from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
+    from lumion_hw.standards.cmis.interface_ids import HOST_INTERFACES, MEDIA_SMF
+
+    rows = ["| profile | applications | power-up, data path, tuning in s |", "|---|---|---|"]
+    for name, profile in PROFILES.items():
+        offered = "; ".join(
+            f"{each.host_options.bit_count()} × {HOST_INTERFACES[each.host_interface]} into "
+            f"{MEDIA_SMF[each.media_interface].partition(',')[0]}"
+            for each in profile.applications
+        )
+        times = profile.timing
+        tuning = f"{times.tuning_s:g}" if profile.laser is not None else "–"
+        rows.append(f"| `{name}` | {offered} | {times.power_up_s:g}, {times.dp_init_s:g}, {tuning} |")
+    return "\n".join(rows)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/cmis-pages.md": cmis_page_table,
+    "docs/transponders.md": module_table,
     "docs/bench-file.md": device_table,
     "docs/testing.md": fault_table,
     "docs/emulated-chip.md": effect_table,

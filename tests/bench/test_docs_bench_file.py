@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lumion_hw.bench.kind_tables import device_table, effect_table, replaced
+from lumion_hw.bench.kind_tables import PAGES, replaced
 from lumion_hw.bench.known_kinds import own_kinds
 from lumion_hw.bench.loader import bench_schema, check_bench
 
@@ -68,13 +68,10 @@ def test_every_key_of_a_section_has_its_row(place: str) -> None:
     assert [row(place, key) for key in SECTIONS[place]["properties"] if row(place, key) not in PAGE] == []
 
 
-def test_the_table_is_that_of_the_kinds() -> None:
-    assert replaced(PAGE, device_table()) == PAGE, "run: python -m lumion_hw.bench.kind_tables"
-
-
-def test_the_table_of_effects_is_that_of_the_chip() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "emulated-chip.md").read_text(encoding="utf-8")
-    assert replaced(page, effect_table()) == page, "run: python -m lumion_hw.bench.kind_tables"
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_table_is_up_to_date(name: str) -> None:
+    page = (Path(__file__).parents[2] / name).read_text(encoding="utf-8")
+    assert replaced(page, PAGES[name]()) == page, "run: python -m lumion_hw.bench.kind_tables"
 
 
 def test_every_kind_has_its_place() -> None:

@@ -1,4 +1,4 @@
-"""The LUMION mesh driver over a wire that flips, drops, doubles, delays and swaps, all from a seed (protocol 18.4).
+"""The LUMION mesh driver over a wire that flips, drops, doubles, delays and swaps, all from a seed (section 18).
 
 The far end is a board written from the specification, not the emulator. However bad the wire: nothing is executed
 twice, nothing is lost without an error, no table is ever driven that nobody sent, and the counters of both ends add up.
@@ -168,7 +168,7 @@ def test_a_sweep_over_a_bad_wire_is_whole_and_right_or_an_error(seed: int) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_events_received_dropped_and_lost_are_all_that_were_produced(seed: int) -> None:
-    """Section 18.4 (c)."""
+    """Section 9.2: two loss numbers explain every event that is missing."""
     bench = Bench(seed)
     samples = bench.driver.telemetry(0.02)
     produced = [0]

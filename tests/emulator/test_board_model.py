@@ -1,4 +1,4 @@
-"""The board against a model of a few lines: driven table, generation, state (section 18, test 3)."""
+"""The board against a model of a few lines: driven table, generation, state (section 18, item 3)."""
 
 from __future__ import annotations
 

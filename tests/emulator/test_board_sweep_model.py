@@ -1,4 +1,4 @@
-"""Random command sequences with sweeps against a small model (section 18, tests 3 and 4b).
+"""Random command sequences with sweeps against a small model (section 18, items 3 and 4).
 
 The model knows what is driven, at which generation and in which state, also in the middle of a run; besides, every
 table ever driven is one that somebody gave, a point of a sweep, a step of a ramp, or zeros.

@@ -1,6 +1,6 @@
 """The emulated line server of the SmartLight prototype: greeting, one line of PUC states, progress, end of connection.
 
-Grammar and figures: mesh controller protocol, section 20.
+Grammar and figures: docs/bench-file.md, smartlight-line-server.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.kind_tables import PAGES, replaced
 from lumion_hw.bench.known_kinds import own_kinds
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
@@ -21,7 +20,6 @@ from lumion_hw.interfaces import LaserSweep
 
 QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
-DOCS = Path(__file__).parents[2] / "docs" / "testing.md"
 KINDS = [kind.name for kind in own_kinds()]
 SINGLE_FAULTS = [(kind.name, fault) for kind in own_kinds() for fault in kind.faults()]
 FAULTS = [*((BENCH, fault) for fault in BENCH_FAULTS), *((KINDS[0], fault) for fault in EVERY_DEVICE), *SINGLE_FAULTS]
@@ -82,11 +80,6 @@ def light_w(bench: Bench) -> float:
 
 def test_the_bench_has_a_device_of_every_kind() -> None:
     assert set(NAMES) == set(KINDS) == set(ASK)
-
-
-def test_the_documentation_has_the_table() -> None:
-    text = DOCS.read_text(encoding="utf-8")
-    assert replaced(text, PAGES["docs/testing.md"]()) == text, "run: python -m lumion_hw.bench.kind_tables"
 
 
 # Supply and cable -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is printed from the schema: nothing in the checkout is stale, and a stale file is found."""
+"""Files made from the schema, and the specification that points at them: nothing is stale, missing or misquoted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import pytest
 import firmware_protocol as fp
 from firmware_protocol import generate
 from firmware_protocol.generators.c_header import c_header
-from firmware_protocol.generators.tables import UnknownSectionError, document, section
+from firmware_protocol.generators.tables import OWN_TABLES, SECTIONS, page, table
 from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.schema import TABLES
 
 PAGE = generate.CHECKOUT / generate.DOCUMENT
+SPECIFICATION = (generate.CHECKOUT / "docs/protocol.md").read_text(encoding="utf-8")
 VECTORS = generate.vectors()
 HEADER = c_header()
 
@@ -27,7 +29,7 @@ def test_no_generated_file_of_this_checkout_is_stale() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A checkout with the document alone."""
+    """A checkout that has only the page of tables."""
     (tmp_path / "docs").mkdir()
     shutil.copy(PAGE, tmp_path / generate.DOCUMENT)
     return tmp_path
@@ -39,11 +41,11 @@ def test_missing_and_changed_files_are_stale_until_they_are_written(copy: Path) 
     assert generate.stale(copy) == []
     header = copy / "firmware_protocol/c/lumion_protocol.h"
     header.write_text(header.read_text().replace("_SIZE 104u", "_SIZE 103u"))
-    page = copy / generate.DOCUMENT
-    page.write_text(page.read_text().replace("| 24 | CRC_MISMATCH |", "| 25 | CRC_MISMATCH |"))
+    tables = copy / generate.DOCUMENT
+    tables.write_text(tables.read_text().replace("| 24 | CRC_MISMATCH |", "| 25 | CRC_MISMATCH |"))
     assert generate.stale(copy) == ["firmware_protocol/c/lumion_protocol.h", generate.DOCUMENT]
     assert generate.write(copy) == ["firmware_protocol/c/lumion_protocol.h", generate.DOCUMENT]
-    assert page.read_text() == PAGE.read_text()
+    assert tables.read_text() == PAGE.read_text()
 
 
 def test_an_installed_package_without_documents_generates_the_rest(tmp_path: Path) -> None:
@@ -54,9 +56,9 @@ def test_the_command_line_says_what_is_stale_and_returns_1(
     copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert generate.main(["--check"]) == 0
-    monkeypatch.setattr(generate, "stale", lambda: ["docs/protocol.md"])
+    monkeypatch.setattr(generate, "stale", lambda: ["docs/protocol-tables.md"])
     assert generate.main(["--check"]) == 1
-    assert capsys.readouterr().out == "stale: docs/protocol.md\n"
+    assert capsys.readouterr().out == "stale: docs/protocol-tables.md\n"
     assert generate.main(["--chek"]) == 2
     assert "usage" in capsys.readouterr().err
 
@@ -89,52 +91,68 @@ def test_every_status_feature_and_counter_has_its_number_in_the_header() -> None
     assert "#define LUM_STATS_COUNTERS 24u " in HEADER
 
 
-def test_every_layout_a_firmware_author_needs_is_a_table_of_the_document() -> None:
-    shown = set(re.findall(r"<!-- generated: layout (.+?) -->", PAGE.read_text()))
-    same_as_another = {"ConfigGlobalReply", "ConfigLimitsReply", "ConfigReadGlobalRequest", "SetReply"}
-    assert set(LAYOUTS) - shown == same_as_another | {"GetStatsRequest"}
+def test_every_layout_and_every_table_of_codes_is_on_the_page_once() -> None:
+    shown = [name for _, names in SECTIONS for name in names]
+    assert sorted(shown) == sorted({*LAYOUTS, *(codes.__name__ for codes in TABLES), *OWN_TABLES})
+    assert re.findall(r"^### (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE) == shown
 
 
-def test_the_document_names_every_status_source_and_feature() -> None:
-    text = PAGE.read_text()
-    for table in (fp.Status, fp.FaultSource, fp.Feature, fp.Command, fp.Event):
-        for member in table:
+def test_the_page_names_every_status_source_and_feature() -> None:
+    text = page(VECTORS)
+    for codes in (fp.Status, fp.FaultSource, fp.Feature, fp.Command, fp.Event):
+        for member in codes:
             assert member.name in text, member
 
 
 def test_the_command_table_has_the_sizes_of_the_specification() -> None:
-    table = section("commands", VECTORS)
-    assert "| 0x13 | COMMIT | 20 | 16 | P | READY |" in table
-    assert "| 0x32 | SWEEP_READ | 12 | 28 + 2 `count` `n_adc` | P R | any |" in table
-    assert "| 0x10 | CONFIG | 20, 8 + 8 `count`, 8, 1, 6 | 8, 20, 8 + 8 `count` |" in table
+    commands = table("Command", VECTORS)
+    assert "| 0x13 | COMMIT | 20 | 16 | P | READY |" in commands
+    assert "| 0x32 | SWEEP_READ | 12 | 28 + 2 `count` `n_adc` | P R | any |" in commands
+    assert "| 0x10 | CONFIG | 20, 8 + 8 `count`, 8, 1, 6 | 8, 20, 8 + 8 `count` |" in commands
 
 
-def test_the_mtu_table_is_that_of_the_specification() -> None:
-    assert "| 512 | 508 | 496 | 244 | 243 | 61 | 240 | 476 |" in section("mtu", VECTORS)
+def test_what_a_frame_holds_is_that_of_the_specification() -> None:
+    assert "| 512 | 496 | 244 | 243 | 61 | 240 | 476 |" in table("Frame sizes", VECTORS)
 
 
-def test_worked_frames_are_those_of_the_vector_file() -> None:
-    assert "00 02 10 02 02 01 01 01 01 09 53 54 4f 50 b0 df bf dd 00" in section(
-        "frame estop request (constant frame)", VECTORS
-    )
+def test_retry_times_and_rates_are_those_of_a_hand_calculation() -> None:
+    # SET of 144 codes: 312 + 31 bytes of 10 bits at 115 200 baud are 29.8 ms; with 1 ms, one tick and 25 ms 56.8 ms.
+    assert "| SET of 144 codes | 56.8, 397 |" in table("Retry times", VECTORS)
+    assert "| SET of 144 codes | 312 | 31 | 29.8 |" in table("Rates", VECTORS)
 
 
-@pytest.mark.parametrize("name", ["layout Nothing", "codes Nothing", "frame nothing", "nothing"])
-def test_a_table_nobody_makes_is_an_error_that_names_it(name: str) -> None:
-    with pytest.raises(UnknownSectionError, match="othing"):
-        document(f"<!-- generated: {name} -->\n<!-- end -->", VECTORS)
+def test_the_specification_quotes_the_constant_stop_frame() -> None:
+    assert f"\n```\n{fp.ESTOP_WIRE.hex(' ')}\n```\n" in SPECIFICATION
 
 
-def test_text_outside_the_marks_is_left_as_it_is() -> None:
-    page = "before\n<!-- generated: layout PingRequest -->\nold\n<!-- end -->\nafter <!-- end -->\n"
-    made = document(page, VECTORS)
-    assert made.startswith("before\n<!-- generated: layout PingRequest -->\n| off |")
-    assert made.endswith("|\n<!-- end -->\nafter <!-- end -->\n")
-    assert document(made, VECTORS) == made
+def test_every_table_that_the_specification_links_is_on_the_page() -> None:
+    headings = {re.sub(r"\s+", "-", name.lower()) for _, names in SECTIONS for name in names}
+    linked = set(re.findall(r"\(protocol-tables\.md#([\w-]+)\)", SPECIFICATION))
+    assert linked <= headings
+    # Replies that are the request's or another command's need no link, and one-bit enums stand in the layouts.
+    assert {name.lower() for name in LAYOUTS} - linked == {
+        *("configreadglobalrequest", "configglobalreply", "configlimitsreply", "getstatsrequest", "setreply")
+    }
 
 
-def test_the_document_points_at_nothing_outside_the_repository() -> None:
-    text = PAGE.read_text()
-    for path in re.findall(r"`((?:firmware_protocol|docs|tests)/[\w./]*)`", text):
+_CITING = (
+    *("firmware_protocol", "tests/firmware_protocol"),
+    *("lumion_hw/emulator/mesh/lumion", "lumion_hw/drivers/mesh/lumion", "lumion_hw/sessions/framed"),
+)
+
+
+@pytest.mark.parametrize("folder", _CITING)
+def test_every_section_that_the_code_cites_is_in_the_specification(folder: str) -> None:
+    known = set(re.findall(r"^##+ (\d+(?:\.\d+)?)\.? ", SPECIFICATION, re.MULTILINE))
+    for path in (generate.CHECKOUT / folder).rglob("*.py"):
+        for lines in re.findall(
+            r"\bsections? ((?:\d+(?:\.\d+)?(?:, | and | to )?)+)", path.read_text(encoding="utf-8")
+        ):
+            cited = set(re.findall(r"\d+(?:\.\d+)?", lines))
+            assert cited <= known, f"{path}: section {cited - known}"
+
+
+def test_the_specification_points_at_nothing_outside_the_repository() -> None:
+    for path in re.findall(r"`((?:firmware_protocol|docs|tests)/[\w./]*)`", SPECIFICATION):
         assert (generate.CHECKOUT / path).exists(), path
-    assert not re.search(r"(?<![\w.])/(?:home|work|tmp|root|Users)/", text)
+    assert not re.search(r"(?<![\w.])/(?:home|work|tmp|root|Users)/", SPECIFICATION)

@@ -1,6 +1,6 @@
 """The framed session over a bad wire: bits flip, bytes vanish or double, replies come twice or late, all from a seed.
 
-The far end keeps the sequence rule of section 4.2 and drives what it is told, nothing else. Invariants of section 18.4:
+The far end keeps the sequence rule of section 4.2 and drives what it is told, nothing else. Invariants of section 18:
 no generation latches twice, no table is ever driven that was not sent, every request ends in a reply or in
 ``LinkTimeout`` within its deadline, and the first undamaged exchange works.
 """

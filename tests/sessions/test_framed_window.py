@@ -258,7 +258,7 @@ def test_a_checksum_that_stays_wrong_is_an_error_after_everything_was_sent_twice
 @pytest.mark.parametrize("window", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("seed", range(3))
 def test_numbers_wrap_with_losses_and_late_copies_and_nothing_runs_twice(window: int, seed: int) -> None:
-    """Section 18.10: from 65 500 over the end, for every window."""
+    """Section 18, item 4, where seq wraps: from 65 500 over the end, for every window."""
     clock = VirtualClock()
     board = StagingBoard(clock, replace(HELLO, window=window))
     session = attach(board, first_seq=65_500)

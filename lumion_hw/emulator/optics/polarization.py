@@ -1,4 +1,4 @@
-"""What polarization controllers do to light, as Jones matrices (docs/instruments-emulated.md, Polarization).
+"""What polarization controllers do to light, as Jones matrices (docs/polarization.md).
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed

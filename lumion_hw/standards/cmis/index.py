@@ -42,6 +42,38 @@ FIELDS: Mapping[str, Field] = MappingProxyType({field.name: field for field in A
 PAGES: tuple[Page, ...] = tuple(dict.fromkeys(field.page for field in ALL_FIELDS))
 """Pages that have fields, in order; ``None`` is the lower memory."""
 
+PAGE_CONTENTS: Mapping[Page, str] = MappingProxyType(
+    {
+        None: "identity, state, flags, monitors, applications, page select",
+        0x00: "identity of vendor and module",
+        0x01: "supported functions and their durations",
+        0x02: "thresholds of the monitors",
+        0x03: "memory for the user",
+        0x04: "grids, ranges and powers of the laser",
+        0x10: "lane and data path control",
+        0x11: "lane and data path states, flags and monitors",
+        0x12: "laser tuning and output power",
+        0x13: "diagnostic control: loopbacks, pattern generators and checkers",
+        0x14: "diagnostic results: bit error ratio, SNR, counters",
+        **{0x20 + group: f"VDM descriptors, group {group + 1}" for group in range(4)},
+        **{0x24 + group: f"VDM samples, group {group + 1}" for group in range(4)},
+        **{0x28 + group: f"VDM thresholds, group {group + 1}" for group in range(4)},
+        0x2C: "VDM flags",
+        0x2D: "VDM masks",
+        0x2F: "VDM advertisement, freeze and its release",
+        0x30: "degrade thresholds of the media-side FEC",
+        0x33: "flags of the media lane",
+        0x34: "FEC counters of the media lane",
+        0x35: "link performance of the media lane",
+        0x38: "degrade thresholds of the host-side FEC",
+        0x3A: "FEC counters of the host side",
+        0x3B: "flags of the host side",
+        0x40: "C-CMIS revision",
+        0x9F: "command data block: commands, firmware, password",
+    }
+)
+"""What each page of :data:`PAGES` holds, in a few words."""
+
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         COHERENT: "the module is a coherent one: a coherent media interface id, or a tunable technology together with "

@@ -1,7 +1,30 @@
 """An emulated CMIS module: registers behind I2C address 50h, and a laser, receivers and firmware behind the registers.
 
-After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``);
-times and the optical model are stated in :mod:`.profile` and :mod:`.reception`.
+After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``); times
+are in :mod:`.profiles`, the optical model in :mod:`.reception`. Bits that a profile does not advertise cannot be
+written and read as 0.
+
+Model choices where the standards leave one, to be confirmed on hardware:
+
+- The receiver's oscillator is the module's own laser, so both ends need the same frequency within 3.6 GHz.
+- A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after the grid
+  byte alone. Asking for the present channel completes at once.
+- Before a data path is initialised its receiver and transmitter raise no flags.
+- A deactivated path may be regrouped if the trigger covers all its lanes, else status 6. AppSel 0 for a part of a path
+  is status 7. A trigger while a CDB command runs is ignored.
+- BankSelect alone takes effect with the next write of PageSelect. A write of more than 8 bytes is not acknowledged.
+- Flags of page 33h have no known masks and do not interrupt. Pages 31h, 32h, 38h, 3Bh and 41h to 45h are present and
+  empty except for the fields of the register map.
+- CDB 0040h: command map in reply bytes 138 to 169, longest time in 170 and 171.
+- Gated measurements, banks above 0, network paths and reading firmware back are neither there nor advertised.
+- In low power and in a fault the module's own monitors go on, powers of lanes and link are at -40 dBm on all pages,
+  link quality and bias are 0, and statistics begin anew. Frozen values stay.
+- 14h:192-223 with selector 01h shows what pattern checkers count, and 0 without one.
+- Statistics have sub-intervals of 1 s; one that was not locked throughout does not count. Frozen values last until
+  UnfreezeDone. Uncorrectable frames follow a waterfall at the FEC limit, with frames of 10^6 bits.
+- Firmware: the ``400zr`` takes LPL blocks only, refuses a download with blocks left out (42h) and resets also on a
+  "hitless" run. The ``zr-plus-high-power`` takes LPL and EPL blocks, wants a password after each restart, and is away
+  from management for 0.5 s on a hitless run. A damaged or foreign image is 60h; the same block twice is no error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The module types that can be emulated, as data.
 
-Register values of the coherent types are those of docs/transponders-emulated.md; launch and receive powers of 400GBASE-
-DR4 are after IEEE 802.3 clause 124, not checked against its text. Vendor names and serial numbers are invented.
+Register values of the coherent types are typical of their class and of no product; launch and receive powers of
+400GBASE-DR4 are after IEEE 802.3 clause 124, not checked against its text. Vendor names and serial numbers are
+invented.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class LineFormat:
 
 @dataclass(frozen=True)
 class ReceiverProfile:
-    """A receiver (docs/transponders-emulated.md).
+    """A receiver; :mod:`.reception` says how light becomes bit errors.
 
     Attributes:
         coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
