@@ -60,7 +60,7 @@ test-lowest: $(LOWEST)/.installed
 	  tests/storage tests/files tests/mesh/test_record*.py tests/mesh/test_routing*.py tests/mesh/test_solver_engines.py \
 	  tests/bench/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
 	  tests/cli/test_cli_main.py tests/cli/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
-	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/test_cluster.py
+	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py
 
 campaign: $(VENV)/.installed-test
 	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)

@@ -17,11 +17,10 @@ from tempfile import TemporaryDirectory
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The cases and the judge are those of the tests; they take the place of this folder, which would hide calibration.
 sys.path.pop(0)
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fault_cases import CASES
-from fault_judge import HEADERS, judged
-
+from tests.calibration.fault_cases import CASES
+from tests.calibration.fault_judge import HEADERS, judged
 from tests.ideal_bench import ideal_bench
 
 

@@ -16,11 +16,9 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The simulated bench is that of the tests; it takes the place of this folder, which would hide the package calibration.
 sys.path.pop(0)
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
-from simulated_bench import SimulatedBench
-from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 from calibration.fit.bound import plan_bound
 from calibration.fit.global_fit import GlobalFit, Round
@@ -37,6 +35,8 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
 from calibration.run.bootstrap import Bootstrap, Start
 from lumion_hw.mesh.hexagonal import HexMesh
+from tests.calibration.simulated_bench import SimulatedBench
+from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 WHOLE = HexMesh.smartlight()
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

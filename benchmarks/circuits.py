@@ -26,12 +26,9 @@ from numpy.typing import NDArray
 
 # The record from the truth and the simulated fibres are those of the tests; they take the place of this folder.
 sys.path.pop(0)
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "circuits"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from known_mesh import record_of_truth, true_arm_losses_db, without_outputs
-from planning_cases import fully_known
 from scipy.special import erfc
-from simulated_squeezers import Squeezers, turned
 
 from calibration import MeshParameters, Origin, ParameterSpace, record_from
 from lumion_hw import Bench
@@ -43,6 +40,9 @@ from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
+from tests.circuits.known_mesh import record_of_truth, true_arm_losses_db, without_outputs
+from tests.circuits.planning_cases import fully_known
+from tests.polarization.simulated_squeezers import Squeezers, turned
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
 """Standard errors of a calibration: phases and couplers to 1 mrad; light on unseen ways to 0.05 dB rms, shared out."""

@@ -193,8 +193,8 @@ def in_chromium(measured: Measured, seconds: float) -> str:
     """Return how many updates a second a real browser shows, and how long its page works on each."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         return "no Chromium here"
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serving"))
-    from chromium import browser
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.serving.chromium import browser
 
     with tempfile.TemporaryDirectory() as profile, browser(Path(profile)) as driver:
         began_s = time.monotonic()
@@ -218,12 +218,12 @@ def in_chromium(measured: Measured, seconds: float) -> str:
 
 def picture(record: Path, out: Path, after_s: float) -> None:
     """Draw the page of the built-in bench after a recovery; refuse one on which a value is old or a device silent."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "serving"))
-    from chromium import browser, complaints
+    sys.path.insert(0, str(Path(__file__).parents[1]))
     from p4p.client.thread import Context
     from p4p.nt import NTURI
 
     from lumion_hw.remote.pv_names import client_conf, parse_address
+    from tests.serving.chromium import browser, complaints
 
     command = [sys.executable, "-m", "lumion_hw.cli", "serve", BENCH, "--emulate", "--record", str(record), "--json"]
     command += ["--pva", "--pva-port", "0", "--page", "--page-port", "0"]

@@ -29,11 +29,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.pop(0)  # this folder would hide the package calibration
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "circuits"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "fabric"))
 
 import yaml
-from known_mesh import record_of_truth
 
 from lumion_hw import Bench
 from lumion_hw.bench.loader import builtin_path
@@ -43,6 +40,7 @@ from lumion_hw.fabric.detectors import Detector
 from lumion_hw.fabric.detectors.light import Modules, Photodiodes
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.mesh.record import CalibrationRecord
+from tests.circuits.known_mesh import record_of_truth
 
 ROOT = Path(__file__).parents[1]
 SPANS = ("detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up")
@@ -254,7 +252,7 @@ def alarm_bound(hours: int) -> str:
 
 def chaos(sequences: int) -> None:
     """Random failures, returns, device faults and kills of the manager on the small bench."""
-    from chaos import sequence
+    from tests.fabric.chaos import sequence
 
     connected = refused = recoveries = managers = 0
     began = time.monotonic()

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Generator, Iterator
 
 import pytest
-from effort import TIMES
 from hypothesis import HealthCheck, settings
-from remembered_files import remember_files
-from remembered_fits import remember_fits
-from waiting import PATIENCE_S, Bound
 
 from lumion_hw.clock import VirtualClock
+from tests.effort import TIMES
+from tests.remembered_files import remember_files
+from tests.remembered_fits import remember_fits
+from tests.waiting import PATIENCE_S, Bound
 
 gc.disable()  # until the tests are collected, below
 

@@ -32,9 +32,8 @@ from itertools import groupby
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from waiting import PATIENCE_S
-
 from lumion_hw.clock import Deadline
+from tests.waiting import PATIENCE_S
 
 BLOCKED_S = 0.01
 """A thread that has not yielded for this long waits for a lock: a step between two yields takes microseconds."""

@@ -7,9 +7,9 @@ import threading
 from functools import partial
 
 import pytest
-from one_at_a_time import Interleaved, Yielding, YieldingLink
 
 from lumion_hw.clock import Deadline
+from tests.one_at_a_time import Interleaved, Yielding, YieldingLink
 
 NEVER = Deadline(float("inf"))
 

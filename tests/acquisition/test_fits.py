@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn_scans import LEAST, MOST, coverage, drawn
 
 from lumion_hw.acquisition import ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, snr_of_ber
 from lumion_hw.acquisition.journal import LoggedFile
 from lumion_hw.errors import ConfigError
+from tests.acquisition.drawn_scans import LEAST, MOST, coverage, drawn
 
 
 def fringe(

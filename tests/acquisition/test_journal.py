@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from waiting import Bound
 
 from lumion_hw.acquisition.columns import FAILED, Column, State, Value
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
 from lumion_hw.errors import ConfigError, LumionError
+from tests.effort import examples
+from tests.waiting import Bound
 
 COLUMNS = (Column("meter0.power.1", "meter0", "W"), Column("sfp-a.temperature_c", "sfp-a", "°C"))
 HEADER = LogHeader("small", COLUMNS, 0.5, 100, "2026-11-20T12:00:00.000+00:00")

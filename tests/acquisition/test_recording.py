@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_hdf5 import HEADER, journal
 
 from lumion_hw.acquisition import (
     LogJournal,
@@ -23,6 +22,7 @@ from lumion_hw.acquisition import (
 )
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
+from tests.acquisition.test_hdf5 import HEADER, journal
 
 pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from drawn_scans import LEAST, MOST, coverage, drawn
 
 from lumion_hw.acquisition import fit_ring
 from lumion_hw.errors import ConfigError
+from tests.acquisition.drawn_scans import LEAST, MOST, coverage, drawn
 
 LIGHT = 299_792_458.0
 

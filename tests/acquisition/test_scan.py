@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from full_disk import room
 
 from lumion_hw import Bench
 from lumion_hw.acquisition import (
@@ -40,6 +39,7 @@ from lumion_hw.errors import (
     LumionError,
     UnknownNameError,
 )
+from tests.full_disk import room
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 METER = ["meter0.power.1", "meter0.power.2"]

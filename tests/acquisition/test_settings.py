@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from one_at_a_time import Interleaved
 
 from lumion_hw import Bench
 from lumion_hw.acquisition import Setting, SettingKind, Settings
 from lumion_hw.acquisition import settings as settings_module
 from lumion_hw.errors import ConfigError, LimitError, LinkError, UnknownNameError
+from tests.one_at_a_time import Interleaved
 
 DATA = Path(__file__).parents[1] / "data"
 EXPECTED = {

@@ -4,7 +4,6 @@ import os
 
 import numpy as np
 import pytest
-from bench_open_testbench import SMALL, SMALL_DEVICES, SmallBench
 
 from firmware_protocol import OutputsState
 from lumion_hw import Bench
@@ -20,6 +19,7 @@ from lumion_hw.errors import (
     exit_code,
 )
 from lumion_hw.testing.forking import in_child
+from tests.bench.bench_open_testbench import SMALL, SMALL_DEVICES, SmallBench
 
 WATCHDOG_S = 2.0  # of the small bench, by default
 

@@ -7,7 +7,6 @@ from threading import Barrier, Lock
 
 import numpy as np
 import pytest
-from bench_open_testbench import SMALL, SMALL_DEVICES
 
 from lumion_hw import Bench
 from lumion_hw.bench.bench import load
@@ -17,6 +16,7 @@ from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError, ConnectError, IdentityError, LinkError
 from lumion_hw.interfaces import RangeState
 from lumion_hw.links.base import Link
+from tests.bench.bench_open_testbench import SMALL, SMALL_DEVICES
 from tests.waiting import PATIENCE_S, PatientClock
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import yaml
 from pydantic import TypeAdapter
-from waiting import until
 
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
@@ -25,6 +24,7 @@ from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.codecs.itla import FRAME_BYTES, bip4
+from tests.waiting import until
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()

@@ -1,13 +1,13 @@
 """What contradicts another part of the bench file: each rule broken once, in an otherwise right file."""
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.bench.checks import cross_check, path_text
 from lumion_hw.bench.known_kinds import KnownKinds
 from lumion_hw.bench.loader import check_bench, load_bench
+from tests.effort import examples
 
 # (what is replaced in the small bench, by what, path, message)
 CONTRADICTIONS = [

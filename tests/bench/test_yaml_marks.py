@@ -3,11 +3,11 @@
 import math
 
 import pytest
-from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lumion_hw.bench.yaml_marks import MAX_DEPTH, Document, Place, read_yaml
+from tests.effort import examples
 
 
 def only_fault(text: str) -> tuple[int, int, str]:

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-from bench_run import SMALL
 from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference
@@ -17,6 +16,7 @@ from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
+from tests.calibration.bench_run import SMALL
 from tests.ideal_bench import ideal_text
 
 DAY_S = 86_400.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from bench_run import SMALL, Calibrated
-from recorded_calibration import RECORD, SEED
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.raw_data import load_raw
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.storage import load_record
+from tests.calibration.bench_run import SMALL, Calibrated
+from tests.recorded_calibration import RECORD, SEED
 
 
 @pytest.fixture(scope="session")

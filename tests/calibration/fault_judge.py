@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fault_cases import CASES, Moments, Named
 from numpy.typing import NDArray
 
 from calibration.measure.bench_probe import BenchProbe
@@ -41,6 +40,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.record import CalibrationRecord
+from tests.calibration.fault_cases import CASES, Moments, Named
 
 Real = NDArray[np.float64]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from simulated_mesh import FLOOR_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh
 
 from lumion_hw.errors import LimitError
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
+from tests.calibration.simulated_mesh import FLOOR_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh
 
 MAX_MA = 2.5
 FULL_SCALE_MA = 10.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench_run import SMALL
-from fault_cases import CASES
-from fault_judge import judged
 
+from tests.calibration.bench_run import SMALL
+from tests.calibration.fault_cases import CASES
+from tests.calibration.fault_judge import judged
 from tests.ideal_bench import ideal_bench
 
 LONG = (

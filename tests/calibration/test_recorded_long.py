@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_calibration import RECORD, in_the_sweeps, make, recorded_entries
 
 from calibration.record.comparison import compare_records
 from calibration.run.journal import read_journal
 from lumion_hw.storage import load_record
+from tests.recorded_calibration import RECORD, in_the_sweeps, make, recorded_entries
 
 pytestmark = pytest.mark.long
 

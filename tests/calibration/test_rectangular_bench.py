@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench_run import Calibrated, calibrated_bench
 
 from calibration.model.gauge import loop_basis, signed_incidence
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh import RectangularMesh
+from tests.calibration.bench_run import Calibrated, calibrated_bench
 
 RECTANGULAR = Path(__file__).parents[1] / "data" / "rectangular.yaml"
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from known_mesh import SMALL, path_setup
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
+from tests.circuits.known_mesh import SMALL, path_setup
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from known_mesh import SMALL, record_of_truth
 from numpy.typing import NDArray
 
 from lumion_hw import Bench, VirtualClock, save_record
@@ -15,6 +14,7 @@ from lumion_hw.bench.bench import left_on, load
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.circuits import CircuitService
 from lumion_hw.circuits.service import heaters_off
+from tests.circuits.known_mesh import SMALL, record_of_truth
 
 HOLD_S = 600.0
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import yaml
-from known_mesh import SMALL
 
 from lumion_hw import Bench
 from lumion_hw.bench.bench import load
@@ -11,6 +10,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.routing.request import other
 from lumion_hw.mesh.topology import State
+from tests.circuits.known_mesh import SMALL
 
 
 def stick(setup: PathSetup, puc: int, state: State) -> None:

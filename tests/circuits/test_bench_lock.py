@@ -10,11 +10,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from waiting import until
 
 from lumion_hw.circuits import BenchLock, LockOwner, lock_owner
 from lumion_hw.circuits.lock import STALE_S
 from lumion_hw.errors import BusyError, ConfigError
+from tests.waiting import until
 
 HOLDER = """
 import sys, time

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from known_mesh import SMALL, record_of_truth
-from test_coherent_circuits import mixed_file
 
 from lumion_hw import Bench, save_record
+from tests.circuits.known_mesh import SMALL, record_of_truth
+from tests.circuits.test_coherent_circuits import mixed_file
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

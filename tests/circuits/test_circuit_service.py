@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from full_disk import room
-from known_mesh import edited
-from lasting_bench import HOLD_S, LastingBench
 
 from lumion_hw.bench.bench import left_on, load
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
 from lumion_hw.circuits.service import bring_to_rest
 from lumion_hw.circuits.state import CircuitJournal, StandingArm, standing_plan
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError
+from tests.circuits.known_mesh import edited
+from tests.circuits.lasting_bench import HOLD_S, LastingBench
+from tests.full_disk import room
 
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 

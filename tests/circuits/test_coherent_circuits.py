@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from known_mesh import SMALL, path_setup
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, LinkBudget, PathSetup, refuse_power_feedback
 from lumion_hw.circuits.coherent import most_ber
 from lumion_hw.errors import CircuitError
+from tests.circuits.known_mesh import SMALL, path_setup
 
 THERE = CircuitRequest("zr-a", "zr-b")
 BACK = THERE.reverse()

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from lasting_bench import LastingBench
 
 from firmware_protocol import FaultSource
 from lumion_hw.bench.bench import left_on
@@ -15,6 +14,7 @@ from lumion_hw.bench.controller_faults import check_faults, clear_faults, latche
 from lumion_hw.circuits import CircuitRequest, CircuitService, Upkeep, read_state
 from lumion_hw.circuits.service import bring_to_rest
 from lumion_hw.errors import ConfigError, LinkError, SafetyError
+from tests.circuits.lasting_bench import LastingBench
 
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B, edited, path_setup
-from planted_faults import stick_on_the_way, with_fibres_swapped
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import CircuitError, DeviceError
+from tests.circuits.known_mesh import A_TO_B, edited, path_setup
+from tests.circuits.planted_faults import stick_on_the_way, with_fibres_swapped
 
 FORTH = A_TO_B[0]
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from planning_cases import fully_known
 
 from lumion_hw import Bench
 from lumion_hw.circuits.exit_power import ExitPower, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
+from tests.circuits.planning_cases import fully_known
 from tests.one_at_a_time import Interleaved
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lasting_bench import LastingBench
 
 from lumion_hw.circuits import CircuitRequest, read_state
 from lumion_hw.circuits.breaks import FaultFound, LightSeen, fault_of
@@ -18,6 +17,7 @@ from lumion_hw.circuits.phase_trim import DITHER_RAD
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.storage import load_record, save_record
+from tests.circuits.lasting_bench import LastingBench
 
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 

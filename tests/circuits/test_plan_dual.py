@@ -6,8 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from known_mesh import record_of_truth
-from planning_cases import ZR_PAIR, db, diversity, document, fully_known, model_of, record_of, with_inputs
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, explain, plan_circuits
@@ -15,6 +13,17 @@ from lumion_hw.circuits.budget import BudgetViolation
 from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
 from lumion_hw.quantities import joined_osnr_db
+from tests.circuits.known_mesh import record_of_truth
+from tests.circuits.planning_cases import (
+    ZR_PAIR,
+    db,
+    diversity,
+    document,
+    fully_known,
+    model_of,
+    record_of,
+    with_inputs,
+)
 
 BOTH = [CircuitRequest("zr-a", "zr-b"), CircuitRequest("zr-b", "zr-a")]
 LAUNCH = CoherentLaunch(1e-3, 193.1e12, 38.0)

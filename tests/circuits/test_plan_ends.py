@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 
 import pytest
-from known_mesh import SMALL
-from planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
 
 from lumion_hw.bench import BenchModel
 from lumion_hw.bench.known_kinds import own_kinds
@@ -13,6 +11,8 @@ from lumion_hw.bench.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
+from tests.circuits.known_mesh import SMALL
+from tests.circuits.planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
 
 A_B = CircuitRequest("sfp-a", "sfp-b")
 ZR = CircuitRequest("zr-a", "zr-b")

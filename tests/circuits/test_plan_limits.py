@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_mesh import SMALL
-from planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
 
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
 from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
 from lumion_hw.errors import LimitError, NoPathError
 from lumion_hw.mesh.record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
+from tests.circuits.known_mesh import SMALL
+from tests.circuits.planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
 from tests.ideal_bench import ideal_bench
 
 A_B, B_C, C_A = (CircuitRequest(f"sfp-{a}", f"sfp-{b}") for a, b in ("ab", "bc", "ca"))

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_mesh import path_setup
-from planted_faults import stick
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.errors import LumionError
 from lumion_hw.mesh.routing.request import other
+from tests.circuits.known_mesh import path_setup
+from tests.circuits.planted_faults import stick
 
 STANDING = [CircuitRequest("sfp-s0n0", "sfp-s1n0"), CircuitRequest("sfp-s1n1", "sfp-s0n1")]
 FREE = [CircuitRequest("sfp-s2n0", "sfp-s3n0"), CircuitRequest("sfp-s3n1", "sfp-s2n1")]

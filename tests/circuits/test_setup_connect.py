@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B, path_setup, record_of_truth
-from planted_faults import stick_on_the_way
 
 from lumion_hw import Bench
 from lumion_hw.circuits import GLITCH_DB, CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, ConfigError, RoutingError, VerifyError
+from tests.circuits.known_mesh import A_TO_B, path_setup, record_of_truth
+from tests.circuits.planted_faults import stick_on_the_way
 
 FORTH, BACK = A_TO_B
 

@@ -1,10 +1,10 @@
 """Circuits behind a box that improves the polarization by itself, in place of a controller."""
 
 import numpy as np
-from known_mesh import A_TO_B
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
+from tests.circuits.known_mesh import A_TO_B
 
 
 class TryingSqueezers:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B, SMALL, path_setup
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, LinkError
+from tests.circuits.known_mesh import A_TO_B, SMALL, path_setup
 
 A_TO_C = [CircuitRequest("sfp-a", "sfp-c")]
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from known_mesh import A_TO_B, SMALL, path_setup
 from numpy.typing import NDArray
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, LimitError, LinkError, LinkLost, LumionError, SafetyError
+from tests.circuits.known_mesh import A_TO_B, SMALL, path_setup
 
 A_TO_C = [CircuitRequest("sfp-a", "sfp-c")]
 

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from known_mesh import path_setup
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup
+from tests.circuits.known_mesh import path_setup
 
 FOUR = [
     CircuitRequest(f"sfp-s{sender}n{nic}", f"sfp-s{receiver}n{nic}")

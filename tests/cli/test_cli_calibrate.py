@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_calibration import RECORD, SMALL, recorded_in
 
 from lumion_hw import Bench
 from lumion_hw.cli import calibrate_main as main
@@ -14,6 +13,7 @@ from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record, save_record
+from tests.recorded_calibration import RECORD, SMALL, recorded_in
 
 
 @pytest.fixture

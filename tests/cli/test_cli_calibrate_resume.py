@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from full_disk import room
-from recorded_calibration import RECORD, SMALL, in_the_sweeps, killed_in
-from waiting import PATIENCE_S, until
 
 from calibration.run.journal import RunJournal, read_journal
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.storage import load_record
+from tests.full_disk import room
+from tests.recorded_calibration import RECORD, SMALL, in_the_sweeps, killed_in
+from tests.waiting import PATIENCE_S, until
 
 ENTRY = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"
 SURVEYED = 120_000

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import recorded_calibration
-from recorded_calibration import RECORD, SMALL
-from test_cli_emulate import served
-from waiting import PATIENCE_S, until
 
 from lumion_hw.circuits import read_state
 from lumion_hw.cli import main
+from tests import recorded_calibration
+from tests.cli.test_cli_emulate import served
+from tests.recorded_calibration import RECORD, SMALL
+from tests.waiting import PATIENCE_S, until
 
 SEED = str(recorded_calibration.SEED)
 Run = Callable[..., dict]
@@ -98,9 +98,8 @@ def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "circuits"))
-    from lasting_bench import LastingBench
-
     from lumion_hw.circuits import CircuitRequest
+    from tests.circuits.lasting_bench import LastingBench
 
     bench = LastingBench(tmp_path)
     monkeypatch.setattr("lumion_hw.cli.circuits.open_bench", lambda *_, **__: bench.open())

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_disk import room
-from recorded_calibration import RECORD, SEED, SMALL
-from waiting import PATIENCE_S
 
 from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.bench.events import EventLog
 from lumion_hw.cli import main
 from lumion_hw.cli.demo.command import left_out, new_run_directory
 from lumion_hw.storage import load_record, save_record
+from tests.full_disk import room
+from tests.recorded_calibration import RECORD, SEED, SMALL
+from tests.waiting import PATIENCE_S
 
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
 SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli_emulate import SMALL, served
+
+from tests.cli.test_cli_emulate import SMALL, served
 
 pytestmark = pytest.mark.long
 

@@ -14,8 +14,6 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
-from recorded_calibration import SMALL
-from waiting import PATIENCE_S, Bound, PatientClock, until
 
 from lumion_hw import Bench
 from lumion_hw.bench.loader import load_bench
@@ -25,6 +23,8 @@ from lumion_hw.clock import SystemClock
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import BusyError, LinkTimeout
 from lumion_hw.links.address import open_link
+from tests.recorded_calibration import SMALL
+from tests.waiting import PATIENCE_S, Bound, PatientClock, until
 
 EMULATE = [sys.executable, "-m", "lumion_hw.cli", "emulate"]
 WATCHDOG_S = 2.0

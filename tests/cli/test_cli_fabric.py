@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import recorded_calibration
-from recorded_calibration import RECORD, SMALL
-from test_cli_emulate import served
-from waiting import PATIENCE_S, Bound
 
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
 from lumion_hw.errors import CircuitError
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
+from tests import recorded_calibration
+from tests.cli.test_cli_emulate import served
+from tests.recorded_calibration import RECORD, SMALL
+from tests.waiting import PATIENCE_S, Bound
 
 ON_THE_BENCH = ["--emulate", "--seed", str(recorded_calibration.SEED), "--record", str(RECORD)]
 Told = Callable[..., list[dict]]

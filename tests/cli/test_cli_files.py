@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 import pytest
-from test_cli_numbers import commands
-from waiting import PATIENCE_S
 
 from lumion_hw.cli import calibrate_main, main, run
 from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.outputs import NamedFile
 from lumion_hw.storage import load_record, save_record
+from tests.cli.test_cli_numbers import commands
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data"
 SMALL = str(DATA / "small.yaml")

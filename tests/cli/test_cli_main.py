@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import click
 import pytest
-from waiting import PATIENCE_S, Bound
 
 from lumion_hw import errors
 from lumion_hw.cli import main, run
+from tests.waiting import PATIENCE_S, Bound
 
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
 

@@ -9,10 +9,10 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
 from lumion_hw.mesh.hexagonal import HexMesh
+from tests.waiting import PATIENCE_S
 
 
 def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "examples" / "job_phases.yaml"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded_calibration
-from recorded_calibration import RECORD, SMALL
-from test_cli_emulate import served
 
 from lumion_hw import Bench
 from lumion_hw.cli import main
 from lumion_hw.cli.opening import open_bench
+from tests import recorded_calibration
+from tests.cli.test_cli_emulate import served
+from tests.recorded_calibration import RECORD, SMALL
 
 EMULATED = [str(SMALL), "--emulate", "--seed", str(recorded_calibration.SEED)]
 

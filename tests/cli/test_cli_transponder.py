@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +15,8 @@ from lumion_hw.cli import main
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
-from cmis_peer import ACTIVATED, Peer
-from sfp_memories import CONSTANTS, IDENTITY, MONITORS, seal
+from tests.drivers.transponders.cmis_peer import ACTIVATED, Peer
+from tests.drivers.transponders.sfp_memories import CONSTANTS, IDENTITY, MONITORS, seal
 
 BENCH = """
 version: 1

@@ -10,10 +10,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
 from lumion_hw.cli.new_driver import ROLES
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from one_at_a_time import Interleaved, Yielding, YieldingLink
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.lasers.itla import ItlaLaser
@@ -18,6 +17,7 @@ from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.codecs.itla import ItlaRegister
+from tests.one_at_a_time import Interleaved, Yielding, YieldingLink
 
 
 def test_a_meter_that_two_threads_close_is_given_back_to_its_panel() -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.itla import Itla
@@ -29,6 +28,7 @@ from lumion_hw.emulator.wires.hislip import HislipFront
 from lumion_hw.emulator.wires.hislip_frames import HislipDecoder, HislipMessage
 from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
 from lumion_hw.errors import LinkLost
+from tests.emulator.fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 
 METER = [
     b"SENS1:POW:WAV 1310 NM;ATIM 1MS;RANG -20DBM;RANG:AUTO 1;UNIT 1",

@@ -8,7 +8,6 @@ import struct
 
 import numpy as np
 import pytest
-from scpi_testbench import Host as ScpiHost
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
@@ -17,6 +16,7 @@ from lumion_hw.emulator.attenuators.keysight_n77xx_attenuator import EmulatedN77
 from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.switches.polatis import EmulatedPolatis
+from tests.emulator.scpi.scpi_testbench import Host as ScpiHost
 
 CARRIER_HZ = 193.4e12
 

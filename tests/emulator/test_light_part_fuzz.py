@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fuzz_testbench import COMMON, STATUS, Host, Target, hammer, scpi_alive
 
 from lumion_hw.emulator.amplifiers.amonics_aedfa import EmulatedAedfa
 from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
@@ -12,6 +11,7 @@ from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
+from tests.emulator.fuzz_testbench import COMMON, STATUS, Host, Target, hammer, scpi_alive
 
 ATTENUATOR = [b":INP1:ATT 12.5;ATT?;:INP3:OFFS -3DB;OFFS:DISP", b":OUTP1 ON;:OUTP7?;:OUTP:APOW 1", b":INP5:WAV 1310NM"]
 ATTENUATOR += [b":OUTP:POW -12DBM;POW?;:OUTP:POW:UN 1;CONTR 1;OFFS 2", b":READ3:POW?;:FETC1:POW?", b":INP:ATT:SPE 0.5"]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from managed_fabric import SMALL, managed
 
 from lumion_hw import Bench
 from lumion_hw.errors import LumionError
 from lumion_hw.fabric import FabricManager, FailureVerdict, find_unit, job_requests, read_fabric
 from lumion_hw.fabric.detectors.light import PhotodiodeOptions, Photodiodes
+from tests.fabric.managed_fabric import SMALL, managed
 
 
 class Killed(BaseException):

@@ -5,10 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from managed_fabric import SMALL, managed
 
 from lumion_hw import Bench
 from lumion_hw.fabric import FabricManager
+from tests.fabric.managed_fabric import SMALL, managed
 
 
 @pytest.fixture

@@ -1,20 +1,16 @@
 """The manager of a bench's fabric, as a program of its own opens it. known_mesh.py lies with the tests of circuits."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-
-from known_mesh import SMALL, record_of_truth
-
 from lumion_hw import Bench
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService
 from lumion_hw.fabric import FabricJournal, FabricManager
 from lumion_hw.mesh.record import CalibrationRecord
+from tests.circuits.known_mesh import SMALL, record_of_truth
 
 __all__ = ["SMALL", "known_of", "managed"]
 

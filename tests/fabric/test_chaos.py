@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from chaos import EVENTS, sequence
+
+from tests.fabric.chaos import EVENTS, sequence
 
 
 def test_what_is_left_after_chaos(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from managed_fabric import SMALL
 
 from lumion_hw import Bench
 from lumion_hw.bench.model import DetectorModel, FabricModel
@@ -24,6 +23,7 @@ from lumion_hw.fabric.detectors.host import (
     link_changes,
 )
 from lumion_hw.interfaces import LightThreshold
+from tests.fabric.managed_fabric import SMALL
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from managed_fabric import known_of, managed
 
 from firmware_protocol import FaultSource
 from lumion_hw import Bench
 from lumion_hw.bench.controller_faults import clear_faults
 from lumion_hw.errors import CircuitError, SafetyError
 from lumion_hw.fabric import FabricManager, read_fabric
+from tests.fabric.managed_fabric import known_of, managed
 
 A_TO_B = ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from managed_fabric import SMALL, known_of, managed
 
 from firmware_protocol import Feature
 from lumion_hw import Bench
@@ -17,6 +16,7 @@ from lumion_hw.errors import CircuitError, ConfigError, LinkError
 from lumion_hw.fabric import FabricManager, Recovery, read_fabric
 from lumion_hw.fabric.detectors.light import Modules, PhotodiodeOptions, Photodiodes
 from lumion_hw.fabric.evidence import FailureVerdict
+from tests.fabric.managed_fabric import SMALL, known_of, managed
 
 SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]
 A_TO_C = ["sfp-a:sfp-c", "sfp-c:sfp-a"]

@@ -247,7 +247,7 @@ def test_what_ends_a_temperature_lock_is_named(fault: str, words: str) -> None:
 
 
 def test_faults_of_a_cmis_module_come_and_go_by_name() -> None:
-    """What each of them does is tested with the module: tests/emulator/test_cmis_faults.py and tests/faults."""
+    """The effect of each is tested beside the module, in tests/emulator/transponders/test_cmis_faults.py."""
     with opened("zr-a") as bench:
         faults, panel = bench.emulated.faults, bench.emulated.transponders["zr-a"].faults
         listed = {fault.name for fault in faults.of("zr-a")}

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from record_fuzz import damaged, mutated, save_edited
-from sample_record import CELL, sample_record
 
 from calibration.model.observations import Observations
 from calibration.record.raw_data import load_raw, save_raw
@@ -28,6 +26,8 @@ from lumion_hw.mesh.canonical import arrays_sha256, content_hash
 from lumion_hw.mesh.record import ArrayFile, CovarianceEntry, JointsEntry
 from lumion_hw.storage import load_record, save_record
 from lumion_hw.storage.array_files import read_arrays, write_arrays
+from tests.files.record_fuzz import damaged, mutated, save_edited
+from tests.mesh.sample_record import CELL, sample_record
 
 h5py = pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
 VERSION_1 = Path(__file__).parents[1] / "data" / "calibration-record-v1.json"

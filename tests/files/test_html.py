@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
-from recorded_calibration import RECORD, SMALL
 
 from lumion_hw import Bench, load_record
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.fabric import FailureVerdict, Recovery, Span
 from lumion_hw.files.html import html_pairs, html_table
+from tests.recorded_calibration import RECORD, SMALL
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>&\"\x1b\u202e"
 

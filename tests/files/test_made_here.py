@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample_record import CELL, sample_record
 
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
@@ -20,6 +19,7 @@ from lumion_hw.files.made_here import made_here
 from lumion_hw.mesh.picture import mesh_svg
 from lumion_hw.storage import save_record
 from lumion_hw.storage.array_files import write_arrays
+from tests.mesh.sample_record import CELL, sample_record
 
 STRANGERS = {
     "notes.txt": b"lumion-hw: remember to order fibres\n",

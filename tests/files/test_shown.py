@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_record import CELL, sample_record
 
 from calibration.record.export import _csv
 from calibration.report.page import Page, ReportTable, Section, html_text, markdown_text
@@ -19,6 +18,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files import shown
 from lumion_hw.mesh.picture import mesh_svg
 from lumion_hw.storage import save_record
+from tests.mesh.sample_record import CELL, sample_record
 
 CLEAR = "\x1b[2J\x1b]0;title\x07\u202e\x9b31m"
 

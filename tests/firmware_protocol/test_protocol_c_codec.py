@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from c_build import CODEC, SOURCES, compile_c, needs_compiler
 from cobs import cobs
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from vector_check import VECTORS, all_problems
-from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from firmware_protocol.generators.c_vectors import c_vectors
+from tests.effort import examples
+from tests.firmware_protocol.c_build import CODEC, SOURCES, compile_c, needs_compiler
+from tests.firmware_protocol.vector_check import VECTORS, all_problems
+from tests.waiting import PATIENCE_S
 
 pytestmark = needs_compiler
 

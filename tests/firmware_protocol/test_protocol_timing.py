@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vector_check import VECTORS
 
 import firmware_protocol as fp
+from tests.firmware_protocol.vector_check import VECTORS
 
 (RECORD,) = (record for record in VECTORS["frames"] if record["name"] == "hello reply")
 HELLO = fp.HelloReply.decode(bytes.fromhex(RECORD["payload"]))  # tick 1 ms, t_cmd 1 ms, t_slow 500 ms, scan 50 µs

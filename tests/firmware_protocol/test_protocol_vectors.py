@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cobs import cobs
-from vector_check import VECTORS, all_problems, frame_problems, image_problems
 
 import firmware_protocol as fp
+from tests.firmware_protocol.vector_check import VECTORS, all_problems, frame_problems, image_problems
 
 FRAMES: list[dict[str, Any]] = VECTORS["frames"]
 REQUESTS = [record for record in FRAMES if record["header"]["kind"] == fp.Kind.REQ]

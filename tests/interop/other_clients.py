@@ -12,10 +12,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.waiting import until
 
 _PACKAGES = {
     "pylablib": ("pylablib-lightweight", "interop"),

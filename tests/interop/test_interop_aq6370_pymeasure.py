@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from other_clients import module
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.analyzers.yokogawa_aq6370 import EmulatedAq6370
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.interop.other_clients import module
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from other_clients import module, qmi_instrument, qmi_tcp, serving
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.attenuators.oz_da100 import EmulatedDa100
+from tests.interop.other_clients import module, qmi_instrument, qmi_tcp, serving
 
 
 @pytest.fixture

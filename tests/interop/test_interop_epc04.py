@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+from tests.interop.other_clients import module, pty, qmi_instrument, qmi_tcp, serving
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture

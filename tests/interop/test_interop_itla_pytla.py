@@ -12,13 +12,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from other_clients import module
-from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.interop.other_clients import module
+from tests.waiting import until
 
 QUICK = ItlaProfile(enable_s=0.3, tune_s=0.2, power_s=0.2, fine_tune_s=0.1, boot_s=0.2)
 

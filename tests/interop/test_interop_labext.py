@@ -11,7 +11,6 @@ import math
 import numpy as np
 import pytest
 from pyvisa.highlevel import open_visa_library
-from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
@@ -19,6 +18,7 @@ from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.waiting import until
 
 WHY = "needs LabExT and tkinter: pip install --no-deps LabExT_pkg"
 laser_client = pytest.importorskip("LabExT.Instruments.LaserMainframeKeysight", reason=WHY, exc_type=ImportError)

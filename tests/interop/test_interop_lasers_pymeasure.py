@@ -6,13 +6,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from other_clients import module
-from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.interop.other_clients import module
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

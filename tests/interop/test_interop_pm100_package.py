@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, PHOTODIODE_ADAPTER, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.waiting import PATIENCE_S, until
 
 # The package itself leaves its class out wherever setuptools has been imported before it, as other clients do.
 client_module = pytest.importorskip(

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from other_clients import module
-from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.interop.other_clients import module
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

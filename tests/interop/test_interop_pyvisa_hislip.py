@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pyvisa import ResourceManager
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.waiting import PATIENCE_S
 
 POWER_W = 1e-4
 

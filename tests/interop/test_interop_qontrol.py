@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from waiting import PATIENCE_S, promptly, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.mesh.qontrol import (
@@ -33,6 +32,7 @@ from lumion_hw.emulator.mesh.qontrol import (
 )
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.links.base import Peer
+from tests.waiting import PATIENCE_S, promptly, until
 
 OPENING_TIMEOUT_S = 0.2
 """The client runs into it four times while it opens."""

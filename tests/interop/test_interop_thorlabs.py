@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
-from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
+from tests.interop.other_clients import module, pty, qmi_instrument, qmi_tcp, serving
+from tests.waiting import PATIENCE_S, until
 
 
 def paddles(**options: bool) -> Mpc320:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from other_clients import module, qmi_instrument, qmi_tcp, serving
-from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from tests.interop.other_clients import module, qmi_instrument, qmi_tcp, serving
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConfigError
 from lumion_hw.links import SerialLink, TcpLink, VisaLink, open_link
 from lumion_hw.links.address import serial_baud
+from tests.waiting import PATIENCE_S
 
 CLOCK = SystemClock()
 

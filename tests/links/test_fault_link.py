@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost
 from lumion_hw.links import MemoryLink
 from lumion_hw.links.fault import Direction, FaultCounts, FaultEvent, FaultKind, FaultLink, FaultPlan, FaultRates
+from tests.effort import examples
 
 TO, FROM = Direction.TO_DEVICE, Direction.FROM_DEVICE
 LETTERS = b"abcdefghij"

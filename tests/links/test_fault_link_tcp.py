@@ -10,12 +10,12 @@ import tty
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkLost
 from lumion_hw.links import Link, SerialLink, TcpLink
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan, FaultRates
+from tests.waiting import PATIENCE_S
 
 CLOCK = SystemClock()
 TO, FROM = Direction.TO_DEVICE, Direction.FROM_DEVICE

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ForkError
@@ -30,6 +29,7 @@ from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, SmbusAdapte
 from lumion_hw.sessions.module.linear_file import LinearFile
 from lumion_hw.sessions.scpi import ScpiSession
 from lumion_hw.testing.forking import in_child
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),

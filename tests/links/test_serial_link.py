@@ -8,11 +8,11 @@ import tty
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S, promptly, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConnectError, InUseError, LinkLost
 from lumion_hw.links.serial import SerialLink
+from tests.waiting import PATIENCE_S, promptly, until
 
 CLOCK = SystemClock()
 

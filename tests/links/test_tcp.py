@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S, promptly, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.tcp import TcpLink
+from tests.waiting import PATIENCE_S, promptly, until
 
 CLOCK = SystemClock()
 

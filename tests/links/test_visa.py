@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S, promptly
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.visa import VisaLink
+from tests.waiting import PATIENCE_S, promptly
 
 CLOCK = SystemClock()
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pyvisa_py")

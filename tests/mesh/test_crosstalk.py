@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_record import CELL, sample_record
-from test_scattering import MESHES, fabricated
 
 from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CrosstalkEntry, CrosstalkKernel, FurtherPhysics
+from tests.mesh.sample_record import CELL, sample_record
+from tests.mesh.test_scattering import MESHES, fabricated
 
 MESH = MESHES[2, 3, 2]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from known_truth import drawn, record_of
 
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.storage import save_record
+from tests.mesh.known_truth import drawn, record_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "unitary.py"
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_record import CELL, LAW, puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.cell import UnitCells
@@ -14,6 +13,7 @@ from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.inverse import heater_currents_ma, split_phase
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
 from lumion_hw.mesh.topology import State
+from tests.mesh.sample_record import CELL, LAW, puc_entry, sample_record
 
 TURN = 2 * math.pi
 HALF_TURN_ONLY = HeaterLaw(math.pi / 6.25, 0.0, 2.5)

@@ -8,7 +8,6 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.matching_search import random_matching, round_robin
 from lumion_hw.mesh.matchings import AllToAll, all_to_all, fewest_configurations
 from lumion_hw.mesh.topology import LEAVES
+from tests.effort import examples
 
 
 def spread(mesh: HexMesh, count: int) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.topology import LEAVES, State
+from tests.effort import examples
 
 MESH = HexMesh.rings(3)
 

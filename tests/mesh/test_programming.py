@@ -7,12 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from known_truth import MAX_MA, drawn, record_of, true_cells
 from numpy.typing import NDArray
-from sample_record import puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.hexagonal import HexMesh
@@ -30,6 +27,9 @@ from lumion_hw.mesh.record import (
     HeaterEntry,
 )
 from lumion_hw.mesh.scattering import Solver
+from tests.effort import examples
+from tests.mesh.known_truth import MAX_MA, drawn, record_of, true_cells
+from tests.mesh.sample_record import puc_entry, sample_record
 
 TURN = 2.0 * math.pi
 

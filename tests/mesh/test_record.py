@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_record import CELL, puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
 from lumion_hw.storage import load_record, save_record
+from tests.mesh.sample_record import CELL, puc_entry, sample_record
 
 
 def rewritten(path: Path, **changes: Any) -> Path:

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from test_scattering import F0, binary, fabricated
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh import HexMesh, MeshTopology, RectangularMesh, mesh_from_dict
@@ -27,6 +26,7 @@ from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topologies import LAYOUTS, mesh_laid_out, mesh_of_label
 from lumion_hw.mesh.topology import State, closed_orbits
+from tests.mesh.test_scattering import F0, binary, fabricated
 
 SIZES = (3, 4, 5, 8, 9)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import Path, RouteRequest, route, standing_states
 from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.mesh.topology import LEAVES, State
+from tests.effort import examples
 
 # ---------------------------------------------------------------------------------------------------------- objectives
 

@@ -8,7 +8,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from lumion_hw.mesh.routing import Path, RouteRequest, cpsat, route, standing_st
 from lumion_hw.mesh.routing.request import other
 from lumion_hw.mesh.routing.result import Routing
 from lumion_hw.mesh.topology import LEAVES, State
+from tests.effort import examples
 
 Pair = tuple[int, int]
 

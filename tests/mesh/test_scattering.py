@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import State
+from tests.effort import examples
 
 F0 = 193.4145e12
 HALF_TURN = math.pi / 2  # θ of the bar state

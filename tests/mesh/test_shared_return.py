@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_record import CELL, sample_record
 
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord, FurtherPhysics
 from lumion_hw.mesh.shared_return import SHARED_BY, SharedReturns
+from tests.mesh.sample_record import CELL, sample_record
 
 TWELVE = SHARED_BY.index(12)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_scattering import F0, HALF_TURN, MESHES, dense_waves, fabricated
 
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.elimination import compile_elimination, dissect
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
+from tests.mesh.test_scattering import F0, HALF_TURN, MESHES, dense_waves, fabricated
 
 NUMBA = importlib.util.find_spec("numba") is not None
 both = pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from test_scattering import F0, MESHES, SOLVERS, fabricated
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.adjoint import CellGradient, gradient
 from lumion_hw.mesh.cell import UnitCells
+from tests.mesh.test_scattering import F0, MESHES, SOLVERS, fabricated
 
 LAYOUT = (2, 3, 2)
 MESH, SOLVER = MESHES[LAYOUT], SOLVERS[LAYOUT]

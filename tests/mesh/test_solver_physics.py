@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_scattering import F0, HALF_TURN
 
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
+from tests.mesh.test_scattering import F0, HALF_TURN
 
 DELAY_S, LOSS_DB = 11.25e-12, 0.5
 

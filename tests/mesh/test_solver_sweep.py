@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from test_scattering import F0, MESHES, SOLVERS, fabricated
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.sweep import SweepSolver
+from tests.effort import examples
+from tests.mesh.test_scattering import F0, MESHES, SOLVERS, fabricated
 
 
 def heated(cells: UnitCells, pucs: list[int], upper: np.ndarray) -> UnitCells:

@@ -5,13 +5,13 @@ from collections import Counter, deque
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.topology import LEAVES, State
+from tests.effort import examples
 
 # Recovered from the published drawing of the chip (Sánchez-Jácome 2025).
 PORT_TABLE = """

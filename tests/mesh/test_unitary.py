@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from known_truth import drawn, haar_unitary, off_by, record_of, true_cells
 from numpy.typing import NDArray
 
 from lumion_hw.emulator.optics.truth import MeshTruth
@@ -28,6 +27,7 @@ from lumion_hw.mesh.unitary import (
     predicted_fidelities,
     program_unitary,
 )
+from tests.mesh.known_truth import drawn, haar_unitary, off_by, record_of, true_cells
 
 
 def measured(solver: Solver, truth: MeshTruth, setting: UnitarySetting) -> NDArray[np.complex128]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
 from lumion_hw.errors import ConnectError
 from lumion_hw.planning import MIXES, Faults, Fleet, on_cluster, simulate
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the cluster: its own, its event loop's, its sockets'
 

@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from lumion_hw.planning import (
     training_speedup,
 )
 from lumion_hw.planning.slices import Topology
+from tests.effort import examples
 
 
 @pytest.mark.parametrize(("count", "pairs"), [(1, 0), (2, 1), (3, 3), (8, 8)])

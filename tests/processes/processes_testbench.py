@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.emulator.wires.server import EmulatorServer
+from tests.waiting import PATIENCE_S
 
 HOST = Path(__file__).with_name("mesh_host.py")
 N = 144

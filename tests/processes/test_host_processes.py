@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from processes_testbench import BUSY_MACHINE_S, ServedBoard, host
 
 from firmware_protocol import FaultSource, OutputsState, table_crc32
+from tests.processes.processes_testbench import BUSY_MACHINE_S, ServedBoard, host
 
 TICK_S = 1e-3
 BOTH = pytest.mark.parametrize("transport", ["tcp", pytest.param("pty", marks=pytest.mark.long)])

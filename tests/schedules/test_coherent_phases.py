@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,9 +24,7 @@ from lumion_hw.schedules import (
     save_prepared,
     serve_leases,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-from known_mesh import SMALL, path_setup
+from tests.circuits.known_mesh import SMALL, path_setup
 
 PLAIN, TO_B, TO_C = ("sfp-a", "sfp-b"), ("zr-a", "zr-b"), ("zr-a", "zr-c")
 PLAN = PhasePlan(

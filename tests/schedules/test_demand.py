@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -18,6 +17,7 @@ from lumion_hw.schedules.cost import CostModel
 from lumion_hw.schedules.decomposition import birkhoff, bounded, optimal, stuffed
 from lumion_hw.schedules.demand import Demand, demand_from, read_counts
 from lumion_hw.schedules.matchings import heavy_matching
+from tests.effort import examples
 
 BY_HAND = [[0, 3, 1], [2, 0, 2], [1, 1, 0]]
 MATRICES = st.integers(2, 7).flatmap(lambda n: arrays.arrays(np.int64, (n, n), elements=st.integers(0, 50)))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +24,8 @@ from lumion_hw.schedules.leases import (
     StaleLeaseError,
     serve_leases,
 )
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-from known_mesh import SMALL, record_of_truth
+from tests.circuits.known_mesh import SMALL, record_of_truth
+from tests.effort import examples
 
 PORTS = ("a", "b", "c", "d")
 

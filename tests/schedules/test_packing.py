@@ -6,12 +6,12 @@ import random
 from itertools import combinations
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.schedules.packing import Packer
 from lumion_hw.schedules.schedule import Circuits
+from tests.effort import examples
 
 ALL_OF_FIVE = tuple(((a, b),) for a in range(5) for b in range(5) if a != b)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,9 +33,8 @@ from lumion_hw.schedules.phases import (
     warnings,
 )
 from lumion_hw.schedules.picture import plot_iteration
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-from known_mesh import SMALL, record_of_truth
+from tests.circuits.known_mesh import SMALL, record_of_truth
+from tests.effort import examples
 
 FILE = """\
 version: 1

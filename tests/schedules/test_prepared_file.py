@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.canonical import content_hash
 from lumion_hw.schedules import JobPhase, PhasePlan, PhaseSwitch, load_prepared, prepare, save_prepared
 from lumion_hw.schedules import phases as phases_module
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-from known_mesh import SMALL, path_setup
+from tests.circuits.known_mesh import SMALL, path_setup
 
 PLAN = PhasePlan(
     "small",

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from lumion_hw.schedules.picture import plot_schedule
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
 from lumion_hw.schedules.straggler import _searched, least_rounds, rotations, stragglar
 from lumion_hw.schedules.verification import verify
+from tests.effort import examples
 
 ANY = ("circle", "shifts", "ring", "ring-reduce-scatter", "ring-all-gather", "all-to-all", "all-to-all-shifts")
 ANY += ("bruck", "all-to-all-ring", "binomial-broadcast", "ring-broadcast")

@@ -1,3 +1,3 @@
 """Fixtures of :mod:`serving_bench`, for all tests of this folder."""
 
-from serving_bench import client, lease, served  # noqa: F401
+from tests.serving.serving_bench import client, lease, served  # noqa: F401

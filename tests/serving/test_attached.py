@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from serving_bench import SMALL, serving
 
 from lumion_hw import Bench
 from lumion_hw.bench.bench import load
@@ -11,6 +10,7 @@ from lumion_hw.interfaces import CoherentTransponder
 from lumion_hw.remote.client import PvaConnection
 from lumion_hw.serving.owner import PUBLISH_S
 from lumion_hw.serving.readings import STALE_S
+from tests.serving.serving_bench import SMALL, serving
 from tests.waiting import until
 
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from serving_bench import serving
 
 from lumion_hw.bench.bench import Bench
+from tests.serving.serving_bench import serving
 from tests.waiting import until
 
 HEATERS = "small:mesh0:heaters_ma"

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from serving_bench import SMALL, Served
 
 from lumion_hw.fabric import read_fabric
 from lumion_hw.remote.pv_names import client_conf, parse_address
 from tests.recorded_calibration import RECORD, SEED
+from tests.serving.serving_bench import SMALL, Served
 from tests.waiting import PATIENCE_S, Bound, until
 
 pytestmark = pytest.mark.long

@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from serving_bench import refused, serving
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import BusyError
 from lumion_hw.storage.record_files import load_record
 from tests.recorded_calibration import RECORD
+from tests.serving.serving_bench import refused, serving
 from tests.waiting import until
 
 pytestmark = pytest.mark.long

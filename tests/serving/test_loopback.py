@@ -43,7 +43,7 @@ Path("/proc/sys/net/ipv6/conf/far/disable_ipv6").write_text("1")
 time.sleep(0.1)
 before = sent()
 
-from serving_bench import serving
+from tests.serving.serving_bench import serving
 from lumion_hw import Bench
 from tests.waiting import until
 with tempfile.TemporaryDirectory() as directory, serving(Path(directory)) as served:
@@ -69,7 +69,7 @@ def test_no_packet_leaves_loopback() -> None:
         pytest.skip("there is no unshare or no ip here, which make a network of its own")
     here = Path(__file__).parent
     ended = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, "-c", SCRIPT, str(here), str(here.parents[1])],
+        ["unshare", "--net", "--mount", sys.executable, "-c", SCRIPT, str(here.parents[2])],
         env=os.environ | HOSTILE,
         capture_output=True,
         text=True,

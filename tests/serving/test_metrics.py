@@ -6,11 +6,11 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from page_states import HOSTILE, NOW_S, a_state
 from prometheus_client.parser import text_string_to_metric_families
 
 from lumion_hw.serving.metrics import BenchMetrics, dashboard_path
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
+from tests.serving.page_states import HOSTILE, NOW_S, a_state
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

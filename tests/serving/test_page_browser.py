@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from chromium import browser, complaints, require_chromium
-from page_states import HOSTILE, NOW_S, StagedOwner, a_state
-from serving_bench import Served, serving
-from waiting import until
 
 from lumion_hw.serving.lease import Caller
 from lumion_hw.serving.page.server import PageServer
 from lumion_hw.serving.state import Point, ServedEvent, ServedMesh
+from tests.serving.chromium import browser, complaints, require_chromium
+from tests.serving.page_states import HOSTILE, NOW_S, StagedOwner, a_state
+from tests.serving.serving_bench import Served, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_states import Reader
 
 from lumion_hw.cli import main
+from tests.serving.page_states import Reader
 
 SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
 

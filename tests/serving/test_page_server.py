@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_state
-from waiting import until
 
 from lumion_hw.errors import ConfigError, InUseError
 from lumion_hw.serving.lease import Caller
@@ -20,6 +18,8 @@ from lumion_hw.serving.page import guard, stream
 from lumion_hw.serving.page.server import PageServer
 from lumion_hw.serving.reach import checked_networks
 from lumion_hw.serving.state import MarginSample
+from tests.serving.page_states import HOSTILE, NOW_S, Reader, StagedOwner, a_state
+from tests.waiting import until
 
 PAGE_BYTES = 300_000
 

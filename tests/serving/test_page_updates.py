@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from page_states import HOSTILE, NOW_S, a_state
 
 from lumion_hw.fabric.spans import Span
 from lumion_hw.serving.page.updates import MOST_SAMPLES, PageUpdates, dumped, margin_curves
 from lumion_hw.serving.state import MarginSample, Point, ServedEvent, ServedLease, ServedState
+from tests.effort import examples
+from tests.serving.page_states import HOSTILE, NOW_S, a_state
 
 
 def told(updates: PageUpdates, since: int = 0) -> dict:

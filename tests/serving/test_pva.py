@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving_bench import SMALL, refused
 
 from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError, InUseError
 from lumion_hw.serving.pva import PvaServer
 from lumion_hw.serving.readings import STALE_S
 from lumion_hw.serving.state import AlarmSeverity
+from tests.serving.serving_bench import SMALL, refused
 from tests.waiting import until
 
 HEATER, HEATERS, OWNER = "small:mesh0:heater_ma:3", "small:mesh0:heaters_ma", "small:lease:owner"

@@ -5,12 +5,12 @@ import threading
 
 import numpy as np
 import pytest
-from serving_bench import refused
 
 from firmware_protocol import FaultSource
 from lumion_hw import Bench
 from lumion_hw.errors import BusyError, LinkError
 from lumion_hw.serving import AlarmSeverity, Caller
+from tests.serving.serving_bench import refused
 from tests.waiting import until
 
 HEATER, OWNER = "small:mesh0:heater_ma:3", "small:lease:owner"

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
@@ -19,6 +18,7 @@ from lumion_hw.sessions.module.paged_i2c import BridgedI2c, PagedI2c
 from lumion_hw.sessions.module.pages import ImagePages, ModulePages, PageNotSupportedError
 from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis.image import MemoryImage
+from tests.waiting import PATIENCE_S
 
 
 class Bus:

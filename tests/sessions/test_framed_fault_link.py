@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from least_board import LEAST_BOARD
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import DeviceError, LinkTimeout
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.framed.session import FramedSession, SessionState
+from tests.least_board import LEAST_BOARD
 
 N = 32
 HELLO = replace(

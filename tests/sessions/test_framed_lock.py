@@ -7,10 +7,10 @@ import time
 from functools import partial
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.sessions.framed.session import TurnLock
+from tests.waiting import PATIENCE_S
 
 
 def in_thread(action: object) -> threading.Thread:

@@ -9,8 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from least_board import LEAST_BOARD
-from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -31,6 +29,8 @@ from lumion_hw.errors import (
 )
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.framed.session import FramedSession, SessionState
+from tests.least_board import LEAST_BOARD
+from tests.waiting import PATIENCE_S
 
 SESSION = 0x2F71
 HELLO = replace(

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from least_board import LEAST_BOARD
-from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import LimitError, LinkTimeout, VerifyError
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.framed.session import FramedSession
+from tests.least_board import LEAST_BOARD
+from tests.waiting import PATIENCE_S
 
 SESSION = 0x51
 N = 64

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from i2c_libraries import Wire, mcp2221_on, pyftdi_on, smbus2_on
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -24,6 +23,7 @@ from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, Mcp2221Adap
 from lumion_hw.sessions.module.paged_i2c import BridgedI2c
 from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import ModuleState
+from tests.sessions.i2c_libraries import Wire, mcp2221_on, pyftdi_on, smbus2_on
 
 
 @dataclass(frozen=True)

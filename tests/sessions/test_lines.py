@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from effort import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.lines import LineSession
+from tests.effort import examples
 
 MARKER = RecordedExchange(b"V?\r\n", b"CH1 0 CH2 0 CH3 0 CH4 0\r\nDone\r\n")
 LINES = ("CH1 0 CH2 0 CH3 0 CH4 0",)

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from i2c_libraries import Wire, smbus2_on
-from one_at_a_time import Interleaved, Yielding, YieldingLink
 
 from lumion_hw.clock import Deadline, SystemClock
 from lumion_hw.errors import LinkLost
@@ -24,6 +22,8 @@ from lumion_hw.sessions.module.linear_file import LinearFile
 from lumion_hw.sessions.module.paged_i2c import PagedI2c
 from lumion_hw.sessions.module.pages import ImagePages
 from lumion_hw.sessions.scpi import ScpiSession
+from tests.one_at_a_time import Interleaved, Yielding, YieldingLink
+from tests.sessions.i2c_libraries import Wire, smbus2_on
 
 CLOCK = SystemClock()
 

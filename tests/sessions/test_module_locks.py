@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from i2c_libraries import Wire, pyftdi_on, smbus2_on
-from one_at_a_time import Interleaved, Yielding
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.sessions.module.adapter import AdapterRegisters
@@ -21,6 +19,8 @@ from lumion_hw.sessions.module.linear_file import LinearFile
 from lumion_hw.sessions.module.paged_i2c import PagedI2c
 from lumion_hw.sessions.module.pages import ImagePages
 from lumion_hw.standards.cmis.image import MemoryImage
+from tests.one_at_a_time import Interleaved, Yielding
+from tests.sessions.i2c_libraries import Wire, pyftdi_on, smbus2_on
 
 
 class Memory:

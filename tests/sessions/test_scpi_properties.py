@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import FrameError, LinkTimeout
 from lumion_hw.links import MemoryLink
 from lumion_hw.sessions.scpi import ScpiSession
+from tests.effort import examples
 
 IDN = b"Maker,Model,Serial,1.0\n"
 

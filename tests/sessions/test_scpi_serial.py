@@ -10,12 +10,12 @@ import tty
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkError, LinkLost, LinkTimeout
 from lumion_hw.links import SerialLink
 from lumion_hw.sessions.scpi import ScpiSession
+from tests.waiting import PATIENCE_S
 
 CLOCK = SystemClock()
 IDN = b"Maker,Model,Serial,1.0\n"

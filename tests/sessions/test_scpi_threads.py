@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkLost, LinkTimeout
 from lumion_hw.links import TcpLink
 from lumion_hw.sessions.scpi import ScpiSession
+from tests.waiting import PATIENCE_S
 
 CLOCK = SystemClock()
 IDN = b"Maker,Model,Serial,1.0\n"

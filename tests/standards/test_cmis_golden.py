@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from golden import kinds_of, place_of, records, scale_of
 
 from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, decode_from
 from lumion_hw.standards.cmis.vdm import OBSERVABLES
+from tests.golden import kinds_of, place_of, records, scale_of
 
 ROWS = {record["field"]: record for record in records("cmis_golden.csv")}
 VDM = {int(record["code"]): record for record in records("cmis_vdm_golden.csv")}

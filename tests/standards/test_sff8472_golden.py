@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from golden import kinds_of, place_of, records, scale_of
 
 from lumion_hw.standards.registers import Register, unscaled
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, FIELDS, FLAG_BITS, MEMORY_SIZE
+from tests.golden import kinds_of, place_of, records, scale_of
 
 ROWS = {record["field"]: record for record in records("sff8472_golden.csv")}
 DEVICES = {"A0h": A0H, "A2h": A2H}

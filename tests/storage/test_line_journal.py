@@ -6,11 +6,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from full_disk import room
 
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.storage import line_journal
 from lumion_hw.storage.line_journal import LineJournal, read_lines
+from tests.full_disk import room
 
 HEADER = {"entry": "header", "bench": "small"}
 

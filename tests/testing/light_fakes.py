@@ -1,7 +1,6 @@
 """The smallest attenuator, switch, amplifier, spectrum analyser and temperature controller that keep every promise."""
 
 import numpy as np
-from contract_fakes import WHERE, Fake, limit
 
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import BusyError, ConfigError, DeviceError, DeviceTimeoutError, NotSupportedError
@@ -20,6 +19,7 @@ from lumion_hw.interfaces import (
     TemperatureSettings,
     TemperatureState,
 )
+from tests.testing.contract_fakes import WHERE, Fake, limit
 
 
 def check(value: float, low_high: tuple[float, float], unit: str) -> None:

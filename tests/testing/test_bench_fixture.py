@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
 
 from lumion_hw import Bench
+from tests.waiting import PATIENCE_S
 
 pytest_plugins = ["pytester"]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_public_names import PLACES, load
+
+from tests.testing.test_public_names import PLACES, load
 
 ROOT = Path(__file__).parents[2]
 BOOK = load(ROOT / "benchmarks" / "book.py")

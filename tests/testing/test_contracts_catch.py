@@ -7,16 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_fakes import (
-    AnyFake,
-    FakeController,
-    FakeLaser,
-    FakeMeter,
-    FakeModule,
-    FakeSources,
-    FakeSqueezer,
-    FakeUnit,
-)
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import DeviceError, LinkTimeout
@@ -28,6 +18,16 @@ from lumion_hw.testing.contracts import (
     PowerMeterContract,
     TransponderContract,
     TunableLaserContract,
+)
+from tests.testing.contract_fakes import (
+    AnyFake,
+    FakeController,
+    FakeLaser,
+    FakeMeter,
+    FakeModule,
+    FakeSources,
+    FakeSqueezer,
+    FakeUnit,
 )
 
 pytest_plugins = ["pytester"]
@@ -806,7 +806,7 @@ def test_a_contract_without_its_fixtures_says_what_to_give_and_skips_what_cannot
     pytester.makepyfile(
         """
         import pytest
-        from contract_fakes import FakeSqueezer
+        from tests.testing.contract_fakes import FakeSqueezer
         from lumion_hw.testing.contracts import PolarizationControllerContract
 
         class TestBare(PolarizationControllerContract):

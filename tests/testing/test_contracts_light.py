@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contract_fakes import AnyFake
-from light_fakes import FakeAmplifier, FakeAnalyzer, FakeAttenuator, FakeBareAttenuator, FakeSwitch, FakeTemperature
 
 from lumion_hw.errors import LimitError
 from lumion_hw.testing.contracts import (
@@ -16,6 +14,15 @@ from lumion_hw.testing.contracts import (
     SpectrumAnalyzerContract,
     TemperatureControllerContract,
     VariableAttenuatorContract,
+)
+from tests.testing.contract_fakes import AnyFake
+from tests.testing.light_fakes import (
+    FakeAmplifier,
+    FakeAnalyzer,
+    FakeAttenuator,
+    FakeBareAttenuator,
+    FakeSwitch,
+    FakeTemperature,
 )
 
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from contract_fakes import WHERE, AnyFake, FakeLaser, FakeMeter
-from light_fakes import FakeAnalyzer, FakeAttenuator
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import VerifyError
@@ -15,6 +13,8 @@ from lumion_hw.testing.contracts import (
     TunableLaserContract,
     VariableAttenuatorContract,
 )
+from tests.testing.contract_fakes import WHERE, AnyFake, FakeLaser, FakeMeter
+from tests.testing.light_fakes import FakeAnalyzer, FakeAttenuator
 
 
 class SharedMeter(FakeMeter):

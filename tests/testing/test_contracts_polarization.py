@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contract_fakes import AnyFake, FakeBox, FakePolarimeter
 
 from lumion_hw.interfaces import PolarimeterSettings
 from lumion_hw.testing.contracts import PolarimeterContract, PolarizationOptimizerContract
+from tests.testing.contract_fakes import AnyFake, FakeBox, FakePolarimeter
 
 
 class TestHonestBox(AnyFake, PolarizationOptimizerContract):

@@ -10,7 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +66,7 @@ def test_the_sdist_holds_every_file_of_the_repository(source: Path) -> None:
 
 
 def test_tests_of_the_sdist_find_their_data(source: Path) -> None:
-    tests = ("tests/storage", "tests/bench/test_loader_builtin.py", "tests/calibration/test_cli_records.py")
+    tests = ("tests/storage", "tests/bench/test_loader_builtin.py", "tests/calibration/record/test_cli_records.py")
     run(sys.executable, "-m", "pytest", "-q", "-m", "not long", *tests, cwd=source)
 
 

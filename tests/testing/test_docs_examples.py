@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorded_calibration import recorded_in
-from waiting import PATIENCE_S, until
+
+from tests.recorded_calibration import recorded_in
+from tests.waiting import PATIENCE_S, until
 
 pytest_plugins = ["pytester"]
 

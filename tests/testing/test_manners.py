@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded_calibration import RECORD, SMALL
-from test_public_names import OURS, PLACES
-from waiting import PATIENCE_S
 
 from lumion_hw import Bench, load_record
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.cli import calibrate_main, main
 from lumion_hw.fabric import Recovery
 from lumion_hw.interfaces import PowerReading, Quality, RangeState, Reading
+from tests.recorded_calibration import RECORD, SMALL
+from tests.testing.test_public_names import OURS, PLACES
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from string import Template
 
 import pytest
-from waiting import PATIENCE_S
+
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 OURS = ("lumion_hw", "calibration", "firmware_protocol")

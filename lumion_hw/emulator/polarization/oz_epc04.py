@@ -5,7 +5,7 @@ or ``Error!``. The maker's manual is not public; replies are those that the test
 (QuTech-Delft/QMI, tests/instruments/ozoptics), commands beyond them those of TommasoBoscardin/APC-Characterization
 (EPC400.py: ``BR``, ``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``), and pyLabLib sends four digits always
 (``F3,0055``). That a voltage always has a sign and four digits follows from a client that cuts ``V?`` every five
-characters. Vectors with their sources: tests/emulator/test_epc04_dialect.py.
+characters. Vectors with their sources: tests/emulator/polarization/test_epc04_dialect.py.
 
 Model choices where no source shows the words: the texts of ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
 and ``?``; which rates ``BR0`` to ``BR3`` are; that a rate set counts from the next start; ``VF`` in the other direction

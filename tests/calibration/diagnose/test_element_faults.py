@@ -1,0 +1,118 @@
+"""Messages about elements: they name it with its channel, what was seen, what still works and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.diagnose.element_faults import (
+    died_heater,
+    exchanged_channels,
+    fitted_defects,
+    named_once,
+    ports_joined,
+    stuck_puc,
+    unseen_named,
+)
+from calibration.model.parameters import MeshParameters
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.record import Defect
+from tests.calibration.simulated_mesh import SimulatedMesh
+
+SMALL = HexMesh.columns((2, 3, 2))
+CHANNELS = tuple(range(100, 100 + 2 * SMALL.n_pucs))
+
+
+@pytest.fixture
+def healthy() -> MeshParameters:
+    return SimulatedMesh.draw(SMALL, 8).parameters()
+
+
+def _found(parameters: MeshParameters) -> list[Defect]:
+    covariance = np.diag(np.full(SMALL.n_pucs, 1e-6))
+    return list(fitted_defects(parameters, covariance, slice(0, SMALL.n_pucs), CHANNELS, 2.5))
+
+
+def test_nothing_is_said_of_a_healthy_mesh(healthy: MeshParameters) -> None:
+    assert _found(healthy) == []
+
+
+def test_a_stuck_puc_has_a_coupling_with_its_error(healthy: MeshParameters) -> None:
+    laws, passive = healthy.heater_law.copy(), healthy.passive_phase_rad.copy()
+    laws[[6, 7]], passive[3] = 0.0, np.pi / 2.0
+    balanced = np.zeros(SMALL.n_pucs)
+    (found,) = _found(
+        replace(
+            healthy,
+            heater_law=laws,
+            passive_phase_rad=passive,
+            coupler_common_rad=balanced,
+            coupler_difference_rad=balanced,
+        )
+    )
+    assert (found.kind, found.number, found.usable_states) == ("stuck PUC", 3, ())
+    assert found.coupling == pytest.approx(0.5)  # k = cos²(α/2)
+    assert found.coupling_sigma == pytest.approx(0.5e-3)  # dk/dα = sin α / 2, and α is known to 1 mrad
+    assert "channels 106 and 107" in found.evidence
+    assert "routed round" in found.evidence
+
+
+@pytest.mark.parametrize(("coupling", "states"), [(0.004, ("bar",)), (0.995, ("cross",)), (0.03, ())])
+def test_a_stuck_puc_may_be_used_in_the_state_it_is_in(coupling: float, states: tuple[str, ...]) -> None:
+    assert stuck_puc(3, CHANNELS, coupling, 1e-4).usable_states == states
+
+
+def test_a_heater_of_less_than_a_fringe_is_weak_and_its_couplings_are_stated(healthy: MeshParameters) -> None:
+    laws = healthy.heater_law.copy()
+    laws[9] = (0.6, 0.0, 0.0)  # 0.6 · 6.25 = 3.75 rad
+    (found,) = _found(replace(healthy, heater_law=laws))
+    assert (found.kind, found.number) == ("weak heater", 9)
+    assert "PUC 4 lower heater (channel 109): 1.19π of phase at 2.5 mA" in found.evidence
+    assert "all of them by the other arm" in found.evidence
+
+
+def test_couplers_off_balance_are_named_with_what_can_be_set(healthy: MeshParameters) -> None:
+    common = healthy.coupler_common_rad.copy()
+    common[2] = 0.15
+    (found,) = _found(replace(healthy, coupler_common_rad=common))
+    assert (found.kind, found.number) == ("couplers off balance", 2)
+    assert "to 0.913" in found.evidence  # cos² 0.3
+
+
+def test_exchanged_channels_are_both_named() -> None:
+    one, other = exchanged_channels([(3, 8)], CHANNELS)
+    assert one.evidence.startswith("channels 103 and 108 appear exchanged")
+    assert (one.number, other.number) == (3, 8)
+    assert "PUC 4 upper heater (channel 108)" in one.evidence
+
+
+def test_a_heater_that_died_says_when() -> None:
+    assert "12 of 300 random settings" in died_heater(5, CHANNELS, 12, 300).evidence
+    assert "no effect in 300 random settings" in died_heater(5, CHANNELS, 0, 300).evidence
+
+
+def test_a_port_that_is_dark_both_ways_is_one_fault() -> None:
+    defects = [
+        Defect("dead source", "source", 6),
+        Defect("dead monitor", "monitor", 6),
+        Defect("dead monitor", "monitor", 7),
+    ]
+    assert [(found.kind, found.number) for found in ports_joined(defects)] == [("dead monitor", 7), ("dead port", 6)]
+
+
+def test_each_fault_is_named_once_and_a_stuck_puc_stands_for_its_heaters() -> None:
+    stuck, heater = Defect("stuck PUC", "puc", 3), Defect("dead heater", "heater", 7)
+    assert named_once([stuck, heater, Defect("stuck PUC", "puc", 3, "again")]) == (stuck,)
+
+
+def test_a_puc_that_no_light_passes_is_not_seen_rather_than_broken() -> None:
+    """Its heaters show no effect because nothing of it shows: the wires are not to blame."""
+    dead = Defect("dead heater", "heater", 11, "no effect")
+    other = Defect("dead heater", "heater", 12, "no effect")
+    kept, unseen = unseen_named((stuck_puc(5, range(30)), dead, other), (5,), range(30))
+    assert kept == other
+    assert (unseen.kind, unseen.element, unseen.number) == ("unseen PUC", "puc", 5)
+    assert "nothing is known of it" in unseen.evidence
+    assert "wire" not in unseen.evidence

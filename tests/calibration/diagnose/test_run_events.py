@@ -1,0 +1,83 @@
+"""What broke while it was measured: when, and that healthy elements are not blamed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.diagnose.breakdowns import (
+    Death,
+    heater_death,
+    monitor_deaths,
+    without_dead_heater,
+    without_dead_monitors,
+)
+from calibration.measure.design import Walk
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel, Observations
+from lumion_hw.mesh.hexagonal import HexMesh
+from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
+
+SMALL = HexMesh.columns((2, 3, 2))
+NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+
+
+@pytest.fixture
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 5)
+
+
+def _readings(small: SimulatedMesh, deaths: tuple[Death, ...] = (), count: int = 120) -> Observations:
+    """Settings as asked for, and what was read though heaters had died."""
+    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:3], small.ports, changed=60)
+    asked = walk.random(count, small.rng)
+    done = asked
+    for death in deaths:
+        done = without_dead_heater(done, death)
+    measured = small.measure(done.currents_ma, done.source)
+    return replace(measured, currents_ma=asked.currents_ma)
+
+
+def _found(small: SimulatedMesh, observations: Observations) -> Death | None:
+    return heater_death(MeshModel(SMALL, small.ports, small.ports), small.parameters(), Likelihood(observations, NOISE))
+
+
+@pytest.mark.parametrize("first", [0, 40, 90])
+def test_a_heater_that_dies_is_found_with_the_setting_it_died_at(small: SimulatedMesh, first: int) -> None:
+    observations = _readings(small, (Death(11, first),))
+    found = _found(small, observations)
+    assert found is not None
+    assert found.number == 11
+    alive = np.flatnonzero(observations.currents_ma[:first, 11])
+    assert alive.max(initial=-1) < found.first <= first  # a heater that is off shows nothing
+
+
+def test_healthy_heaters_are_not_blamed(small: SimulatedMesh) -> None:
+    assert _found(small, _readings(small)) is None
+
+
+def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) -> None:
+    observations = _readings(small)
+    observations.reading_ma[69:, 3] = 0.01, *np.zeros(50)
+    port = observations.monitors[3]
+    (death,) = monitor_deaths(observations, NOISE)
+    assert death == Death(port, 70)
+    seen = without_dead_monitors(observations, (death,))
+    assert np.isnan(seen.reading_ma[70:, 3]).all()
+    assert np.isfinite(seen.reading_ma[:70]).all()
+
+
+def test_a_monitor_that_is_dark_for_a_while_only_is_alive(small: SimulatedMesh) -> None:
+    observations = _readings(small)
+    observations.reading_ma[30:60, 3] = 0.0
+    assert monitor_deaths(observations, NOISE) == ()
+
+
+def test_a_saturated_monitor_is_not_dark(small: SimulatedMesh) -> None:
+    observations = _readings(small)
+    observations.reading_ma[70:, 3] = np.nan
+    observations.saturated[70:, 3] = True
+    assert monitor_deaths(observations, NOISE) == ()

@@ -1,0 +1,140 @@
+"""Renewing a calibration with a few settings after everything has drifted a little (docs/calibration.md, 6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from calibration.fit.drift import DriftModel, renew, widened_prior
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel
+from calibration.model.priors import default_prior
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.hexagonal import HexMesh
+from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
+
+SMALL = HexMesh.columns((1, 2, 1))
+NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+
+
+@pytest.fixture
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 21)
+
+
+@pytest.fixture
+def model(small: SimulatedMesh) -> MeshModel:
+    return MeshModel(SMALL, small.ports, small.ports)
+
+
+def _readings(small: SimulatedMesh, count: int) -> Likelihood:
+    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports)
+    plan = walk.random(count, small.rng)
+    return Likelihood(small.measure(plan.currents_ma, plan.source), NOISE)
+
+
+def _fitted(small: SimulatedMesh, model: MeshModel) -> FitResult:
+    start = start_near(small, 0.05, 0.02)
+    return GlobalFit(model, _readings(small, 150), default_prior(model.space, start)).run(start)
+
+
+def _errors_mrad(small: SimulatedMesh, fit: FitResult) -> tuple[float, float]:
+    passive = wrapped(fit.parameters.passive_phase_rad - small.truth.passive_phase)
+    loops = loop_rms_rad(SMALL, fit.parameters.joint_phase_rad - small.truth.joint_phase)
+    return 1e3 * float(np.sqrt(np.mean(passive**2))), 1e3 * loops
+
+
+def _drift(small: SimulatedMesh) -> None:
+    """A day: 20 mrad of every passive phase and joint, 0.1 K for all, 1e-3 of every resistance, 0.3 dB of light."""
+    truth, rng = small.truth, small.rng
+    truth.passive_phase = truth.passive_phase + 0.02 * rng.standard_normal(SMALL.n_pucs)
+    truth.joint_phase = truth.joint_phase + 0.02 * rng.standard_normal(len(SMALL.joints)) + 0.06
+    truth.heater_ohm = truth.heater_ohm * (1.0 + 1e-3 * rng.standard_normal(2 * SMALL.n_pucs))
+    small.source_db = small.source_db + 0.3 * rng.standard_normal(SMALL.n_ports)
+
+
+def test_thirty_settings_renew_a_calibration(small: SimulatedMesh, model: MeshModel) -> None:
+    last = _fitted(small, model)
+    _drift(small)
+    before = _errors_mrad(small, last)
+    renewal = renew(model, _readings(small, 30), last, days=1.0)
+    groups, variance = model.space.groups, np.diag(renewal.fit.covariance())
+    assert renewal.holds
+    for error, off, name in zip(_errors_mrad(small, renewal.fit), before, ("passive_phase_rad", "loops"), strict=True):
+        assert off > 10
+        assert error < 4
+        assert error < 2e3 * np.sqrt(variance[groups[name]].mean())
+
+
+@pytest.mark.long
+def test_a_drift_of_another_kind_is_said_and_mostly_where() -> None:
+    named = 0
+    for seed in range(21, 26):
+        small = SimulatedMesh.draw(SMALL, seed)
+        model = MeshModel(SMALL, small.ports, small.ports)
+        last = _fitted(small, model)
+        _drift(small)
+        small.truth.stuck_current_ma[10] = 0.0
+        renewal = renew(model, _readings(small, 30), last, days=1.0)
+        assert not renewal.holds
+        named += 5 in renewal.worst_pucs
+    assert named >= 4
+
+
+def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_as_uncertain_as_it_was(
+    small: SimulatedMesh, model: MeshModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = _fitted(small, model)
+    taken = _readings(small, 30)
+    nonsense = replace(taken.observations, reading_ma=np.roll(taken.observations.reading_ma, 1, axis=0))
+    monkeypatch.setattr("calibration.fit.drift.GlobalFit", partial(GlobalFit, give_up=lambda _: True))
+    renewal = renew(model, replace(taken, observations=nonsense), last, days=1.0)
+    assert not renewal.holds
+    held, known = last.free & ~renewal.fit.free, np.diag(renewal.covariance)
+    assert held.any()
+    widened = np.diag(last.covariance() + DriftModel().covariance(model.space, last.vector, 1.0))
+    assert (known[held] > 0.0).all()
+    assert (known[held] <= (1.0 + 1e-6) * widened[held]).all()
+    assert not known[~last.free].any()
+
+
+def test_without_time_only_light_and_temperature_are_uncertain(small: SimulatedMesh, model: MeshModel) -> None:
+    last = _fitted(small, model)
+    prior = widened_prior(model.space, last, DriftModel(), days=0.0)
+    known = prior.information(last.free)
+    places = np.flatnonzero(last.free)
+    passive = np.isin(places, np.arange(*model.space.group("passive_phase_rad").indices(model.space.size)))
+    marginal = np.linalg.inv(known)[np.ix_(passive, passive)]
+    where = model.space.group("passive_phase_rad")
+    np.testing.assert_allclose(np.diag(marginal), np.diag(last.covariance())[where], rtol=1e-4)
+
+
+def test_a_phase_that_all_pucs_have_in_common_is_that_of_the_temperature(
+    small: SimulatedMesh, model: MeshModel
+) -> None:
+    """Turning every PUC is turning every joint: the readings are the same, in the gauge of the loops."""
+    plan = _readings(small, 10).observations
+    turned = small.exact_ma(plan.currents_ma, plan.source, common_rad=0.06)
+    small.truth.joint_phase = small.truth.joint_phase + 0.06
+    np.testing.assert_allclose(small.exact_ma(plan.currents_ma, plan.source), turned, rtol=1e-9)
+    only = DriftModel(temperature_k=0.1, source_db=0.0, monitor_db=0.0)
+    widened = only.covariance(model.space, model.space.pack(small.parameters()), 0.0)
+    moved = model.space.directions.T @ np.full(len(SMALL.joints), 0.06)
+    loops = model.space.group("loops")
+    np.testing.assert_allclose(widened[loops, loops], np.outer(moved, moved), atol=1e-12)
+
+
+@pytest.mark.long
+def test_a_fit_that_says_nothing_of_a_parameter_is_no_start(small: SimulatedMesh, model: MeshModel) -> None:
+    last = _fitted(small, model)
+    blind = replace(last, information=0.0 * last.information, prior_information=0.0 * last.information)
+    nothing = DriftModel(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    with pytest.raises(CalibrationError, match="says nothing about"):
+        widened_prior(model.space, blind, nothing, 1.0)

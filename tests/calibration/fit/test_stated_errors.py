@@ -1,0 +1,106 @@
+"""What is stated of the errors of a fit, from what a pass over the data says of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from calibration.fit.global_fit import FitResult
+from calibration.fit.growth import Scores
+from calibration.fit.pair_scores import Tail
+from calibration.fit.row_scores import RowScore
+from calibration.fit.stated_errors import stated_errors
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel
+from calibration.model.space import ParameterSpace
+from lumion_hw.mesh.hexagonal import HexMesh
+from tests.calibration.simulated_mesh import SimulatedMesh
+
+Real = NDArray[np.float64]
+
+SMALL = HexMesh.columns((2,))
+VARIANCE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 3)
+
+
+@pytest.fixture(scope="module")
+def fit(small: SimulatedMesh) -> FitResult:
+    """A fit that explains its readings; all parameters are known alike and independently."""
+    space = _space(small)
+    information = np.eye(space.size) / VARIANCE
+    return FitResult(
+        parameters=small.parameters(),
+        vector=space.pack(small.parameters()),
+        free=np.ones(space.size, dtype=np.bool_),
+        information=information,
+        prior_information=np.zeros_like(information),
+        converged=True,
+        discrepancy=0.0,
+        chi2_per_reading=1.0,
+        readings=10_000,
+        rounds=(),
+        settings=500,
+    )
+
+
+def _space(small: SimulatedMesh) -> ParameterSpace:
+    return MeshModel(SMALL, small.ports, small.ports).space
+
+
+def _scores(fit: FitResult, *rows: RowScore, tail: Tail | None = None) -> Scores:
+    """Scores of slopes that scatter as noise does: every stretch and every monitor has its share of the information."""
+    size = len(fit.vector)
+    slopes = np.sqrt(1.0 / VARIANCE / size) * np.linalg.qr(np.random.default_rng(4).standard_normal((size, size)))[0]
+    nothing = np.zeros((1, 1))
+    return Scores(rows, (), fit.information, slopes * np.sqrt(size), slopes * np.sqrt(size), tail, nothing, nothing[0])
+
+
+def _left_out(fit: FitResult, times: float) -> RowScore:
+    """A row that light asks for; left out, it makes all errors so many times as large."""
+    left_out = np.float32(np.sqrt((times**2 - 1.0) * VARIANCE)) * np.eye(len(fit.vector), dtype=np.float32)
+    return RowScore("arm_difference_db", 200.0, 300.0, 0.01, left_out)
+
+
+def test_a_row_left_out_widens_errors_and_costs_the_certificate_where_it_more_than_doubles_them(
+    small: SimulatedMesh, fit: FitResult
+) -> None:
+    space = _space(small)
+    little, much = (stated_errors(space, fit, _scores(fit, _left_out(fit, times))) for times in (1.5, 2.5))
+    assert little.widened["passive_phase_rad"] == pytest.approx(1.5)
+    assert little.doubts == ()
+    assert much.widened["passive_phase_rad"] == pytest.approx(2.5)
+    (doubt,) = much.doubts
+    assert doubt.startswith("arms of a PUC that lose differently would explain more of the light")
+
+
+def test_noise_that_stood_for_pairs_in_the_weights_is_not_counted_beside_what_they_do(
+    small: SimulatedMesh, fit: FitResult
+) -> None:
+    """A third of the variance was that noise; in its place come pairs themselves, three quarters as large as all."""
+    size = len(fit.vector)
+    tail = Tail(0.75 * VARIANCE * np.eye(size), np.full(size, VARIANCE / 3.0))
+    found = stated_errors(_space(small), fit, _scores(fit, tail=tail))
+    variance = np.diag(found.fit.covariance())
+    np.testing.assert_allclose(variance, (2.0 / 3.0 + 0.75) * VARIANCE, rtol=1e-9)
+    assert found.widened["loops"] == pytest.approx(np.sqrt(2.0 / 3.0 + 0.75))
+
+
+def test_a_reading_that_something_unmodelled_moves_counts_less_in_every_part_of_a_likelihood(
+    small: SimulatedMesh,
+) -> None:
+    noise, readings = NoiseModel(0.005, 1e-6), small.measure(*small.random_settings(6))
+    plain = Likelihood(readings, noise)
+    moved = np.zeros(plain.target_ma.shape)
+    moved[4] = (3.0 * plain.sigma_ma(0.0)[4]) ** 2
+    weighed = Likelihood(readings, noise, unmodelled_ma2=moved)
+    expected = plain.sigma_ma(0.0)
+    expected[4] *= np.sqrt(10.0)
+    np.testing.assert_allclose(weighed.sigma_ma(0.0), expected)
+    np.testing.assert_allclose(weighed.sigma_ma(0.0, slice(4, 5)), expected[4:5])
+    np.testing.assert_allclose(weighed[np.array([1, 4])].sigma_ma(0.0), expected[[1, 4]])
