@@ -34,7 +34,7 @@ from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
 from calibration.run.bootstrap import Bootstrap, Start
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 

@@ -53,7 +53,7 @@ COSTS = ("cpu_s", "memory_mb", "hardware_s")
 
 def document(pucs: int) -> dict[str, Any]:
     """Return the bench of a size."""
-    from lumion_hw.mesh.topologies import mesh_laid_out
+    from lumion_hw.mesh.layout.topologies import mesh_laid_out
 
     ((word, numbers),) = MESHES[pucs].items()
     ports = mesh_laid_out(word, numbers if isinstance(numbers, list) else [numbers]).fibre_ports

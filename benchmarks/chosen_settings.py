@@ -28,7 +28,7 @@ from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, defa
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from calibration.run.bootstrap import BootstrapPlan, first_settings
-from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.storage import load_record
 
 _MOST_S = 60.0

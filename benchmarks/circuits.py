@@ -38,7 +38,7 @@ from lumion_hw.circuits.exit_power import SharedInstrument
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from tests.circuits.known_mesh import record_of_truth, true_arm_losses_db, without_outputs
 from tests.circuits.planning_cases import fully_known

@@ -39,7 +39,7 @@ from lumion_hw.fabric import FabricJournal, FabricManager, find_unit
 from lumion_hw.fabric.detectors import Detector
 from lumion_hw.fabric.detectors.light import Modules, Photodiodes
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.circuits.known_mesh import record_of_truth
 
 ROOT = Path(__file__).parents[1]

@@ -21,9 +21,9 @@ from unittest.mock import patch
 import numpy as np
 
 from lumion_hw.errors import NoPathError, RoutingError
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.matchings import all_to_all
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import Routing, cpsat, route, search
+from lumion_hw.mesh.routing.matchings import all_to_all
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import RouteRequest, problem_for
 

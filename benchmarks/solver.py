@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver, feeds
-from lumion_hw.mesh.sweep import SweepSolver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver, feeds
+from lumion_hw.mesh.waves.sweep import SweepSolver
 
 F0 = 193.4145e12
 TURN_S = 0.05

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         VerifyError,
         exit_code,
     )
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
     from lumion_hw.quantities import (
         SPEED_OF_LIGHT_M_PER_S,
         db_from_ratio,

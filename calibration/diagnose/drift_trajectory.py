@@ -21,7 +21,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.work import DRIFTED
-from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.record.calibration_record import Defect
 
 Real = NDArray[np.float64]
 

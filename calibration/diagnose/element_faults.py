@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from lumion_hw.mesh.record import Defect
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.record.calibration_record import Defect
 
 Real = NDArray[np.float64]
 

@@ -43,7 +43,7 @@ from calibration.model.physics import PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import TAKEN_IN, derivatives_work
-from lumion_hw.mesh.record import CROSSTALK_PAIRS, Defect
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, Defect
 
 Real = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS, ParameterSpace
-from lumion_hw.mesh.record import CROSSTALK_PAIRS
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MOST_PAIRS, PairDirections
 from calibration.model.symmetric import solved
 from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
-from lumion_hw.mesh.record import CROSSTALK_PAIRS
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 

@@ -33,8 +33,8 @@ from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, Device
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
 from lumion_hw.interfaces.transponder import TuningRange
 from lumion_hw.interfaces.wiring import InputPath
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.observations import NoiseModel
-from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 

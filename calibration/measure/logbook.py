@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations, late_powers
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned"]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from calibration.model.device_under_test import DeviceUnderTest
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 

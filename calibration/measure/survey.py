@@ -19,7 +19,7 @@ from calibration.measure.logbook import DARK, Logbook, LogbookEntry
 from calibration.measure.probe import Probe
 from calibration.model.observations import NoiseModel
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.record.calibration_record import Defect
 
 _READINGS = 16
 _LEAST_BACKGROUNDS = 3

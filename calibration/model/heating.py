@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LAW_POINTS, heaters_asked
 from calibration.model.space import LAW_TERMS
-from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.shared_return import SharedReturns
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
+from lumion_hw.mesh.waves.shared_return import SharedReturns
 
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
 
 TYPICAL_LOSS_DB = 0.5
 """Published typical loss of a PUC (Sánchez-Jácome 2025)."""

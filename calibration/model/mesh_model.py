@@ -25,9 +25,9 @@ from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
 from calibration.model.work import SLOPES, WEIGHED, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.cell import UnitCells, heated_loss
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.cell import UnitCells, heated_loss
+from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.chip import ChipParameters
+from lumion_hw.mesh.programming.chip import ChipParameters
 
 Real = NDArray[np.float64]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.observations import SLOW_TAUS_S
-from lumion_hw.mesh.shared_return import SHARED_BY
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.shared_return import SHARED_BY
 
 Real = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ from calibration.model.gauge import visible_joint_directions
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import ROWS, Physics
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.record import CROSSTALK_PAIRS, CalibrationRecord
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord
 
 Real = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.space import ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 Real = NDArray[np.float64]
 

@@ -20,8 +20,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import source_wavelengths_nm
 from lumion_hw.errors import LumionError
 from lumion_hw.interfaces.wiring import InputPath
-from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.record import Conditions
+from lumion_hw.mesh.record.calibration_record import Conditions
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 DAY_S = 86_400.0

@@ -16,11 +16,9 @@ from calibration.model.physics import PHYSICS
 from calibration.model.space import ParameterSpace, space_of
 from calibration.model.symmetric import root_of
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.chip import ChipParameters
-from lumion_hw.mesh.crosstalk import BUL_MM
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
-from lumion_hw.mesh.record import (
+from lumion_hw.mesh.programming.chip import ChipParameters
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
+from lumion_hw.mesh.record.calibration_record import (
     CROSSTALK_PAIRS,
     CalibrationRecord,
     Conditions,
@@ -36,6 +34,8 @@ from lumion_hw.mesh.record import (
     PortEntry,
     PucEntry,
 )
+from lumion_hw.mesh.waves.crosstalk import BUL_MM
+from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 

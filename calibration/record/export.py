@@ -17,9 +17,9 @@ from calibration.record.conversion import covariance_of, parameters_of
 from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import csv_cell
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 from lumion_hw.storage.array_files import write_arrays
 
 Rows = list[list[object]]

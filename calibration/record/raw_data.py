@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
 from lumion_hw.files import AnyPath
-from lumion_hw.mesh.canonical import arrays_sha256
-from lumion_hw.mesh.record import ArrayFile
+from lumion_hw.mesh.record.calibration_record import ArrayFile
+from lumion_hw.mesh.record.canonical import arrays_sha256
 from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
 
 

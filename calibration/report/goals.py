@@ -29,11 +29,11 @@ from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import State
-from lumion_hw.mesh.unitary import fidelity_up_to_port_phases, program_unitary
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, program_unitary
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]

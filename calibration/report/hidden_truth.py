@@ -14,9 +14,9 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 WANTED_EXTINCTION_DB = 30.0
 

@@ -15,9 +15,9 @@ from calibration.report.uncertainty import (
     set_by_prior,
 )
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 
 Real = NDArray[np.float64]
 
@@ -240,8 +240,8 @@ def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[in
 
     Couplers and standard errors are in it. Empty if currents cannot be found.
     """
-    from lumion_hw.mesh.inverse import heater_currents_ma
-    from lumion_hw.mesh.prediction import predict
+    from lumion_hw.mesh.programming.inverse import heater_currents_ma
+    from lumion_hw.mesh.programming.prediction import predict
 
     wanted = {puc: state for puc in range(len(record.pucs)) if len(record.states_of(puc)) == len(_STATES)}
     try:

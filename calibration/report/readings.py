@@ -19,7 +19,7 @@ from calibration.model.space import space_of
 from calibration.record.conversion import dark_ma_of, parameters_of
 from calibration.record.raw_data import load_raw
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 
 Real = NDArray[np.float64]
 

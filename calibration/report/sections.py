@@ -13,11 +13,11 @@ from calibration.report import numbers, uncertainty
 from calibration.report.page import Block, Picture, ReportTable, Section
 from calibration.report.readings import Readings
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.crosstalk import HeaterDistances
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.picture import mesh_svg
-from lumion_hw.mesh.picture_values import PictureValues
-from lumion_hw.mesh.record import CalibrationRecord, Defect
+from lumion_hw.mesh.picture.drawing import mesh_svg
+from lumion_hw.mesh.picture.values import PictureValues
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
+from lumion_hw.mesh.waves.crosstalk import HeaterDistances
 
 _ADVICE = {
     "dead heater": "Every coupling is set by the other arm if it reaches a turn; keep the PUC out of interferometers. "

@@ -17,7 +17,7 @@ from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
 
 if TYPE_CHECKING:

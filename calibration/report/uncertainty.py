@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.known_mesh import KnownMesh, kernel_crosstalk
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkKernel
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.programming.known_mesh import KnownMesh, kernel_crosstalk
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkKernel
 
 Real = NDArray[np.float64]
 

@@ -30,10 +30,10 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MOST_SEARCHED, usual_work
-from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.record import Defect
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import Defect
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
+from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.run.bootstrap import Start
-from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.record.calibration_record import Defect
 
 NOT_REACHED = "not reached before the run ended"
 """Why a PUC is not known in the record of a run that was cut short."""

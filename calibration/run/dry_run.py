@@ -32,7 +32,7 @@ from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 

@@ -31,8 +31,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over, check_target
-from lumion_hw.mesh.canonical import content_hash
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record, save_record
 

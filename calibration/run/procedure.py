@@ -43,8 +43,8 @@ from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 _SETTINGS_UNSEEN = 16

@@ -26,10 +26,10 @@ from calibration.model.space import ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, dark_ma_of, origin_of, parameters_of, record_from, refitted
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
-from lumion_hw.mesh.record import CalibrationRecord, Conditions
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Conditions
 
 Real = NDArray[np.float64]
 

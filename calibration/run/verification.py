@@ -23,13 +23,13 @@ from calibration.model.space import space_of
 from calibration.record.conversion import dark_ma_of, parameters_of
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.record import CalibrationRecord, JointsEntry
-from lumion_hw.mesh.record_validity import Use, check_validity
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import State, Trace
+from lumion_hw.mesh.layout.topology import State, Trace
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, JointsEntry
+from lumion_hw.mesh.record.validity import Use, check_validity
+from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Kind = Literal["random", "states"]

@@ -31,7 +31,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PRIOR_SIGMA, Prior
 from calibration.model.space import ParameterSpace
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import Conditions
+from lumion_hw.mesh.record.calibration_record import Conditions
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 Real = NDArray[np.float64]

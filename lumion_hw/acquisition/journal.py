@@ -31,7 +31,7 @@ from lumion_hw.files.json_text import json_text
 from lumion_hw.files.locking import lock_file
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without what the bench was

@@ -38,7 +38,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import require_hdf5
 from lumion_hw.files.writing import check_target
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 _log = logging.getLogger(__name__)
 

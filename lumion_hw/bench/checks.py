@@ -16,7 +16,7 @@ from lumion_hw.bench.roles import Role
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.topology import MeshTopology
+    from lumion_hw.mesh.layout.topology import MeshTopology
 
 Path = tuple[str | int, ...]
 

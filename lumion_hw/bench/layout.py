@@ -10,8 +10,8 @@ from pydantic import Field
 
 from lumion_hw.bench.fields import Whole
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topologies import LAYOUTS, TOPOLOGIES, mesh_laid_out
-from lumion_hw.mesh.topology import MeshLayout, MeshTopology, TopologyKind
+from lumion_hw.mesh.layout.topologies import LAYOUTS, TOPOLOGIES, mesh_laid_out
+from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 _FIRST = next(iter(TOPOLOGIES))
 _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)

@@ -13,8 +13,8 @@ from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController, SweepPlan
-from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord
 
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
@@ -69,7 +69,7 @@ class MeshAccess:
     def _repr_html_(self) -> str:
         """Return a picture of the mesh for a notebook."""
         from lumion_hw.files.html import html_picture
-        from lumion_hw.mesh.picture import mesh_svg
+        from lumion_hw.mesh.picture.drawing import mesh_svg
 
         return html_picture(f"Mesh of {self.controller.info.serial}", mesh_svg(self.topology))
 

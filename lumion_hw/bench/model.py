@@ -22,7 +22,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, LoopPath, MeterTap, OutputPath, Wiring
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.topology import MeshTopology
+    from lumion_hw.mesh.layout.topology import MeshTopology
 
 
 def _of_its_kind(device: object) -> object:

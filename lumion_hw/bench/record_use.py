@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from lumion_hw.errors import LumionError
 from lumion_hw.interfaces.wiring import InputPath
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.record_validity import Policy, Use, check_validity
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.validity import Policy, Use, check_validity
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
         bench: The bench.
         record: Its calibration.
         policy: What becomes of age and temperature out of range, as for
-            :func:`~lumion_hw.mesh.record_validity.check_validity`.
+            :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:
         What is out of range, one sentence each.

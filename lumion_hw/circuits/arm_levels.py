@@ -23,8 +23,8 @@ from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, Planned
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.trimming import Trimmer
 from lumion_hw.errors import LimitError, LumionError
-from lumion_hw.mesh.programming import PucTarget
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.programming.heater_currents import PucTarget
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing.request import other
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 

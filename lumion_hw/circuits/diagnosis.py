@@ -22,9 +22,9 @@ from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof, arm_level_dbm
 from lumion_hw.circuits.standing import setting_beside
 from lumion_hw.errors import ConfigError, DeviceError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing.request import other
-from lumion_hw.mesh.topology import State
 from lumion_hw.quantities import dbm_from_w, ratio_from_db, w_from_dbm
 
 Place = Literal[

@@ -11,7 +11,7 @@ from lumion_hw.circuits.planned import Strategy
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import CircuitError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 _SAME_CARRIER_NM = 0.029
 """A coherent receiver finds a carrier within 3.6 GHz of its own (400ZR)."""

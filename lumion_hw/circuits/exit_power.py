@@ -18,7 +18,7 @@ from lumion_hw.clock import Clock, ClockEvent
 from lumion_hw.errors import CircuitError, DeviceError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.interfaces.wiring import OutputPath
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 Reading = TypeVar("Reading")

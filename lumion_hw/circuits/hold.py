@@ -22,7 +22,7 @@ from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.circuits.state import StandingCircuit, proof_document
 from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError, SafetyError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment, Tracking
 from lumion_hw.quantities import dbm_from_w
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import LimitError
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 DITHER_RAD = 0.2
 """Costs 0.043 dB; readings good to 0.01 dB then tell a phase to 0.012 rad."""

@@ -20,11 +20,11 @@ from lumion_hw.circuits.trimming import Trimmer
 from lumion_hw.circuits.ways import Ceilings, WayFinder
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.routing.request import other
-from lumion_hw.mesh.topology import MeshTopology, State
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 

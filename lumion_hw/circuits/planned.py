@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from lumion_hw.circuits.budget import LinkBudget
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
+from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import Path, Routing
-from lumion_hw.mesh.topology import State
 
 Strategy = Literal["controller", "diversity", "none", "dual"]
 """How the polarization reaches the mesh as TE: a controller at the input turns it; a splitter-rotator sends both parts

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
 from lumion_hw.interfaces.wiring import InputPath, Wiring
-from lumion_hw.mesh.inverse import split_phase
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.programming import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.topology import LEAVES, State
+from lumion_hw.mesh.programming.heater_currents import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program
+from lumion_hw.mesh.programming.inverse import split_phase
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import STATES, other
 from lumion_hw.mesh.routing.result import way_of
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import LEAVES, State
+from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Real = NDArray[np.float64]

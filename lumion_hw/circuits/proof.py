@@ -13,7 +13,7 @@ from lumion_hw.circuits.coherent import Acceptance, accepted
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Alignment
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 

@@ -33,7 +33,7 @@ from lumion_hw.circuits.state import (
 )
 from lumion_hw.errors import LIST_FAULTS, CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.files import AnyPath
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.storage.record_files import load_record
 

@@ -23,10 +23,10 @@ from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.spans import Milestone, Spans
 from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
 from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.record_validity import Policy
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.validity import Policy
 from lumion_hw.mesh.routing import Path
-from lumion_hw.mesh.topology import State
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import w_from_dbm
 

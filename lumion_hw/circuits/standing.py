@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.programming import PucTarget, program
-from lumion_hw.mesh.record import CalibrationRecord, Defect
+from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.programming.heater_currents import PucTarget, program
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.topology import MeshTopology, State
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import is_there
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, standing_states
-from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, checked, read_lines
 
 JOURNAL = "circuits.jsonl"

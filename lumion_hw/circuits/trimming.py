@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from lumion_hw.circuits.planned import ArmTrim
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real
 from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
 from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import STATES, other
 from lumion_hw.mesh.routing.result import way_of
-from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 MOST_TRIM_DB = 15.0
 """More is no trimming: the couplers' own imperfections would decide."""

@@ -11,8 +11,8 @@ import numpy as np
 from lumion_hw.circuits.ends import CircuitEnds
 from lumion_hw.circuits.planning_mesh import PlanningMesh
 from lumion_hw.errors import NoPathError, RoutingError, UndecidedError
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
-from lumion_hw.mesh.topology import MeshTopology, State
 
 Ceilings = list[int | None]
 """Most PUCs on the longest arm of each circuit."""

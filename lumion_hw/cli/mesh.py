@@ -13,10 +13,10 @@ from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.faults import MeshFaults
-    from lumion_hw.mesh.matchings import AllToAll
+    from lumion_hw.mesh.layout.faults import MeshFaults
+    from lumion_hw.mesh.layout.topology import MeshTopology, State
     from lumion_hw.mesh.routing import Routing
-    from lumion_hw.mesh.topology import MeshTopology, State
+    from lumion_hw.mesh.routing.matchings import AllToAll
 
 _LOSS_DB, _COUPLING = Number("dB", 0.0, 10_000.0), Number("", 0.0, 1.0)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -65,7 +65,7 @@ def show(
     as_json: bool,
 ) -> None:
     """Draw a mesh as SVG, or print it as JSON."""
-    from lumion_hw.mesh.picture import mesh_svg
+    from lumion_hw.mesh.picture.drawing import mesh_svg
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
@@ -160,7 +160,7 @@ def matchings(
     as_json: bool,
 ) -> None:
     """Find the fewest configurations that join every port with every other."""
-    from lumion_hw.mesh.matchings import all_to_all
+    from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
@@ -181,7 +181,7 @@ def mesh_named(layout: str) -> MeshTopology:
         BadParameter: There is no such mesh.
         ConfigError: The file is no mesh, or the layout is none.
     """
-    from lumion_hw.mesh.topologies import LAYOUTS, mesh_laid_out
+    from lumion_hw.mesh.layout.topologies import LAYOUTS, mesh_laid_out
 
     word, _, size = layout.partition(":")
     if word in LAYOUTS:
@@ -197,7 +197,7 @@ def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
     """Return the mesh of a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
-    from lumion_hw.mesh.topologies import mesh_from_dict
+    from lumion_hw.mesh.layout.topologies import mesh_from_dict
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):
@@ -274,7 +274,7 @@ def _tell_matchings(found: AllToAll) -> None:
 
 def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
     """Draw circuits."""
-    from lumion_hw.mesh.picture import PicturePath, mesh_svg
+    from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 
     paths = [
         PicturePath(
@@ -305,7 +305,7 @@ def _faults(
     topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
     """Return the faults that options name."""
-    from lumion_hw.mesh.faults import MeshFaults
+    from lumion_hw.mesh.layout.faults import MeshFaults
 
     held: dict[int, State | float] = {}
     for puc, word in (_assignment(text) for text in stuck):

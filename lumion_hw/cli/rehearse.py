@@ -15,7 +15,7 @@ from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.files.writing import write_file
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
     from lumion_hw.rehearsal import LightFabric
 
 _DIFFERENT = 3

@@ -15,7 +15,7 @@ from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
     from lumion_hw.cli.circuits import BenchTarget
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
     from lumion_hw.schedules.cost import CostModel
     from lumion_hw.schedules.decomposition import Decomposition
     from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule

@@ -24,7 +24,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight

@@ -10,36 +10,36 @@ from typing import TYPE_CHECKING
 from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.adjoint import CellGradient, gradient
-    from lumion_hw.mesh.cell import UnitCells
-    from lumion_hw.mesh.crosstalk import ThermalCrosstalk
-    from lumion_hw.mesh.facets import entering_fraction
-    from lumion_hw.mesh.faults import MeshFaults
-    from lumion_hw.mesh.heater import HeaterLaw
-    from lumion_hw.mesh.hexagonal import HexMesh
-    from lumion_hw.mesh.known_mesh import KnownMesh
-    from lumion_hw.mesh.matchings import AllToAll, Configuration, all_to_all, fewest_configurations
-    from lumion_hw.mesh.picture import PicturePath, mesh_svg
-    from lumion_hw.mesh.prediction import PathPrediction, Prediction, predict, predict_path
-    from lumion_hw.mesh.programming import HeaterLimits, Programmed, PucTarget, program
-    from lumion_hw.mesh.record_validity import CalibrationWarning, Policy, Use, check_validity
-    from lumion_hw.mesh.rectangular import RectangularMesh
-    from lumion_hw.mesh.routing.leakage import DarkRouting, route_dark
-    from lumion_hw.mesh.routing.parking import Parking, park
-    from lumion_hw.mesh.routing.request import RouteRequest
-    from lumion_hw.mesh.routing.result import Path, Routing, standing_states
-    from lumion_hw.mesh.routing.router import route
-    from lumion_hw.mesh.scattering import Solver
-    from lumion_hw.mesh.sweep import SweepSolver
-    from lumion_hw.mesh.topologies import mesh_from_dict, mesh_of_label
-    from lumion_hw.mesh.topology import MeshTopology, State, Trace
-    from lumion_hw.mesh.unitary import (
+    from lumion_hw.mesh.layout.faults import MeshFaults
+    from lumion_hw.mesh.layout.hexagonal import HexMesh
+    from lumion_hw.mesh.layout.rectangular import RectangularMesh
+    from lumion_hw.mesh.layout.topologies import mesh_from_dict, mesh_of_label
+    from lumion_hw.mesh.layout.topology import MeshTopology, State, Trace
+    from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
+    from lumion_hw.mesh.programming.heater_currents import HeaterLimits, Programmed, PucTarget, program
+    from lumion_hw.mesh.programming.known_mesh import KnownMesh
+    from lumion_hw.mesh.programming.prediction import PathPrediction, Prediction, predict, predict_path
+    from lumion_hw.mesh.programming.unitary import (
         UnitarySetting,
         fidelity,
         fidelity_up_to_port_phases,
         predicted_fidelities,
         program_unitary,
     )
+    from lumion_hw.mesh.record.validity import CalibrationWarning, Policy, Use, check_validity
+    from lumion_hw.mesh.routing.leakage import DarkRouting, route_dark
+    from lumion_hw.mesh.routing.matchings import AllToAll, Configuration, all_to_all, fewest_configurations
+    from lumion_hw.mesh.routing.parking import Parking, park
+    from lumion_hw.mesh.routing.request import RouteRequest
+    from lumion_hw.mesh.routing.result import Path, Routing, standing_states
+    from lumion_hw.mesh.routing.router import route
+    from lumion_hw.mesh.waves.adjoint import CellGradient, gradient
+    from lumion_hw.mesh.waves.cell import UnitCells
+    from lumion_hw.mesh.waves.crosstalk import ThermalCrosstalk
+    from lumion_hw.mesh.waves.facets import entering_fraction
+    from lumion_hw.mesh.waves.heater import HeaterLaw
+    from lumion_hw.mesh.waves.scattering import Solver
+    from lumion_hw.mesh.waves.sweep import SweepSolver
 
 __all__ = [
     "AllToAll",

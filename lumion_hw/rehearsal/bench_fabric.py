@@ -21,7 +21,7 @@ from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.fabric import FabricJournal, FabricManager, find_unit
 from lumion_hw.fabric.detectors.light import Photodiodes
 from lumion_hw.files import AnyPath
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import w_from_dbm
 from lumion_hw.rehearsal.light import Arrives, Failed, Mark
 

@@ -17,9 +17,9 @@ from itertools import combinations
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
-from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.layout.faults import MeshFaults
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route, standing_states
-from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 

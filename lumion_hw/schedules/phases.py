@@ -26,7 +26,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import standing_states
 from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.schedules.cost import LONGEST_DELTA_S

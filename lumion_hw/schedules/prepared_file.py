@@ -16,10 +16,10 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import check_numbers
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.canonical import content_hash, readable
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.record.canonical import content_hash, readable
 from lumion_hw.mesh.routing import Routing, standing_states
-from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.schedules.phases import JobPhase, ModuleCircuits, PhasePlan, PreparedPhase
 
 _SCHEMA, _VERSION = "lumion-prepared-phases", 1

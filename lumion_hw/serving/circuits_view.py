@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitHealth, CircuitService, StandingCircuit
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
 UNSEEN_S = 2.0

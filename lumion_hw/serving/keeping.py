@@ -27,7 +27,7 @@ from lumion_hw.fabric import FabricJournal, FabricManager, Span
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import writing
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.serving.state import ServedJob, ServedRecovery
 from lumion_hw.storage.record_files import load_record

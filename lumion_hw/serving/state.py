@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.fabric.spans import Span
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
 
 PointValue = float | int | bool | str | NDArray[np.float64] | None
 """A number, a text, a truth or a one-dimensional array; ``None`` where nothing was ever read."""

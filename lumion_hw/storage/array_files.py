@@ -17,7 +17,7 @@ from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, most_bytes, open_hdf5, requi
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.canonical import Arrays, plain_array
+from lumion_hw.mesh.record.canonical import Arrays, plain_array
 
 _COPY = "It belongs beside its calibration record: copy both together, or restore it from a copy."
 

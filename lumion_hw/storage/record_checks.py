@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.record import CalibrationRecord
-    from lumion_hw.mesh.topology import MeshTopology
+    from lumion_hw.mesh.layout.topology import MeshTopology
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 LARGEST = 1e30
 """No quantity of a record is larger in its unit: frequencies reach 1e15 Hz, and powers of six stay finite."""

@@ -10,9 +10,9 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import Over, check_target, write_file
-from lumion_hw.mesh.canonical import arrays_sha256, content_hash
-from lumion_hw.mesh.record import HEADER, SCHEMA, SCHEMA_VERSION, CalibrationRecord
-from lumion_hw.mesh.record_entries import CONVENTIONS
+from lumion_hw.mesh.record.calibration_record import HEADER, SCHEMA, SCHEMA_VERSION, CalibrationRecord
+from lumion_hw.mesh.record.canonical import arrays_sha256, content_hash
+from lumion_hw.mesh.record.entries import CONVENTIONS
 from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
 from lumion_hw.storage.record_checks import array_mismatches, mismatches, too_large
 

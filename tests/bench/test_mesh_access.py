@@ -13,7 +13,7 @@ from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import ControllerInfo, Generation, MonitorReading, SweepPlan, SweepResult
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 MESH = HexMesh.columns([2])

@@ -19,7 +19,7 @@ from lumion_hw.acquisition.plotting import plot, read_recording
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import check_bench, load_bench
 from lumion_hw.errors import ConfigError, UnknownNameError
-from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.storage import load_record, save_record
 
 RECORD = Path(__file__).parent.parent / "data" / "calibration-record-v1.json"

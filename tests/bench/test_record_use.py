@@ -18,8 +18,8 @@ from lumion_hw.bench.record_use import check_use, record_age_s, source_wavelengt
 from lumion_hw.circuits import PathSetup
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.record import EMULATED_CHIP, CalibrationRecord, Conditions
-from lumion_hw.mesh.record_validity import CalibrationWarning
+from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord, Conditions
+from lumion_hw.mesh.record.validity import CalibrationWarning
 from lumion_hw.storage import load_record
 
 DATA = Path(__file__).parents[1] / "data"

@@ -13,7 +13,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli.demo.steps import calibrate
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 from tests.calibration.bench_run import SMALL

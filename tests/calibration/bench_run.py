@@ -14,7 +14,7 @@ from calibration.report.hidden_truth import TruthReport, compare
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 

@@ -38,8 +38,8 @@ from calibration.report.goals import extinctions, unitary_fidelity
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from tests.calibration.fault_cases import CASES, Moments, Named
 
 Real = NDArray[np.float64]

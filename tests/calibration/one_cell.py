@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calibration.model.space import ParameterSpace
 from calibration.record.conversion import Origin
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 CELL = HexMesh.columns([1])
 SPACE = ParameterSpace(CELL, CELL.fibre_ports, CELL.fibre_ports)

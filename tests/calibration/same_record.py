@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 
 def content(record: CalibrationRecord) -> dict[str, object]:

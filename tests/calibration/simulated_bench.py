@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.scattering import Solver
 from tests.calibration.simulated_mesh import FLOOR_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh
 
 MAX_MA = 2.5

@@ -11,10 +11,10 @@ from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.crosstalk import ThermalCrosstalk
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.crosstalk import ThermalCrosstalk
+from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
 

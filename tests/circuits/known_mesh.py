@@ -12,8 +12,8 @@ import numpy as np
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.interfaces import CoherentTransponder
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.mesh.waves.heater import HeaterLaw
 from lumion_hw.polarization import Aligner
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"

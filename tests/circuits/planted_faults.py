@@ -7,9 +7,9 @@ import yaml
 from lumion_hw import Bench
 from lumion_hw.bench.bench import load
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
-from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.routing.request import other
-from lumion_hw.mesh.topology import State
 from tests.circuits.known_mesh import SMALL
 
 

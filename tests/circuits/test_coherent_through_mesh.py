@@ -13,8 +13,8 @@ import yaml
 from lumion_hw import Bench
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.interfaces.transponder import LockStage
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topology import State
 
 DATA = Path(__file__).parents[1] / "data"
 MESH = HexMesh.columns([2])

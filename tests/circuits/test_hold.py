@@ -15,7 +15,7 @@ from lumion_hw.circuits.breaks import FaultFound, LightSeen, fault_of
 from lumion_hw.circuits.hold import Upkeep
 from lumion_hw.circuits.phase_trim import DITHER_RAD
 from lumion_hw.circuits.service import CircuitService
-from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.storage import load_record, save_record
 from tests.circuits.lasting_bench import LastingBench
 

@@ -10,8 +10,8 @@ import yaml
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.errors import CalibrationError, CircuitError, NoPathError
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord, Defect
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
 from tests.circuits.known_mesh import A_TO_B, SMALL, edited, path_setup, record_of_truth, with_puc
 
 

@@ -10,7 +10,7 @@ from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
 from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
 from lumion_hw.errors import LimitError, NoPathError
-from lumion_hw.mesh.record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
+from lumion_hw.mesh.record.calibration_record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
 from tests.circuits.known_mesh import SMALL
 from tests.circuits.planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
 from tests.ideal_bench import ideal_bench

@@ -11,7 +11,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.circuits.known_mesh import A_TO_B, SMALL, edited, path_setup, record_of_truth
 
 SFP_B = "  sfp-b: {kind: sfp-8472, serial: ER-B}"

@@ -10,7 +10,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.demo.steps import calibrate
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record, save_record
 from tests.recorded_calibration import RECORD, SMALL, recorded_in

@@ -14,7 +14,7 @@ import pytest
 
 from calibration.run.journal import RunJournal, read_journal
 from lumion_hw.cli import calibrate_main as main
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
 from tests.full_disk import room
 from tests.recorded_calibration import RECORD, SMALL, in_the_sweeps, killed_in

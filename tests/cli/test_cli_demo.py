@@ -340,9 +340,9 @@ def test_a_new_run_gets_a_directory_of_its_own(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_was_left_out_is_said_with_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lumion_hw.mesh.engines.compiled_available", lambda: True)
+    monkeypatch.setattr("lumion_hw.mesh.waves.engines.compiled_available", lambda: True)
     assert left_out(1.0, ()) == []
-    monkeypatch.setattr("lumion_hw.mesh.engines.compiled_available", lambda: False)
+    monkeypatch.setattr("lumion_hw.mesh.waves.engines.compiled_available", lambda: False)
     phases, plots, solver = left_out(3.0, ("plots need matplotlib: pip install x",))
     assert "known to 3 mrad" in phases
     assert "lumion demo --sigma-mrad 1" in phases

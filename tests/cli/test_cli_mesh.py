@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from lumion_hw.cli import main
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.waiting import PATIENCE_S
 
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from lumion_hw import Bench
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService
 from lumion_hw.fabric import FabricJournal, FabricManager
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.circuits.known_mesh import SMALL, record_of_truth
 
 __all__ = ["SMALL", "known_of", "managed"]

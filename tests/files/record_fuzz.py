@@ -9,7 +9,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lumion_hw.mesh.canonical import content_hash
+from lumion_hw.mesh.record.canonical import content_hash
 
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
 

@@ -22,8 +22,8 @@ from lumion_hw.acquisition.recording import read_recording
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.hdf5 import open_hdf5
-from lumion_hw.mesh.canonical import arrays_sha256, content_hash
-from lumion_hw.mesh.record import ArrayFile, CovarianceEntry, JointsEntry
+from lumion_hw.mesh.record.calibration_record import ArrayFile, CovarianceEntry, JointsEntry
+from lumion_hw.mesh.record.canonical import arrays_sha256, content_hash
 from lumion_hw.storage import load_record, save_record
 from lumion_hw.storage.array_files import read_arrays, write_arrays
 from tests.files.record_fuzz import damaged, mutated, save_edited

@@ -23,7 +23,7 @@ from lumion_hw.serving.page.updates import dumped
 ROOT = Path(__file__).parents[2]
 WITHOUT_REALS = {
     "lumion_hw/files/json_text.py": "the shared writer",
-    "lumion_hw/mesh/canonical.py": "hashes, and records, which refuse what is no number",
+    "lumion_hw/mesh/record/canonical.py": "hashes, and records, which refuse what is no number",
     "lumion_hw/schedules/leases.py": "names and whole numbers",
     "lumion_hw/schedules/documents.py": "names and whole numbers",
     "lumion_hw/circuits/lock.py": "names and whole numbers",

@@ -16,7 +16,7 @@ from lumion_hw.acquisition.plotting import FORMATS, plot
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
 from lumion_hw.files.made_here import made_here
-from lumion_hw.mesh.picture import mesh_svg
+from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
 from lumion_hw.storage.array_files import write_arrays
 from tests.mesh.sample_record import CELL, sample_record

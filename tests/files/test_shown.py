@@ -16,7 +16,7 @@ from calibration.report.page import Page, ReportTable, Section, html_text, markd
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import shown
-from lumion_hw.mesh.picture import mesh_svg
+from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
 from tests.mesh.sample_record import CELL, sample_record
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.scattering import Solver
 
 
 @pytest.fixture(scope="session")

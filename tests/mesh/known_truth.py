@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.crosstalk import BUL_MM
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import (
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import (
     CalibrationRecord,
     CouplerEntry,
     CrosstalkEntry,
@@ -22,6 +19,9 @@ from lumion_hw.mesh.record import (
     PortEntry,
     PucEntry,
 )
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.crosstalk import BUL_MM
+from lumion_hw.mesh.waves.heater import HeaterLaw
 
 Real = NDArray[np.float64]
 

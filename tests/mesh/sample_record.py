@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.mesh.waves.heater import HeaterLaw
 
 CELL = HexMesh.columns([1])
 """One hexagon with its four stubs: 10 PUCs, 12 ports."""

@@ -15,7 +15,7 @@ from lumion_hw.bench import load_bench
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.canonical import content_hash
+from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.schedules import JobPhase, PhasePlan, PhaseSwitch, load_prepared, prepare, save_prepared
 from lumion_hw.schedules import phases as phases_module
 from tests.circuits.known_mesh import SMALL, path_setup

@@ -23,7 +23,7 @@ from lumion_hw.errors import CalibrationError, ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.mesh.record_validity import Policy
+    from lumion_hw.mesh.record.validity import Policy
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

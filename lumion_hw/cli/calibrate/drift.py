@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from calibration.fit.drift import Health, Renewal
     from calibration.run.renewal import DriftRun, RecordChange
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.mesh.record import CalibrationRecord
-    from lumion_hw.mesh.record_validity import Policy
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+    from lumion_hw.mesh.record.validity import Policy
 
 _DAY_S = 86_400.0
 
@@ -45,7 +45,7 @@ policy_option = click.option(
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
     """Judge a record for the bench it is used on, and note on stderr what is uncertain; errors as in ``check_use``."""
     from lumion_hw.bench.record_use import check_use
-    from lumion_hw.mesh.record_validity import CalibrationWarning
+    from lumion_hw.mesh.record.validity import CalibrationWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)

@@ -16,7 +16,7 @@ from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
     from calibration.record.comparison import Comparison
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 _FORMATS = ("json", "csv", "npz")
 

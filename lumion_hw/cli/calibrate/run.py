@@ -23,7 +23,7 @@ from lumion_hw.errors import CalibrationError
 if TYPE_CHECKING:
     from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import Over
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 
 @click.command("run")

@@ -88,7 +88,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
 def left_out(sigma_mrad: float, of_report: Sequence[str]) -> list[str]:
     """Return what a demo has not done, a sentence each, and how to have it."""
     from calibration.run.planning import Goal
-    from lumion_hw.mesh.engines import compiled_available
+    from lumion_hw.mesh.waves.engines import compiled_available
 
     usual_mrad = 1e3 * Goal().sigma_rad
     said = list(of_report)
@@ -149,7 +149,7 @@ class _Narrator:
         from calibration.report.summary import calibration_summary, calibration_text
         from lumion_hw.cli.demo import report as page
         from lumion_hw.fabric import Recovery
-        from lumion_hw.mesh.record import CalibrationRecord
+        from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
         if isinstance(result, CalibrationRecord):
             summary = calibration_summary(result)

@@ -13,7 +13,7 @@ from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import markdown
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
 NOT_REHEARSED = "network interfaces, process group, state transfer and training step (`lumion rehearse` does)"

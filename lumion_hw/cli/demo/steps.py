@@ -22,9 +22,9 @@ from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import FabricJournal, FabricManager, Recovery
 from lumion_hw.fabric.spans import timeline_svg
 from lumion_hw.files.writing import write_file
-from lumion_hw.mesh.picture import PicturePath, mesh_svg
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import MeshTopology, State
+from lumion_hw.mesh.layout.topology import MeshTopology, State
+from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 
 __all__ = ["calibrate", "lose_and_replace", "managed", "picture", "run_demo"]

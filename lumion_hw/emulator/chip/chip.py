@@ -13,7 +13,7 @@ from lumion_hw.emulator.chip.effects import EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.emulator.chip.heaters import HeaterDraws
 from lumion_hw.emulator.chip.waves import Mirrors, Waves
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.emulator.chip.effects import EffectSizes
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.elimination import dissect
-from lumion_hw.mesh.engines import WaveEquations, choose_engine
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.elimination import dissect
+from lumion_hw.mesh.waves.engines import WaveEquations, choose_engine
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]

@@ -17,7 +17,7 @@ from lumion_hw.emulator.chip.chip import ChipDraws, ChipParts
 from lumion_hw.emulator.chip.effects import EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 

@@ -28,7 +28,7 @@ from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
 from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, OutputPath, Wiring
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
     dbm_from_w,

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, RoutingError
-from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.routing.request import STATES, RouteRequest, other
 from lumion_hw.mesh.routing.result import Path, Routing, way_of
 from lumion_hw.mesh.routing.router import route
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
 
 _DARK_DB = -200.0
 """Crosstalk below this is reported as this: nothing at all has no decibels."""

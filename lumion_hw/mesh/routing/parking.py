@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.topology import MeshTopology, State, closed_orbits
 from lumion_hw.mesh.routing.request import STATES, check_states, other
-from lumion_hw.mesh.topology import MeshTopology, State, closed_orbits
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from lumion_hw.errors import NoPathError, UndecidedError, VerifyError
+from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
 from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 from lumion_hw.mesh.routing.result import Path, Way
 from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
-from lumion_hw.mesh.topology import State
 
 _LOSS_TOLERANCE_DB = 1e-4
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError, NoPathError
-from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.layout.faults import MeshFaults
+from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing.result import Path, Way
-from lumion_hw.mesh.topology import MeshTopology, State
 
 STATES: tuple[State, State] = ("bar", "cross")
 

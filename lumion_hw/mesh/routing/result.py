@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, VerifyError
-from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
 
 _TOLERANCE = 1e-6
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from lumion_hw.errors import NoPathError, VerifyError
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
 from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
@@ -24,7 +25,6 @@ from lumion_hw.mesh.routing.request import (
 from lumion_hw.mesh.routing.result import Routing, Way, standing_states, traced_paths, way_of
 from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
 from lumion_hw.mesh.routing.search import GivenUp, floor
-from lumion_hw.mesh.topology import MeshTopology
 
 _MOST_SUBSETS = 64
 """Sets of standing circuits tried as those that move, the smaller ones first."""

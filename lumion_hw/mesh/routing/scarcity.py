@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.layout.topology import LEAVES
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.search import least_costs
-from lumion_hw.mesh.topology import LEAVES
 
 _REACH = (4, 6)
 """Joints from contested PUCs to the edge of the neighbourhood: the near one first."""

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.walk import Walker, worth_compiling
-from lumion_hw.mesh.topology import MeshTopology
 
 HARD = 1e9
 """Pressure at which a conflict is as good as forbidden."""

@@ -9,8 +9,8 @@ from typing import Any
 from lumion_hw.circuits import CircuitPlan
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.spans import timeline_svg
-from lumion_hw.mesh.picture import PicturePath, mesh_svg
-from lumion_hw.mesh.topology import MeshTopology
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 from lumion_hw.serving.page.updates import picture_key
 from lumion_hw.serving.state import ServedMesh, ServedPath, ServedRecovery
 

@@ -17,8 +17,8 @@ from calibration.diagnose.element_faults import (
     unseen_named,
 )
 from calibration.model.parameters import MeshParameters
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import Defect
 from tests.calibration.simulated_mesh import SimulatedMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

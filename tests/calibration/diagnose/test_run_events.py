@@ -18,7 +18,7 @@ from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

@@ -13,7 +13,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, currents_for, unread
 
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -15,8 +15,8 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
-from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
 SMALL = HexMesh.columns((1, 2, 1))

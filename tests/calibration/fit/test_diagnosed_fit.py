@@ -24,7 +24,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
 Real = NDArray[np.float64]

@@ -17,7 +17,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
 SMALL = HexMesh.columns((1, 2, 1))

@@ -23,9 +23,9 @@ from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.emulator.optics.truth import PhysicsParameters
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 
 SMALL = HexMesh.columns((1, 2, 1))

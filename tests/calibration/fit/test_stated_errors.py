@@ -15,7 +15,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.space import ParameterSpace
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
 Real = NDArray[np.float64]

@@ -10,7 +10,7 @@ from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import NoiseModel
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE
 

@@ -7,7 +7,7 @@ import pytest
 
 from calibration.measure.logbook import Logbook
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 
 MESH = HexMesh.columns((1, 2, 1))

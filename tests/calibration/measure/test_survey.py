@@ -8,7 +8,7 @@ import pytest
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE
 

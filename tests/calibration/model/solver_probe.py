@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.heater import HeaterLaw
+from lumion_hw.mesh.waves.scattering import Solver
 
 RHO2, RHO4 = 2.0, 0.05
 MAX_MA = 2.5

@@ -14,9 +14,9 @@ from calibration.model.gauge import (
     signed_incidence,
     visible_joint_directions,
 )
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
 
 SMARTLIGHT = HexMesh.smartlight()
 RINGS = HexMesh.rings(2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.model.ideal_mesh import MeanLight
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 MESH = HexMesh.smartlight()
 

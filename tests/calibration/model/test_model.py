@@ -13,7 +13,7 @@ from calibration.model.mesh_model import BATCH, MeshModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

@@ -13,7 +13,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import SLOW_TAUS_S, Observations, late_powers
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LAW_POINTS, PHYSICS, ROWS, PairDirections, Physics, heaters_asked
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
 Real = NDArray[np.float64]

@@ -16,7 +16,7 @@ from calibration.record.comparison import compare_records
 from calibration.record.conversion import record_from
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, Defect
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkEntry, Defect
 from lumion_hw.storage import load_record, save_record
 from tests.calibration import one_cell
 from tests.calibration.one_cell import CELL, SPACE

@@ -15,14 +15,14 @@ from calibration.model.priors import default_prior
 from calibration.record.comparison import compare_records
 from calibration.record.conversion import Origin, record_from
 from calibration.record.raw_data import save_raw
-from lumion_hw.mesh.cell import coupling_floors
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import predict
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import predict
+from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.waves.cell import coupling_floors
+from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near
 

@@ -17,11 +17,11 @@ from calibration.model.space import ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of, record_from, refitted, rising_to_ma
 from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import predict, predict_path
-from lumion_hw.mesh.record import CrosstalkEntry, Defect
-from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.shared_return import SHARED_BY
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import predict, predict_path
+from lumion_hw.mesh.record.calibration_record import CrosstalkEntry, Defect
+from lumion_hw.mesh.waves.scattering import Solver
+from lumion_hw.mesh.waves.shared_return import SHARED_BY
 from lumion_hw.storage import load_record, save_record
 from tests.calibration import one_cell
 from tests.calibration.one_cell import CELL

@@ -22,7 +22,7 @@ from calibration.record.raw_data import save_raw
 from calibration.report.summary import write_report
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Conditions, Defect
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.bench_run import SMALL, Calibrated
 

@@ -19,9 +19,15 @@ from calibration.report.uncertainty import (
     dispersion,
     set_by_prior,
 )
-from lumion_hw.mesh.crosstalk import BUL_MM
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkEntry, CrosstalkKernel, HeaterEntry
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import (
+    CalibrationRecord,
+    CouplerEntry,
+    CrosstalkEntry,
+    CrosstalkKernel,
+    HeaterEntry,
+)
+from lumion_hw.mesh.waves.crosstalk import BUL_MM
 from tests.calibration.one_cell import CELL, ORIGIN, SPACE
 from tests.calibration.simulated_mesh import SimulatedMesh
 

@@ -13,8 +13,8 @@ from calibration.model.space import ParameterSpace
 from calibration.record.conversion import Origin, record_from
 from calibration.report.readings import Readings, Sweep, sweeps_in
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord, Defect
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
 from tests.calibration.simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 
 MESH = HexMesh.columns([2])

@@ -22,7 +22,7 @@ from calibration.report.hidden_truth import (
     true_parameters,
 )
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.calibration.bench_run import SMALL, Calibrated
 from tests.recorded_calibration import SEED
 

@@ -16,7 +16,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.priors import default_prior
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 
 WHOLE = HexMesh.smartlight()

@@ -14,7 +14,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
 from calibration.run.conclusions import worst_explained
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

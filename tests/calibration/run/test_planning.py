@@ -17,7 +17,7 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
 from calibration.model.work import MEASURED_ON, derivatives_work
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, start_near
 

@@ -24,9 +24,9 @@ from calibration.run.verification import TOLERANCE_DB, HeldOut, Verification, ve
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.bench_run import SMALL, Calibrated, calibrated_bench
 from tests.calibration.same_record import content

@@ -12,7 +12,7 @@ from calibration.measure.bench_probe import BenchProbe
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from tests.calibration.bench_run import SMALL, Calibrated, calibrated_bench, faulty_bench, within_tolerance
 
 Fault = Callable[[EmulatedBench], None]

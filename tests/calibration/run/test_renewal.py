@@ -19,8 +19,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.drift import next_name
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
 from tests.calibration.aged_bench import (
     DAY_S,

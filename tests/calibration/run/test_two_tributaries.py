@@ -22,7 +22,7 @@ from calibration.run.procedure import Calibration
 from calibration.run.verification import verify
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.cli import calibrate_main as main
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 
 pytestmark = pytest.mark.long  # each test needs a calibration of its own kind; sums of powers: test_phase_search.py

@@ -17,8 +17,8 @@ from calibration.report.goals import phase_errors
 from calibration.report.hidden_truth import own_phase_rad, true_parameters
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.bench_run import SMALL
 from tests.calibration.planted_physics import Plant, backwards, fibres_exchanged, gain_by_another

@@ -16,9 +16,9 @@ from calibration.run.verification import (
     rms_db,
     verify,
 )
-from lumion_hw.mesh.heater import HeaterLaw
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, JointsEntry, PortEntry, PucEntry
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, HeaterEntry, JointsEntry, PortEntry, PucEntry
+from lumion_hw.mesh.waves.heater import HeaterLaw
 from tests.calibration.model.solver_probe import LAW, SolverProbe
 
 MESH = HexMesh.columns([2])

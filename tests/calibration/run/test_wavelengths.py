@@ -21,10 +21,10 @@ from calibration.run.verification import verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.prediction import predict_path
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.prediction import predict_path
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import FLOOR_MA, FULL_TURN_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW

@@ -16,8 +16,8 @@ from calibration.run.journal import RunJournal
 from calibration.run.journaled_run import check_light, check_same, header_of
 from calibration.run.procedure import Calibration
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.calibration.same_record import content
 from tests.calibration.simulated_bench import SimulatedBench
 from tests.calibration.simulated_mesh import REFERENCE_HZ

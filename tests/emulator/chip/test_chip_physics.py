@@ -11,7 +11,7 @@ from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_places_mm
 from lumion_hw.emulator.chip.heaters import HeaterDraws
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 MESH = HexMesh.columns([2])
 N = MESH.n_pucs

@@ -11,7 +11,7 @@ from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
 from lumion_hw.emulator.optics.light_parts import Amplification
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import FibrePath, LightPart, LoopPath, MeterTap, OutputPath
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
 from lumion_hw.quantities import joined_osnr_db
 from tests.emulator.optics.world_testbench import ACCESS_DB, MESH, loss, source, world_of
 

@@ -12,8 +12,8 @@ from lumion_hw.emulator.optics.truth import (
     random_unitary,
 )
 from lumion_hw.interfaces.wiring import InputPath, Wiring
-from lumion_hw.mesh.cell import coupling_floors
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.waves.cell import coupling_floors
 
 MESH = HexMesh.columns([7, 8, 7, 8, 7, 8, 7])
 """Some 250 PUCs: enough of them to see a spread."""

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_mesh
-from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.layout.topology import State
 from tests.emulator.optics.world_testbench import (
     ACCESS_DB,
     MESH,

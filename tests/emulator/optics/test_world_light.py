@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.layout.topology import State
 from tests.emulator.optics.world_testbench import (
     ACCESS_DB,
     MESH,

@@ -12,7 +12,7 @@ from lumion_hw.emulator.optics.polarization import SqueezerProfile, Squeezers
 from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
-from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 MESH = HexMesh.columns([2])
 """Two cells: 15 PUCs, 16 ports."""

@@ -1,0 +1,1 @@
+"""Mesh layouts: PUCs, ports and joints as a graph, their documents, and faults."""

@@ -1,0 +1,260 @@
+"""The hexagonal mesh: every PUC is an edge of a honeycomb, and light may go round its cells.
+
+At a vertex each corner of 120° between two neighbouring PUCs holds a joint; a wider corner stays open and is two ports.
+Vertices stand on zig-zag columns: V(c, j) lies at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag,
+horizontal ones join neighbouring zig-zags; both are numbered column by column from top to bottom. Layout and
+numbering are those of the SmartLight-class chip (Sánchez-Jácome 2025), continued by the same
+rule to any columns and to rings of cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.documents import check_format, check_graph, graph_entries, read_integers, read_numbers
+from lumion_hw.mesh.layout.topology import LEAVES, MeshLayout, MeshTopology, TopologyKind
+
+MAX_CELLS = 4096
+"""Most cells of a mesh: some 12,000 PUCs, fifty times the largest chip there is."""
+
+_SMARTLIGHT_CELLS = (2, 3, 2, 3, 2, 3, 2)
+_SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HexMesh(MeshTopology):
+    """An immutable hexagonal mesh.
+
+    Every PUC is an edge of a honeycomb; what :class:`MeshTopology` holds is not repeated here.
+
+    Attributes:
+        ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
+        vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
+        colour: Shape ``(n_vertices,)``; 0 or 1, flipped by every PUC (the honeycomb is bipartite).
+        n_cells: Number of hexagonal cells.
+    """
+
+    topology = "hexagonal"
+
+    ends: NDArray[np.int64]
+    vertices: NDArray[np.float64]
+    colour: NDArray[np.int64]
+    n_cells: int
+
+    @classmethod
+    def smartlight(cls) -> HexMesh:
+        """Return the 72-PUC mesh of the SmartLight class: 40 ports, fibres on 0-21 and 34-39."""
+        layout = cls.columns(_SMARTLIGHT_CELLS)
+        return replace(layout, label="smartlight", fibre_ports=_SMARTLIGHT_FIBRE_PORTS)
+
+    @classmethod
+    def columns(cls, cells: Sequence[int]) -> HexMesh:
+        """Return the mesh with the given number of cells per column, neighbours differing by one.
+
+        Every port has a fibre. Degree-1 stubs stand on the corners wherever a column of fewer cells ends the mesh, as
+        on the SmartLight-class chip.
+
+        Args:
+            cells: Cells per column, alternating ``r, r+1, r, …`` or ``r+1, r, r+1, …``.
+
+        Raises:
+            ConfigError: The columns do not alternate, one of them is empty, or there are more than ``MAX_CELLS``.
+        """
+        cells = tuple(cells)
+        _check_size(sum(cells))
+        low = min(cells, default=0)
+        if len(cells) > 1 and any(abs(a - b) != 1 or {a, b} != {low, low + 1} for a, b in pairwise(cells)):
+            raise ConfigError(
+                f"columns {list(cells)} do not alternate", hint="Neighbouring columns differ by one cell."
+            )
+        if low < 1:
+            raise ConfigError(
+                f"columns {list(cells)} hold an empty column", hint="Every column needs at least one cell."
+            )
+        tall = low + 1 if len(cells) == 1 else max(cells)
+        tops = [tall - count for count in cells]
+        return cls._laid_out("columns " + " ".join(map(str, cells)), cells, tops, [(0, 2 * low + 2)] * (len(cells) + 1))
+
+    @classmethod
+    def rings(cls, count: int) -> HexMesh:
+        """Return one cell with concentric rings of cells round it: 9k² - 3k PUCs and 12k ports, no stubs.
+
+        Every port has a fibre. Two rings are the 7-cell chip; the numbering rule is that of :meth:`columns`.
+
+        Args:
+            count: Number of rings k, the middle cell being the first; they make 3k² - 3k + 1 cells.
+
+        Raises:
+            ConfigError: There is no ring, or there are more than ``MAX_CELLS`` cells.
+        """
+        if count < 1:
+            raise ConfigError(f"{count} rings make no mesh", hint="One ring is a single cell.")
+        _check_size(3 * count * (count - 1) + 1)
+        cells = [2 * count - 1 - abs(q) for q in range(1 - count, count)]
+        tops = [2 * count - 1 - height for height in cells]
+        reach = [(top, top + 2 * height) for top, height in zip(tops, cells, strict=True)]
+        spans = [
+            (min(left[0], right[0]), max(left[1], right[1])) for left, right in pairwise([reach[0], *reach, reach[-1]])
+        ]
+        return cls._laid_out(f"rings {count}", cells, tops, spans)
+
+    @classmethod
+    def _laid_out(
+        cls, label: str, cells: Sequence[int], tops: Sequence[int], spans: Sequence[tuple[int, int]]
+    ) -> HexMesh:
+        """Return a mesh with a fibre at every port.
+
+        Args:
+            label: Layout in words.
+            cells: Cells per column.
+            tops: Row of the topmost horizontal PUC of each column.
+            spans: First and last row of the vertices on each zig-zag; one zig-zag more than columns.
+        """
+        grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
+        index = {place: number for number, place in enumerate(grid)}
+        bulge = (tops[0] + 1) % 2  # horizontal PUCs leave to the right where a zig-zag bulges to the right
+        vertices = np.array(
+            [(1.5 * c + (0.25 if (c + j + bulge) % 2 else -0.25), -math.sqrt(3) / 2 * j) for c, j in grid]
+        )
+        ends: list[tuple[int, int]] = []
+        for c, (first, last) in enumerate(spans):
+            ends += [(index[c, r], index[c, r + 1]) for r in range(first, last)]
+            if c < len(cells):
+                ends += [(index[c, j], index[c + 1, j]) for j in range(tops[c], tops[c] + 2 * cells[c] + 1, 2)]
+        ends_array = np.array(ends, dtype=np.int64)
+        mate = _mate(ends_array, vertices)
+        colour = np.array([(c + j) % 2 for c, j in grid], dtype=np.int64)
+        ports = _number_ports(mate)
+        return cls(label, mate, ports, tuple(range(len(ports))), ends_array, vertices, colour, sum(cells))
+
+    @cached_property
+    def corners(self) -> NDArray[np.float64]:
+        """Shape ``(4 n_pucs, 2)``; every PUC-port lies at the vertex of its end."""
+        return np.repeat(self.vertices[self.ends.reshape(-1)], 2, axis=0)
+
+    def port_vertex(self, port: int) -> int:
+        """Return the vertex at which a port lies."""
+        puc_port = int(self.port_puc_port[port])
+        return int(self.ends[puc_port // 4, (puc_port % 4) // 2])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
+        return graph_entries(self) | {
+            "ends": self.ends.tolist(),
+            "vertices": self.vertices.tolist(),
+            "colour": self.colour.tolist(),
+            "n_cells": self.n_cells,
+        }
+
+
+def _check_size(cells: int) -> None:
+    """Refuse a mesh that would only fill the memory."""
+    if cells > MAX_CELLS:
+        raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"The most is {MAX_CELLS}.")
+
+
+def _mate(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Join neighbouring PUC ends at every 120-degree corner; wider corners stay open and become ports."""
+    around: dict[int, list[tuple[float, int]]] = {}
+    for puc, (a, b) in enumerate(ends.tolist()):
+        direction = vertices[b] - vertices[a]
+        angle = math.atan2(direction[1], direction[0])
+        around.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
+        around.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
+    mate = np.full(4 * len(ends), -1, dtype=np.int64)
+    for incident in around.values():
+        incident.sort()
+        for i, (angle, end) in enumerate(incident):
+            next_angle, next_end = incident[(i + 1) % len(incident)]
+            gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
+            if abs(gap - 2 * math.pi / 3) < 1e-6:
+                # Seen leaving the vertex, the counter-clockwise side is L at an end A and R at an end B.
+                ccw = end if end % 4 == 0 else end + 1
+                cw = next_end + 1 if next_end % 4 == 0 else next_end
+                mate[ccw], mate[cw] = cw, ccw
+    return mate
+
+
+def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number the ports round the rim: 0 and 1 at end A of PUC 0; bar from port 2m+1 leads to port 2m+2."""
+    open_ports = np.flatnonzero(mate < 0)
+    # Light that walks the rim in the bar state from one port arrives at the first port of the next open corner.
+    arrives: dict[int, int] = {}
+    for start in open_ports.tolist():
+        leaving = start ^ LEAVES["bar"]
+        while mate[leaving] >= 0:
+            leaving = int(mate[leaving]) ^ LEAVES["bar"]
+        arrives[start] = leaving
+    partner = _corner_partners(mate, open_ports)
+    first = int(open_ports[open_ports < 4][-1]) if 1 not in open_ports else 1
+    order: list[int] = []
+    port = first
+    while len(order) < len(open_ports):
+        order += [port, partner[port]]
+        port = arrives[partner[port]]
+    if len(set(order)) != len(open_ports):
+        raise ConfigError("the rim of this mesh is not a single closed walk")
+    return np.array(order, dtype=np.int64)
+
+
+def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
+    """Return, for each open PUC-port, the other one that looks into the same open corner."""
+    partner: dict[int, int] = {}
+    for start in open_ports.tolist():
+        # Turn round the vertex: the other side of the same end, then through its joint, until a side is open again.
+        side = start ^ 1
+        while mate[side] >= 0:
+            side = int(mate[side]) ^ 1
+        partner[start] = side
+    return partner
+
+
+def _smartlight(_numbers: Sequence[int]) -> HexMesh:
+    return HexMesh.smartlight()
+
+
+def _rings(numbers: Sequence[int]) -> HexMesh:
+    return HexMesh.rings(*numbers)
+
+
+def _read(document: Mapping[str, Any]) -> HexMesh:
+    """Return the mesh of a document, with whatever numbering it has."""
+    check_format(document)
+    mesh = HexMesh(
+        label=str(document.get("label", "")),
+        mate=read_integers(document, "mate"),
+        port_puc_port=read_integers(document, "port_puc_port"),
+        fibre_ports=tuple(read_integers(document, "fibre_ports").tolist()),
+        ends=read_integers(document, "ends", columns=2),
+        vertices=read_numbers(document, "vertices", columns=2),
+        colour=read_integers(document, "colour"),
+        n_cells=int(read_integers(document, "n_cells", columns=0)),
+    )
+    if len(mesh.mate) != 4 * len(mesh.ends):
+        raise ConfigError(f"{len(mesh.mate)} joints for {len(mesh.ends)} PUCs")
+    check_graph(mesh, document)
+    if np.any(mesh.ends < 0) or np.any(mesh.ends >= len(mesh.vertices)) or len(mesh.colour) != len(mesh.vertices):
+        raise ConfigError("PUC ends lie at vertices that do not exist, or vertices and colours differ in number")
+    if np.any(mesh.colour[mesh.ends[:, 0]] ^ mesh.colour[mesh.ends[:, 1]] != 1):
+        raise ConfigError("a PUC joins two vertices of one colour: the parity of path lengths would not hold")
+    return mesh
+
+
+HEXAGONAL = TopologyKind(
+    HexMesh.topology,
+    {
+        "smartlight": MeshLayout(None, "72 PUCs, 40 ports", _smartlight),
+        "columns": MeshLayout("columns", "cells per column", HexMesh.columns),
+        "rings": MeshLayout("rings", "rings of cells", _rings, many=False),
+    },
+    _read,
+)

@@ -1,0 +1,116 @@
+"""The rectangular mesh: columns of PUCs between N ports on the left and N on the right, feed-forward.
+
+The interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC
+joins waveguides r and r + 1 for every r of the parity of c. A waveguide at the rim that has no partner in a column
+passes it by. N columns hold N (N - 1) / 2 PUCs; light never comes back, and every port on the left reaches every port
+on the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_integers
+from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
+
+MOST_PORTS = 128
+"""Most ports on one side: some 8,000 PUCs, of the order of the largest hexagonal mesh that is accepted."""
+
+_FEWEST_PORTS = 3
+"""Two are a single PUC without a joint: a coupler, no mesh."""
+
+_PITCH = 0.5
+"""Distance of two waveguides in PUC lengths (assumption): PUCs above one another then lie one length apart."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RectangularMesh(MeshTopology):
+    """An immutable rectangular mesh: port r on the left and port N + r on the right are ends of waveguide r.
+
+    Every PUC has its end A on the left and its rail L on the upper one of its two waveguides. PUCs are numbered column
+    by column from top to bottom. What :class:`MeshTopology` holds is not repeated here.
+
+    Attributes:
+        columns: Shape ``(n_pucs,)``; column of each PUC.
+        rows: Shape ``(n_pucs,)``; upper one of its two waveguides.
+    """
+
+    topology = "rectangular"
+
+    columns: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ports: int) -> RectangularMesh:
+        """Return the mesh of N ports on each side.
+
+        Args:
+            ports: N, from 3 on.
+
+        Raises:
+            ConfigError: There are too few or too many.
+        """
+        if not _FEWEST_PORTS <= ports <= MOST_PORTS:
+            raise ConfigError(f"{ports} ports on each side make no mesh", hint=f"Give {_FEWEST_PORTS} to {MOST_PORTS}.")
+        places = [(column, row) for column in range(ports) for row in range(column % 2, ports - 1, 2)]
+        mate = np.full(4 * len(places), -1, dtype=np.int64)
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for puc, (_, row) in enumerate(places):
+            for rail, waveguide in enumerate((row, row + 1)):
+                entering, leaving = 4 * puc + rail, 4 * puc + 2 + rail
+                first.setdefault(waveguide, entering)
+                if waveguide in last:
+                    mate[last[waveguide]], mate[entering] = entering, last[waveguide]
+                last[waveguide] = leaving
+        open_ends = [ends[waveguide] for ends in (first, last) for waveguide in range(ports)]
+        columns, rows = np.array(places, dtype=np.int64).T.copy()
+        label = f"rectangular {ports}"
+        return cls(label, mate, np.array(open_ends, dtype=np.int64), tuple(range(2 * ports)), columns, rows)
+
+    @property
+    def n_waveguides(self) -> int:
+        """Number N of waveguides, and of ports on each side."""
+        return self.n_ports // 2
+
+    @property
+    def corners(self) -> NDArray[np.float64]:
+        """Shape ``(4 n_pucs, 2)``; on the PUC-port's own waveguide, midway between two columns."""
+        right, lower = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+        x = self.columns[:, None] + right
+        y = -_PITCH * (self.rows[:, None] + lower)
+        return np.stack([x, y], axis=2).reshape(-1, 2).astype(np.float64)
+
+    @property
+    def port_places(self) -> NDArray[np.float64]:
+        """Shape ``(n_ports, 2)``; at both sides, also where a waveguide passes the outermost column by."""
+        port = np.arange(self.n_ports)
+        x, y = port // self.n_waveguides * self.n_waveguides, -_PITCH * (port % self.n_waveguides)
+        return np.stack([x, y], axis=1).astype(np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
+        return graph_entries(self) | {"ports": self.n_waveguides}
+
+
+def _layout(numbers: Sequence[int]) -> RectangularMesh:
+    return RectangularMesh.of(*numbers)
+
+
+def _read(document: Mapping[str, Any]) -> RectangularMesh:
+    mesh = RectangularMesh.of(int(read_integers(document, "ports", columns=0)))
+    check_graph(mesh, document)
+    return mesh
+
+
+RECTANGULAR = TopologyKind(
+    RectangularMesh.topology,
+    {"rectangular": MeshLayout("ports", "ports on each side", _layout, many=False)},
+    _read,
+)

@@ -1,0 +1,1 @@
+"""The mesh as an SVG picture."""

@@ -1,0 +1,442 @@
+"""A picture of the mesh and its circuits, as SVG: no dependency, no external resource, made for a light background.
+
+Every PUC is drawn as the two-rail cell it is, where it lies; joints are the short curves between cells;
+ports stand round the rim. A circuit is followed wave by wave through the states, so its line runs on the rails and
+joints the light really uses and changes rails inside a PUC in the cross state. Circuits differ by dash pattern as well
+as by colour (Okabe and Ito's palette, which colour-blind readers can tell apart).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import xml_text
+from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.picture.field import checked_field_db, field_lines, scale_steps
+from lumion_hw.mesh.picture.geometry import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
+from lumion_hw.mesh.picture.values import PictureValues, value_figures
+
+_ROW_HEIGHT = 25.0  # px
+_LETTER_WIDTH = 6.7  # px at size 11
+_NAME_LETTERS = 22
+_NARROW, _WIDE, _POWER_RANGE_DB = 1.6, 7.0, 30.0
+
+_INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
+_DASHES = ("", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6")
+_SIGN: dict[str | None, str] = {"bar": " =", "cross": " ×", None: ""}
+
+
+@dataclass(frozen=True)
+class PicturePath:
+    """One circuit to draw.
+
+    Attributes:
+        label: What the legend calls it, such as ``srv1/nic0 → srv4/nic1``.
+        source: Port where the light enters.
+        pucs: PUCs passed, in order.
+        colour: CSS colour; one of the palette when omitted.
+        loss_db: Loss for the legend, in dB.
+        source_name: Name written at the source port; the label when empty.
+        target_name: Name written at the target port; the label when empty.
+        power_dbm: Power before the first PUC, between two, and behind the last, one more than ``pucs``: the line is as
+            wide as the power. ``None`` where it is not known. Lines of paths without are all of one width.
+    """
+
+    label: str
+    source: int
+    pucs: Sequence[int]
+    colour: str | None = None
+    loss_db: float | None = None
+    source_name: str = ""
+    target_name: str = ""
+    power_dbm: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True)
+class _Circuit:
+    """A path with the PUC-ports where it enters and leaves each PUC, and its style."""
+
+    path: PicturePath
+    index: int
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+    target: int
+
+    @property
+    def colour(self) -> str:
+        return self.path.colour or _COLOURS[self.index % len(_COLOURS)]
+
+    @property
+    def ends(self) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Source and target port with the name to write there, shortened if need be."""
+        source, target = self.path.source_name or self.path.label, self.path.target_name or self.path.label
+        return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
+
+    def stroke(self, width_px: float) -> str:
+        """Attributes of the line."""
+        dash = _DASHES[self.index % len(_DASHES)]
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
+
+
+def mesh_svg(
+    mesh: MeshTopology,
+    *,
+    states: Mapping[int, State] | None = None,
+    paths: Sequence[PicturePath] = (),
+    title: str = "",
+    failed: Collection[int] = (),
+    parked: Collection[int] = (),
+    ports_labelled: bool = True,
+    field_db: ArrayLike | None = None,
+    field_range_db: float = 60.0,
+    values: PictureValues | None = None,
+) -> str:
+    """Return an SVG document that shows a mesh, its states and its circuits, or numbers for its PUCs and cells.
+
+    Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``MeshTopology.joints``) and
+    ``path-<index>``. Readable at a width of 1200 px up to about 100 PUCs; larger meshes make the picture wider.
+
+    Args:
+        mesh: The mesh.
+        states: State of each PUC; those missing are drawn without a way through.
+        paths: Circuits, drawn in this order along the rails and joints that the states give them.
+        title: Heading; the mesh's label when empty.
+        failed: PUCs to be marked as failed.
+        parked: PUCs to be marked as set, though no circuit passes them: that leads stray light away.
+        ports_labelled: Whether ports carry their numbers.
+        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` where it is dark:
+            joints are coloured by the stronger of their two directions.
+        field_range_db: How far below the strongest wave light is drawn.
+        values: Numbers to write on PUCs and cells, which are coloured by them.
+
+    Raises:
+        ConfigError: A path does not go where the states send the light, a failed PUC does not exist, the field has
+            another shape or holds what is no number, or values are for elements that do not exist.
+    """
+    states = states or {}
+    if values is not None:
+        values.check(mesh)
+    field = None if field_db is None else checked_field_db(mesh, field_db)
+    if unknown := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
+        raise ConfigError(f"failed PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+    circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
+    page = PictureLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
+    legend_top = page.mesh_bottom + MARGIN
+    height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
+    parts = [
+        *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
+        *_joints(mesh, page),
+        *(() if field is None else _field(mesh, page, field, field_range_db)),
+        *_cells(mesh, page, states, frozenset(failed), frozenset(parked), values),
+        *(() if values is None else value_figures(mesh, page, values)),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
+        *_numbers(mesh, page, states, frozenset(failed), frozenset(parked)),
+        *_ports(mesh, page, ports_labelled),
+        *(line for circuit in circuits for line in _names(page, circuit)),
+        *_key(mesh, legend_top, failed=bool(failed), parked=bool(parked), stateful=values is None or bool(states)),
+        *(line for circuit in circuits for line in _legend(circuit, legend_top)),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
+    """Open the document: its size, what it is for those who cannot see it, a white page and its heading."""
+    heading = xml_text(heading)
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
+        f"<!-- {MADE_BY} -->",
+        f"<title>{heading}</title>",
+        f"<desc>{xml_text(description)}</desc>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
+    ]
+
+
+def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
+    """Follow the light of one path and check that it takes the PUCs the path names."""
+    trace = mesh.trace(path.source, states)
+    if trace.pucs != tuple(path.pucs):
+        raise ConfigError(
+            f"path {path.label!r}: light from port {path.source} passes PUCs {list(trace.pucs)} in these states, "
+            f"not {list(path.pucs)}",
+            hint="Give the states and paths of one routing.",
+        )
+    node = int(mesh.port_puc_port[path.source])
+    entering: list[int] = []
+    leaving: list[int] = []
+    while node >= 0:
+        entering.append(node)
+        leaving.append(node ^ LEAVES[states[node // 4]])
+        node = int(mesh.mate[leaving[-1]])
+    return _Circuit(path, index, tuple(entering), tuple(leaving), trace.port)
+
+
+def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
+    """Return what the picture shows, for readers who cannot see it."""
+    told = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
+    return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
+
+
+def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
+    """Return one line of text in ink, unless the attributes give another fill."""
+    fill = "" if "fill=" in attributes else f'fill="{_INK}" '
+    inner = text if escaped else xml_text(text)
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
+
+
+def _shortened(text: str, letters: int) -> str:
+    """Return the text, or its beginning with an ellipsis."""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _name_width(name: str) -> float:
+    """Return the estimated width of a name tag in px."""
+    return _LETTER_WIDTH * len(name) + 14
+
+
+def _svg_curves(curves: Sequence[Curve]) -> str:
+    """Return the ``d`` attribute of curves that follow one another."""
+    start = f"M{curves[0][0][0]:.1f} {curves[0][0][1]:.1f}"
+    return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
+
+
+def _joints(mesh: MeshTopology, page: PictureLayout) -> Iterator[str]:
+    """Draw the waveguides between PUCs."""
+    yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
+    for index, (one, other) in enumerate(mesh.joints.tolist()):
+        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint(one, other)])}"/>'
+    for port in range(mesh.n_ports):
+        yield f'<path d="{_svg_curves([page.port_lead(port)])}"/>'
+    yield "</g>"
+
+
+def _field(mesh: MeshTopology, page: PictureLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
+    """Colour the waveguides by the power they carry, with a scale at the top right."""
+    yield '<g fill="none">'
+    for curve, colour, width, words in field_lines(mesh, page, field, range_db):
+        yield (
+            f'<path class="field" d="{_svg_curves([curve])}" stroke="{colour}" stroke-width="{width:.1f}">'
+            f"<title>{words}</title></path>"
+        )
+    yield "</g>"
+    steps = scale_steps(field, range_db)
+    for index, (colour, words) in enumerate(steps):
+        x = page.width - MARGIN - 70.0 * (len(steps) - index)
+        yield f'<rect x="{x:.0f}" y="30" width="14" height="14" fill="{colour}"/>'
+        yield _text(x + 18, 41, f"≥ {words}", size=10, attributes=f'fill="{_FAINT}"')
+
+
+def _cells(
+    mesh: MeshTopology,
+    page: PictureLayout,
+    states: Mapping[int, State],
+    failed: frozenset[int],
+    parked: frozenset[int],
+    values: PictureValues | None,
+) -> Iterator[str]:
+    """Draw the PUCs."""
+    for puc in range(mesh.n_pucs):
+        (x, y), angle = page.centre(puc)
+        state, value = states.get(puc), None if values is None else values.pucs.get(puc)
+        told = f"PUC {puc}: {state or 'no state'}{', failed' * (puc in failed)}{', parked' * (puc in parked)}"
+        fill = _BODY
+        if values is not None and value is not None:
+            told, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
+        yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
+        yield _cell(page.scale, state, failed=puc in failed, parked=puc in parked, fill=fill)
+        yield "</g>"
+
+
+def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bool = False, fill: str = _BODY) -> str:
+    """Draw one PUC round the origin, from left to right."""
+    half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
+    edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
+    if parked and not failed:
+        edge = f'stroke="{_GUIDE}" stroke-dasharray="2 3"'
+    body = (
+        f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
+        f'fill="{fill}" {edge}/>'
+    )
+    if failed:
+        hatch = "".join(
+            f"M{x:.1f} {high:.1f}L{x + 2 * high:.1f} {-high:.1f}" for x in np.arange(-half, half - 2 * high + 0.1, 6.0)
+        )
+        body += f'<path d="{hatch}" stroke="{_FAULT}" stroke-width="1.1" opacity="0.65"/>'
+    if state is None:
+        ways = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
+    else:
+        turn = 1 if state == "bar" else -1
+        ways = "".join(
+            f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
+            for r in (-1, 1)
+        )
+    return f'{body}<path d="{ways}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
+
+
+def _numbers(
+    mesh: MeshTopology,
+    page: PictureLayout,
+    states: Mapping[int, State],
+    failed: frozenset[int],
+    parked: frozenset[int],
+) -> Iterator[str]:
+    """Write the number and the state beside every PUC."""
+    for puc in range(mesh.n_pucs):
+        (x, y), beside = page.number_place(puc)
+        used = puc in states and puc not in parked
+        colour = _FAULT if puc in failed else _INK if used else _FAINT
+        style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
+        style += "" if beside else ' text-anchor="middle"'
+        sign = _SIGN[states.get(puc)]
+        told = f"{puc} ({sign.strip()})" if puc in parked and sign else f"{puc}{sign}"
+        yield _text(x, y + 3.5, told, size=10, attributes=style)
+
+
+def _port_disc(x: float, y: float, *, fibre: bool) -> str:
+    """Draw the disc of a port."""
+    style = f'stroke="{_INK}" stroke-width="1.3"' if fibre else f'stroke="{_GUIDE}" stroke-dasharray="2.5 2"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
+
+
+def _ports(mesh: MeshTopology, page: PictureLayout, labelled: bool) -> Iterator[str]:
+    """Draw the ports and their leads."""
+    fibres = frozenset(mesh.fibre_ports)
+    for port in range(mesh.n_ports):
+        x, y = page.port_place(port)
+        fibre = port in fibres
+        told = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
+        yield f'<g id="port-{port}"><title>{told}</title>'
+        yield _port_disc(x, y, fibre=fibre)
+        if labelled:
+            fill = _INK if fibre else _FAINT
+            yield _text(x, y + 3.6, str(port), size=10, attributes=f'fill="{fill}" text-anchor="middle"')
+        yield "</g>"
+
+
+def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
+    """Return the largest power on any path."""
+    return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
+
+
+def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
+    """Draw one circuit from port to port, with arrow heads."""
+    lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
+    passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
+    joints = [page.joint(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
+    curves = [lead, passes[0]]
+    for joint, following in zip(joints, passes[1:], strict=True):
+        curves += [joint, following]
+    curves.append((out[3], out[2], out[1], out[0]))
+    way = _svg_curves(curves)
+    pucs = " ".join(map(str, circuit.path.pucs))
+    yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
+    # A white edge below: where circuits cross, one is seen to lie over the other.
+    yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
+    if circuit.path.power_dbm:
+        yield from _by_power(circuit, curves, strongest_dbm)
+    else:
+        yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
+    yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))
+    yield "</g>"
+
+
+def _by_power(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
+    """Draw the line of one circuit piece by piece: a waveguide and the PUC behind it, as wide as the power there."""
+    for hop, power_dbm in enumerate(circuit.path.power_dbm):
+        # curves: lead-in, PUC, joint, PUC, …, lead-out
+        piece = curves[2 * hop : 2 * hop + 2]
+        told = "not known" if power_dbm is None else f"{power_dbm:.1f} dBm"
+        yield (
+            f'<path data-hop="{hop}" d="{_svg_curves(piece)}" {circuit.stroke(power_width(power_dbm, strongest_dbm))}>'
+            f"<title>{xml_text(circuit.path.label)}, {told}</title></path>"
+        )
+
+
+def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
+    """Return the width of a line in px: 7 at the strongest power of all, 1.6 where it is 30 dB less or unknown."""
+    if power_dbm is None:
+        return _NARROW
+    share = 1.0 - min(max(strongest_dbm - power_dbm, 0.0), _POWER_RANGE_DB) / _POWER_RANGE_DB
+    return round(_NARROW + share * (_WIDE - _NARROW), 1)
+
+
+def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
+    """Draw an arrow head in the last third of a curve."""
+    t = 0.62
+    a, b, c, d = curve
+    place = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d
+    x, y = place
+    way = (1 - t) ** 2 * (b - a) + 2 * t * (1 - t) * (c - b) + t**2 * (d - c)
+    angle = math.degrees(math.atan2(way[1], way[0]))
+    return (
+        f'<path d="M{size:g} 0L{-0.7 * size:g} {0.85 * size:g}L{-0.3 * size:g} 0L{-0.7 * size:g} {-0.85 * size:g}Z" '
+        f'transform="translate({x:.1f} {y:.1f}) rotate({angle:.0f})" fill={quoteattr(colour)} '
+        'stroke="#ffffff" stroke-width="1.2"/>'
+    )
+
+
+def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
+    """Write the names at both ends of a circuit."""
+    for port, name in circuit.ends:
+        (x, y), angle, flipped = page.name_place(port)
+        width = _name_width(name)
+        left = -width if flipped else 0.0
+        yield f'<g transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})">'
+        yield (
+            f'<rect x="{left:.1f}" y="-9.5" width="{width:.1f}" height="19" rx="5" fill="#ffffff" '
+            f'stroke={quoteattr(circuit.colour)} stroke-width="1.8"/>'
+        )
+        yield _text(left + width / 2, 4, name, size=11, attributes='text-anchor="middle"')
+        yield "</g>"
+
+
+def _key(mesh: MeshTopology, top: float, *, failed: bool, parked: bool, stateful: bool) -> Iterator[str]:
+    """Draw the key of the symbols."""
+    small = 62.0
+    x = MARGIN
+    cells: list[tuple[str, str]] = []
+    if stateful:
+        cells.append((_cell(small, "bar"), "= bar: keeps its rail"))
+        cells.append((_cell(small, "cross"), "× cross: changes rail"))
+        cells.append((_cell(small, None), "no state given"))
+    if parked:
+        cells.append((_cell(small, "bar", parked=True), "(=) (×) parked"))
+    if failed:
+        cells.append((_cell(small, None, failed=True), "failed"))
+    cells.append((_port_disc(0, 0, fibre=True), "port"))
+    if len(mesh.fibre_ports) < mesh.n_ports:
+        cells.append((_port_disc(0, 0, fibre=False), "port without fibre"))
+    for drawing, words in cells:
+        yield f'<g transform="translate({x + 18:.1f} {top:.1f})">{drawing}</g>'
+        yield _text(x + 42, top + 4, words, size=12, attributes=f'fill="{_FAINT}"')
+        x += 42 + 7.0 * len(words) + 26
+
+
+def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
+    """Write the line of one circuit below the mesh."""
+    path = circuit.path
+    y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
+    loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"
+    hops = f"{len(path.pucs)} PUC" + "s" * (len(path.pucs) != 1)
+    line = np.array([[MARGIN, y], [MARGIN + 30, y], [MARGIN + 55, y], [MARGIN + 84, y]])
+    yield f'<path d="M{MARGIN:g} {y:g}H{MARGIN + 84:g}" {circuit.stroke(4.2)}/>'
+    yield _arrow_head((line[0], line[1], line[2], line[3]), circuit.colour)
+    yield _text(MARGIN + 98, y + 4, _shortened(path.label, 44), size=13, attributes='font-weight="600"')
+    yield _text(490, y + 4, f"port {path.source} → port {circuit.target}", size=12)
+    yield _text(700, y + 4, hops, size=12, attributes='text-anchor="end"')
+    yield _text(780, y + 4, loss, size=12, attributes='text-anchor="end"')
+    pucs = _shortened(" ".join(map(str, path.pucs)), 56)
+    yield _text(810, y + 4, pucs, size=11, attributes=f'fill="{_FAINT}"')

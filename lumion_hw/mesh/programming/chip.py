@@ -1,0 +1,119 @@
+"""What a chip is, as the model of calibration and routing has it: arrays for all heaters cold, and the heaters' laws.
+
+Why these fields are written here once, and what else describes a mesh: docs/decisions/0013-mesh-parameters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry, CrosstalkKernel, Dispersion
+from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S, UnitCells
+from lumion_hw.mesh.waves.crosstalk import BUL_MM
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChipParameters:
+    """Physics of one chip; E PUCs, J joints. Heater ``2·PUC`` is on the upper arm.
+
+    Phase of an arm: ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, the passive phase on the upper arm, and what the heat
+    of all other heaters adds. Heat of a heater is ``heater_ohm·I²`` (nominal: only crosstalk needs it, and only its
+    product with the kernel counts), times what its law bends up (``own phase / (ρ2·I²)``), times ``heat_factor``.
+
+    Attributes:
+        passive_phase_rad: Shape ``(E,)``; of the upper arm over the lower.
+        heater_law: Shape ``(2E, 3)``; ρ2, ρ4, ρ6 in rad/mA², rad/mA⁴, rad/mA⁶; zeros for a heater without effect.
+        loss_db: Shape ``(E,)``.
+        coupler_common_rad: Shape ``(E,)``; mean of the two coupler angles asin√η, minus π/4.
+        coupler_difference_rad: Shape ``(E,)``; angle at end A minus that at end B.
+        joint_phase_rad: Shape ``(J,)``; only loops of them are visible (docs/calibration.md, 1.2).
+        crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length in mm, and floor of the kernel over distance:
+            ``κ(d) = amplitude·exp(-d/length) + floor``, in rad/mW, mm and rad/mW, for arms and joints.
+        heat_factor: Shape ``(2E,)`` or one number; heat of each heater over that of the nominal resistance.
+        delay_s: Group delay of a PUC.
+        differential_slope_rad_per_hz: Change of every φu - φl per Hz.
+        coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
+        further: Further physics, by the names of :mod:`calibration.model.physics`. It holds only the effects that the
+            readings needed:
+
+            * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
+            * ``shared_return_per_ma``, shape ``(2T,)``: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
+            * ``heat_loss_db_per_mw``, shape ``(1,)``: loss of an arm per heat on it.
+            * ``crosstalk_directions``, shape ``(2,)``: see
+              :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
+            * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
+              addition to the kernel, in rad/mW.
+    """
+
+    passive_phase_rad: Real
+    heater_law: Real
+    loss_db: Real
+    coupler_common_rad: Real
+    coupler_difference_rad: Real
+    joint_phase_rad: Real
+    crosstalk_rad_per_mw: Real
+    heat_factor: Real | float = 1.0
+    delay_s: float = BASIC_UNIT_DELAY_S
+    differential_slope_rad_per_hz: float = 0.0
+    coupler_slope_rad_per_hz: float = 0.0
+    further: Mapping[str, Real] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: CalibrationRecord) -> ChipParameters:
+        """Return the chip of a record; what was not found is taken as nothing.
+
+        Balanced couplers, joints without phase, no kernel, no passive phase. A matrix of crosstalk, which records of
+        schema version 1 hold, is no part of it.
+        """
+        heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+        laws = [heater.law for heater in heaters]
+        couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
+        dispersion = record.dispersion or Dispersion()
+        none = CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
+        kernel = record.crosstalk.kernel or none if record.crosstalk else none
+        return ChipParameters(
+            passive_phase_rad=np.array([entry.passive_phase_rad or 0.0 for entry in record.pucs]),
+            heater_law=np.array(
+                [
+                    (law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6) if law else (0.0, 0.0, 0.0)
+                    for law in laws
+                ]
+            ),
+            loss_db=record.loss_db,
+            coupler_common_rad=np.array([coupler.common_rad for coupler in couplers]),
+            coupler_difference_rad=np.array([coupler.difference_rad for coupler in couplers]),
+            joint_phase_rad=np.zeros(len(record.mesh.joints))
+            if record.joints is None
+            else np.array(record.joints.phase_rad),
+            crosstalk_rad_per_mw=np.array([kernel.amplitude_rad_per_mw, kernel.length_mm, kernel.floor_rad_per_mw]),
+            heat_factor=np.array([heater.heat_factor for heater in heaters]),
+            delay_s=dispersion.delay_s,
+            differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
+            coupler_slope_rad_per_hz=dispersion.coupler_slope_rad_per_hz,
+            further=record.further,
+        )
+
+    def cold_cells(self, reference_hz: float) -> UnitCells:
+        """Return the unit cells with all heaters off, about the frequency at which the phases are given."""
+        common = np.pi / 4.0 + self.coupler_common_rad
+        half = 0.5 * self.coupler_difference_rad
+        return UnitCells(
+            loss_db=self.loss_db,
+            eta_in=np.sin(common + half) ** 2,
+            eta_out=np.sin(common - half) ** 2,
+            phase_upper=self.passive_phase_rad,
+            phase_lower=np.zeros(len(common)),
+            joint_phase=self.joint_phase_rad,
+            reference_hz=reference_hz,
+            delay_s=self.delay_s,
+            # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
+            eta_slope_per_hz=np.sin(2.0 * common) * self.coupler_slope_rad_per_hz,
+            differential_slope_per_hz=self.differential_slope_rad_per_hz,
+            arm_difference_db=self.further.get("arm_difference_db", 0.0),
+        )

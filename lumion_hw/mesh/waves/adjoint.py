@@ -1,0 +1,144 @@
+"""Derivatives of anything computed from the scattering matrix, with respect to every parameter of every cell.
+
+The equations of a mesh are symmetric, so the adjoint problem is the same mesh lit from its outputs: one more solution
+gives all derivatives at once (docs/calibration.md, 2). With ``a`` the waves of the light and ``h`` those of the adjoint
+light, T of a PUC counts with ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v with
+``b_u(h)·b_v(a) + b_v(h)·b_u(a)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.waves.cell import UnitCells
+from lumion_hw.mesh.waves.scattering import Solver
+
+_NEPER_PER_DB = np.log(10.0) / 20.0
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True, eq=False)
+class CellGradient:
+    """Derivatives of one real number with respect to the parameters of :class:`UnitCells`.
+
+    Each has the shape ``(E,)`` or ``(J,)`` with the leading axes of the scattering matrix: of one wavelength and
+    sample each. Add them up over an axis whose samples share the parameter.
+
+    Attributes:
+        loss_db: Per dB.
+        eta_in: Per unit of power splitting; infinite where the splitting is 0 or 1.
+        eta_out: Likewise.
+        phase_upper: Per rad.
+        phase_lower: Per rad.
+        joint_phase: Per rad.
+        joint_loss_db: Per dB.
+        delay_s: Per s.
+        eta_slope_per_hz: Per unit of splitting per Hz.
+        differential_slope_per_hz: Per rad per Hz.
+    """
+
+    loss_db: Real
+    eta_in: Real
+    eta_out: Real
+    phase_upper: Real
+    phase_lower: Real
+    joint_phase: Real
+    joint_loss_db: Real
+    delay_s: Real
+    eta_slope_per_hz: Real
+    differential_slope_per_hz: Real
+
+
+def gradient(
+    solver: Solver,
+    cells: UnitCells,
+    frequency_hz: ArrayLike,
+    cotangent: Complex,
+    inputs: Sequence[int] | None = None,
+) -> CellGradient:
+    """Return the derivatives of a real number F given how F depends on the scattering matrix.
+
+    Args:
+        solver: The solver of the mesh.
+        cells: Unit cells.
+        frequency_hz: One frequency or an array.
+        cotangent: c with dF = Re Σ c·dS, of the shape of ``solver.solve(cells, frequency_hz, inputs)``. For
+            F = Σ w·S·S* it is ``2·w·S.conj()``.
+        inputs: Ports where light enters; all ports when omitted.
+
+    Raises:
+        ConfigError: The cotangent has another shape than the scattering matrix.
+        LumionError: As :meth:`Solver.solve`.
+    """
+    mesh = solver.mesh
+    ports = solver.checked_inputs(cells, inputs)
+    batch = cells.batch_shape(frequency_hz)
+    expected = (*batch, mesh.n_ports, len(ports))
+    if np.shape(cotangent) != expected:
+        raise ConfigError(f"the cotangent has shape {np.shape(cotangent)}", hint=f"The matrix has {expected}.")
+    elements, factors, _ = solver.coefficients(cells, frequency_hz)
+    everywhere = np.arange(4 * mesh.n_pucs)
+    light = solver.entering(elements, factors, mesh.port_puc_port, everywhere)  # (n, 4E, n_ports)
+    # The mesh is reciprocal: light sent in at its outputs is a sum of the same solutions, no further one is needed.
+    adjoint = light @ np.reshape(cotangent, (-1, mesh.n_ports, len(ports)))
+    light = light[:, :, ports]
+    n = light.shape[0]
+    shape = (n, mesh.n_pucs, 2, 2, len(ports))  # (…, end, rail, input)
+    a, h = light.reshape(shape), adjoint.reshape(shape)
+    weight = np.einsum("nerp,nesp->ners", h[:, :, 1], a[:, :, 0]) + np.einsum("nerp,nesp->ners", a[:, :, 1], h[:, :, 0])
+    transfer = elements.T.reshape(n, mesh.n_pucs, 2, 2)
+    joint = _joint_weight(solver, transfer, a, h) * np.broadcast_to(factors.T, (n, len(mesh.joints)))
+    return _chain_rule(cells, frequency_hz, weight, transfer, joint, batch)
+
+
+def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
+    """Return Σ b_u(h)·b_v(a) + b_v(h)·b_u(a) of each joint, shape ``(n, J)``, from the waves that leave PUC-ports."""
+    u, v = solver.mesh.joints.T
+
+    def leaving(waves: Complex) -> Complex:
+        to_a = np.einsum("nesr,nesp->nerp", transfer, waves[:, :, 1])
+        to_b = np.einsum("ners,nesp->nerp", transfer, waves[:, :, 0])
+        return np.stack([to_a, to_b], axis=2).reshape(len(waves), -1, waves.shape[-1])
+
+    out, back = leaving(a), leaving(h)
+    weight: Complex = (back[:, u] * out[:, v] + back[:, v] * out[:, u]).sum(axis=2)
+    return weight
+
+
+def _chain_rule(
+    cells: UnitCells,
+    frequency_hz: ArrayLike,
+    weight: Complex,
+    transfer: Complex,
+    joint: Complex,
+    batch: tuple[int, ...],
+) -> CellGradient:
+    """Turn derivatives with respect to T and the joints into those with respect to the parameters."""
+
+    def shaped(values: NDArray[np.generic]) -> Real:
+        return np.real(values).reshape(*batch, -1)
+
+    derivatives = cells.element_derivatives(frequency_hz)
+    per_parameter = {
+        name: shaped(np.einsum("ners,ersn->ne", weight, element.reshape(*element.shape[:3], -1)))
+        for name, element in derivatives.items()
+    }
+    loss = shaped(-_NEPER_PER_DB * np.einsum("ners,ners->ne", weight, transfer))
+    turned = shaped(-2j * np.pi * np.einsum("ners,ners->ne", weight, transfer))
+    detuning_hz = np.broadcast_to(cells.detuning_hz(frequency_hz), batch)[..., None]
+    return CellGradient(
+        loss_db=loss,
+        **per_parameter,
+        joint_phase=shaped(-1j * joint),
+        joint_loss_db=shaped(-_NEPER_PER_DB * joint),
+        delay_s=turned * detuning_hz,
+        eta_slope_per_hz=(per_parameter["eta_in"] + per_parameter["eta_out"]) * detuning_hz,
+        differential_slope_per_hz=0.5 * (per_parameter["phase_upper"] - per_parameter["phase_lower"]) * detuning_hz,
+    )

@@ -1,0 +1,122 @@
+"""Thermal crosstalk: what the heat of one heater does to the phases of other arms and of the joints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.waves.cell import UnitCells
+
+BUL_MM = 0.81141
+"""Length of a PUC, here also of a lattice edge (assumed; Sánchez-Jácome 2025 has the length)."""
+
+_ARM_OFFSET_MM = 0.025
+_RING_PM_PER_PI = 119.0 / 2.0
+"""Half the free spectral range of a six-PUC ring: its shift for π of ring phase."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeaterDistances:
+    """How far every heater is from every waveguide. The two arms of a PUC lie 50 µm apart (assumed).
+
+    Attributes:
+        arm_mm: Shape ``(2E, 2E)``; from a heater (column) to the middle of an arm (row).
+        joint_mm: Shape ``(J, 2E)``; from a heater to the middle of a joint.
+        arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β of the way there, β its angle to the x axis; 0 for no way.
+        joint_turns: Shape ``(2, J, 2E)``.
+    """
+
+    arm_mm: NDArray[np.float64]
+    joint_mm: NDArray[np.float64]
+    arm_turns: NDArray[np.float64]
+    joint_turns: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, mesh: MeshTopology) -> HeaterDistances:
+        """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
+        ends = mesh.end_places * BUL_MM
+        along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
+        # Rail L lies to the left of a traveller from A to B.
+        left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
+        centre = ends.mean(axis=1)
+        arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
+        joints = mesh.joint_places * BUL_MM
+        ways = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
+        turns = [np.divide(way, way.conj(), out=np.zeros_like(way), where=way != 0.0) for way in ways]
+        return cls(*(np.abs(way) for way in ways), *(np.stack([turn.real, turn.imag]) for turn in turns))
+
+    def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
+        """Return the crosstalk of a kernel: rad per mW against distance in mm. A heater's own arm is left out."""
+        on_arms = kernel(self.arm_mm)
+        # What a heater does to its own arm is its law; the kernel would count it twice.
+        np.fill_diagonal(on_arms, 0.0)
+        return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
+
+    def directed(self, crosstalk: ThermalCrosstalk, rise: NDArray[np.float64]) -> ThermalCrosstalk:
+        """Return crosstalk that is larger by a share along one direction of the die, and smaller across it.
+
+        Args:
+            crosstalk: That of the same mesh, alike in all directions.
+            rise: Shape ``(2,)``; the share by which it rises along x and falls along y, and along and across x = y.
+        """
+        arm, joint = (np.tensordot(rise, turns, axes=1) for turns in (self.arm_turns, self.joint_turns))
+        return ThermalCrosstalk(crosstalk.arm_rad_per_mw * (1.0 + arm), crosstalk.joint_rad_per_mw * (1.0 + joint))
+
+
+@dataclass(frozen=True, eq=False)
+class ThermalCrosstalk:
+    """Phase per heat between all heaters and all waveguides of a mesh. Heater ``2·PUC`` is on arm u, the next on arm l.
+
+    Attributes:
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of a heater (column), its own excluded.
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat of a heater.
+    """
+
+    arm_rad_per_mw: NDArray[np.float64]
+    joint_rad_per_mw: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, mesh: MeshTopology) -> ThermalCrosstalk:
+        """Return crosstalk that is zero."""
+        heaters = 2 * mesh.n_pucs
+        return cls(np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters)))
+
+    @classmethod
+    def by_distance(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
+        """Return the published curve against distance, applied to every pair.
+
+        The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
+        published samples, Teofilovic 2024). The aggressors were driven on both arms, so a single heater's heat per π is
+        Pπ of two. The distance between the two arms of a PUC makes the differential part.
+
+        Args:
+            mesh: The mesh.
+            p_pi_mw: Typical heat of one heater for π on its own arm.
+        """
+
+        def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
+            share = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
+            rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * p_pi_mw)
+            return rad_per_mw
+
+        return HeaterDistances.of(mesh).crosstalk(kernel)
+
+    def warmed(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
+        """Return cells with the phases of heated arms added, and those of their neighbours and of the joints.
+
+        Args:
+            cells: Cells with all heaters cold.
+            heat_mw: Shape ``(2E,)``, or ``(N, 2E)`` for N samples; heat of every heater.
+            p_pi_mw: Shape ``(2E,)``; heat for π on the heater's own arm.
+        """
+        arms = np.pi * heat_mw / p_pi_mw + heat_mw @ self.arm_rad_per_mw.T
+        return replace(
+            cells,
+            phase_upper=cells.phase_upper + arms[..., 0::2],
+            phase_lower=cells.phase_lower + arms[..., 1::2],
+            joint_phase=cells.joint_phase + heat_mw @ self.joint_rad_per_mw.T,
+        )

@@ -1,0 +1,180 @@
+"""Gaussian elimination of a fixed pattern, worked out once per mesh and run over any number of samples.
+
+The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every single
+multiplication are known before the first number is: a :class:`Program` is that list. It never looks for a pivot, which
+is safe while light loses power in every PUC: each pivot is 1 − γ with the gain |γ| < 1 of a round trip.
+
+The order is a nested dissection of the mesh: a cut between two halves of its corners crosses few PUCs, and the four
+waves that enter those are eliminated last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.layout.topology import MeshTopology
+
+_DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
+_OFF_CENTRE = 0.15
+"""A cut may leave the middle by this share of the corners, if that makes it shorter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Elimination of the first ``n_pivots`` unknowns of a sparse matrix with a fixed pattern.
+
+    Every element of matrix and factors has a slot. For pivot ``k`` the elements below it are
+    ``below[below_start[k]:below_start[k+1]]``, those to its right likewise, and ``target`` holds the slots they change,
+    one row of the product after the other, without a gap from pivot to pivot.
+
+    Attributes:
+        n_pivots: Unknowns eliminated.
+        n_slots: Elements of matrix and factors.
+        pivot: Shape ``(n_pivots,)``; slot of each diagonal element.
+        below_start: Shape ``(n_pivots + 1,)``.
+        below: Slots below the diagonal.
+        below_row: Their rows.
+        right_start: Shape ``(n_pivots + 1,)``.
+        right: Slots to the right of the diagonal.
+        right_column: Their columns.
+        target: Slots changed.
+        keys: Sorted ``row * width + column`` of the slots.
+        width: Number of columns.
+    """
+
+    n_pivots: int
+    n_slots: int
+    pivot: NDArray[np.int32]
+    below_start: NDArray[np.int32]
+    below: NDArray[np.int32]
+    below_row: NDArray[np.int32]
+    right_start: NDArray[np.int32]
+    right: NDArray[np.int32]
+    right_column: NDArray[np.int32]
+    target: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    width: int
+
+    def slots(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the slots of elements that are in the pattern."""
+        return np.searchsorted(self.keys, rows * self.width + columns).astype(np.int32)
+
+
+def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
+    """Return the program for a square pattern whose elements are given; the diagonal of the pivots belongs to it.
+
+    Args:
+        rows: Rows of the elements.
+        columns: Their columns.
+        size: Rows and columns of the matrix.
+        n_pivots: How many unknowns are eliminated, from the first one on.
+    """
+    # Rows and columns as the bits of one long integer each: a union is one operation, however wide.
+    row_sets, column_sets = [0] * size, [0] * size
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        row_sets[row] |= 1 << column
+        column_sets[column] |= 1 << row
+    right_columns: list[NDArray[np.int64]] = []
+    below_rows: list[NDArray[np.int64]] = []
+    for k in range(n_pivots):
+        right, below = row_sets[k] >> (k + 1) << (k + 1), column_sets[k] >> (k + 1) << (k + 1)
+        right_columns.append(_members(right))
+        below_rows.append(_members(below))
+        # Fill-in: what stands to the right of the pivot appears in every row below it.
+        for row in below_rows[k].tolist():
+            row_sets[row] |= right
+        for column in right_columns[k].tolist():
+            column_sets[column] |= below
+    keys = np.concatenate([row * size + _members(members) for row, members in enumerate(row_sets)])
+
+    def slots(row: NDArray[np.int64], column: NDArray[np.int64]) -> NDArray[np.int32]:
+        return np.searchsorted(keys, row * size + column).astype(np.int32)
+
+    def spread(counts: Iterable[int]) -> NDArray[np.int32]:
+        return np.concatenate([[0], np.cumsum(list(counts))]).astype(np.int32)
+
+    pivots = np.arange(n_pivots, dtype=np.int64)
+    n_below, n_right = [len(item) for item in below_rows], [len(item) for item in right_columns]
+    below_row, right_column = np.concatenate(below_rows), np.concatenate(right_columns)
+    target = [(below[:, None] * size + right).ravel() for below, right in zip(below_rows, right_columns, strict=True)]
+    return Program(
+        n_pivots=n_pivots,
+        n_slots=len(keys),
+        pivot=slots(pivots, pivots),
+        below_start=spread(n_below),
+        below=slots(below_row, np.repeat(pivots, n_below)),
+        below_row=below_row.astype(np.int32),
+        right_start=spread(n_right),
+        right=slots(np.repeat(pivots, n_right), right_column),
+        right_column=right_column.astype(np.int32),
+        target=np.searchsorted(keys, np.concatenate(target)).astype(np.int32),
+        keys=keys,
+        width=size,
+    )
+
+
+def _members(bits: int) -> NDArray[np.int64]:
+    """Return the numbers of the bits that are set, ascending."""
+    raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
+
+
+def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
+    """Return the PUCs in the order in which the waves entering them are best eliminated."""
+    places, corner = np.unique(mesh.corners, axis=0, return_inverse=True)
+    dissection = _Dissection(places, corner.reshape(mesh.n_pucs, 4))
+    return np.array(dissection.order(np.arange(len(places)), np.arange(mesh.n_pucs)), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Dissection:
+    """Corners of a mesh as points, and the PUCs that join them.
+
+    A cut that parts the corners parts the waves too, but for those that enter the PUCs it crosses: light gets from one
+    side to the other only through these (or through a joint whose ends are apart, which costs some fill-in, no more).
+
+    Attributes:
+        places: Shape ``(n, 2)``; places of the corners, each once.
+        corners: Shape ``(n_pucs, 4)``; corner of every PUC-port.
+    """
+
+    places: NDArray[np.float64]
+    corners: NDArray[np.int64]
+
+    def order(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
+        """Return the PUCs of a part of the mesh, those between its halves last."""
+        if len(places) < 2 or not len(pucs):
+            return [int(puc) for puc in pucs]
+        along, cut = self._shortest_cut(places, pucs)
+        beyond = along[self.corners[pucs]] >= cut
+        sides = [
+            self.order(places[(along[places] >= cut) == side], pucs[(beyond == side).all(axis=1)])
+            for side in (False, True)
+        ]
+        return [*sides[0], *sides[1], *pucs[beyond.any(axis=1) & ~beyond.all(axis=1)].tolist()]
+
+    def _shortest_cut(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        """Return coordinates along the best direction and where to cut: over the fewest PUCs, then near the middle."""
+        best: tuple[int, int, NDArray[np.float64], float] | None = None
+        middle, reach = len(places) // 2, int(_OFF_CENTRE * len(places))
+        for x, y in _DIRECTIONS:
+            along = self.places @ (x, y) + 1e-7 * (self.places @ (-y, x))  # no two corners at one place
+            sorted_along = np.sort(along[places])
+            first = max(middle - reach, 1)
+            cuts = 0.5 * (sorted_along[first - 1 : middle + reach] + sorted_along[first : middle + reach + 1])
+            reached = along[self.corners[pucs]]
+            low, high = reached.min(axis=1, keepdims=True), reached.max(axis=1, keepdims=True)
+            crossed = ((low < cuts) & (high >= cuts)).sum(axis=0)
+            off_centre = np.abs(first + np.arange(len(cuts)) - middle)
+            chosen = int(np.lexsort((off_centre, crossed))[0])
+            candidate = int(crossed[chosen]), int(off_centre[chosen])
+            if best is None or candidate < best[:2]:
+                best = (*candidate, along, float(cuts[chosen]))
+        if best is None:
+            raise ValueError("there is always a direction")
+        return best[2], best[3]

@@ -1,0 +1,365 @@
+"""Three ways to solve the equations of a mesh: compiled, in numpy, and by a pivoting sparse LU where that is needed.
+
+The first two run the same fixed elimination without pivoting. Where a pivot comes out smaller than :data:`LEAST_PIVOT`
+(a ring that loses next to nothing) the samples concerned are solved again by the third.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.mesh.waves.elimination import Program, compile_elimination
+
+_log = logging.getLogger(__name__)
+
+LEAST_PIVOT = 1e-3
+"""Magnitude of a pivot below which rounding errors could exceed 1e-12 of the light."""
+
+_FEW = 8
+"""Below as many samples the elimination in numpy is slower than a sparse LU of each."""
+
+_CHUNK = 4_000_000
+"""Complex numbers worked on at once in numpy: 64 MB."""
+
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True, eq=False)
+class WaveEquations:
+    """The matrix I - C·S of a mesh in elimination order, with ports kept as extra rows and columns or not.
+
+    Attributes:
+        program: Its elimination.
+        rows: Rows of the elements that depend on the cells.
+        columns: Their columns.
+        slots: Their slots.
+        element: Index of the T element of each.
+        joint: Index of the joint each passes; the number of joints where light leaves.
+        fixed_slots: Slots of the elements that are the same for all cells.
+        fixed: Their values.
+        n_waves: Number of waves, 4E.
+        n_ports: Number of ports kept.
+        entry: Shape ``(n_ports,)``; the wave that is the light into each port kept.
+        port_slots: Shape ``(n_ports²,)``; where the matrix between ports is left.
+    """
+
+    program: Program
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    element: NDArray[np.int64]
+    joint: NDArray[np.int64]
+    fixed_slots: NDArray[np.int32]
+    fixed: NDArray[np.float64]
+    n_waves: int
+    n_ports: int
+    entry: NDArray[np.int64]
+    port_slots: NDArray[np.int32]
+
+    @classmethod
+    def compile(
+        cls,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        element: NDArray[np.int64],
+        joint: NDArray[np.int64],
+        *,
+        n_waves: int,
+        entry: NDArray[np.int64],
+    ) -> WaveEquations:
+        """Work out the elimination; ``entry`` is empty where no ports are kept."""
+        n_ports, waves = len(entry), np.arange(n_waves)
+        size = n_waves + n_ports
+        ports = np.arange(n_waves, size)
+        between = np.repeat(ports, n_ports), np.tile(ports, n_ports)
+        fixed = [(waves, waves, np.ones(n_waves)), (entry, ports, -np.ones(n_ports)), (*between, np.zeros(n_ports**2))]
+        fixed_rows, fixed_columns, values = (np.concatenate(part) for part in zip(*fixed, strict=True))
+        program = compile_elimination(
+            np.concatenate([rows, fixed_rows]), np.concatenate([columns, fixed_columns]), size, n_waves
+        )
+        return cls(
+            program=program,
+            rows=rows,
+            columns=columns,
+            slots=program.slots(rows, columns),
+            element=element,
+            joint=joint,
+            fixed_slots=program.slots(fixed_rows, fixed_columns),
+            fixed=values,
+            n_waves=n_waves,
+            n_ports=n_ports,
+            entry=entry,
+            port_slots=program.slots(*between),
+        )
+
+    @cached_property
+    def for_kernel(self) -> tuple[object, ...]:
+        """What the compiled loops need to know of the mesh."""
+        program = self.program
+        steps = (
+            program.pivot,
+            program.below_start,
+            program.below,
+            program.below_row,
+            program.right_start,
+            program.right,
+            program.right_column,
+            program.target,
+        )
+        start = np.zeros(program.n_slots)
+        start[self.fixed_slots] = self.fixed
+        return steps, start, self.slots, self.element, self.joint
+
+    @cached_property
+    def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        """The equations of the waves alone, by columns: numbers among (ones of the diagonal, values), rows, starts."""
+        n = self.n_waves
+        rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
+        chosen = np.lexsort((rows, columns))
+        chosen = chosen[(rows[chosen] < n) & (columns[chosen] < n)]
+        starts = np.searchsorted(columns[chosen], np.arange(n + 1))
+        return chosen, rows[chosen].astype(np.int32), starts.astype(np.int32)
+
+    def values(self, elements: Complex, factors: Complex) -> Complex:
+        """Return the elements that depend on the cells, shape ``(len(slots), n)``."""
+        through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
+        result: Complex = through[self.joint] * elements[self.element]
+        return result
+
+
+class Engine(Protocol):
+    """Solves wave equations for n samples: T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
+
+    def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
+        """Return the matrix between the ports kept, shape ``(n, n_ports, n_ports)``."""
+        ...
+
+    def waves(
+        self,
+        equations: WaveEquations,
+        elements: Complex,
+        factors: Complex,
+        sources: NDArray[np.int64],
+        wanted: NDArray[np.int64],
+    ) -> Complex:
+        """Return the waves at places ``wanted`` for a unit wave at each of ``sources``, ``(n, wanted, sources)``."""
+        ...
+
+
+def compiled_available() -> bool:
+    """Whether the compiled engine can be had here."""
+    return importlib.util.find_spec("numba") is not None
+
+
+def choose_engine(compiled: bool | None) -> Engine:
+    """Return the compiled engine, or the one in numpy.
+
+    Args:
+        compiled: Which one; by default the compiled one if it is there.
+
+    Raises:
+        ConfigError: The compiled one is asked for and not installed.
+    """
+    there = compiled_available()
+    if compiled and not there:
+        raise ConfigError("the compiled solver needs numba", hint="pip install 'lumion-hw[fast]'")
+    if there and compiled is not False:
+        return CompiledEngine()
+    return VectorEngine()
+
+
+class CompiledEngine:
+    """Runs the elimination in compiled loops; they are compiled at first use and kept on disk for later processes."""
+
+    def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
+        """Return the matrix between the ports kept; see :class:`Engine`."""
+        from lumion_hw.mesh.waves.kernels import LANES, run_eliminate
+
+        result = np.empty((elements.shape[1], equations.n_ports**2), dtype=np.complex128)
+        loops: Callable[..., NDArray[np.float64]] = run_eliminate
+        least = loops(*_for_kernel(equations, elements, factors), equations.port_slots, result)
+        matrix = result.reshape(-1, equations.n_ports, equations.n_ports)
+        _repair(matrix, np.repeat(least, LANES), equations, elements, factors, _sparse_between_ports)
+        return matrix
+
+    def waves(
+        self,
+        equations: WaveEquations,
+        elements: Complex,
+        factors: Complex,
+        sources: NDArray[np.int64],
+        wanted: NDArray[np.int64],
+    ) -> Complex:
+        """Return waves; see :class:`Engine`."""
+        from lumion_hw.mesh.waves.kernels import LANES, run_solve
+
+        result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
+        loops: Callable[..., NDArray[np.float64]] = run_solve
+        least = loops(*_for_kernel(equations, elements, factors), sources, wanted, result)
+
+        def again(equations: WaveEquations, values: Complex) -> Complex:
+            return _sparse_waves(equations, values, sources)[wanted]
+
+        _repair(result, np.repeat(least, LANES), equations, elements, factors, again)
+        return result
+
+
+def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -> tuple[object, ...]:
+    through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
+    return (*equations.for_kernel, elements, through)
+
+
+class VectorEngine:
+    """Runs the elimination in numpy, all samples at once; few samples go to the sparse LU one by one."""
+
+    def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
+        """Return the matrix between the ports kept; see :class:`Engine`."""
+        n_ports = equations.n_ports
+        result = np.empty((elements.shape[1], n_ports, n_ports), dtype=np.complex128)
+
+        def take(part: slice, work: Complex) -> None:
+            result[part] = work[equations.port_slots].T.reshape(-1, n_ports, n_ports)
+
+        least = _in_chunks(equations, elements, factors, take)
+        _repair(result, least, equations, elements, factors, _sparse_between_ports)
+        return result
+
+    def waves(
+        self,
+        equations: WaveEquations,
+        elements: Complex,
+        factors: Complex,
+        sources: NDArray[np.int64],
+        wanted: NDArray[np.int64],
+    ) -> Complex:
+        """Return waves; see :class:`Engine`."""
+        result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
+
+        def take(part: slice, work: Complex) -> None:
+            result[part] = np.moveaxis(_substituted(equations.program, work, sources)[wanted], 2, 0)
+
+        def again(equations: WaveEquations, values: Complex) -> Complex:
+            return _sparse_waves(equations, values, sources)[wanted]
+
+        least = _in_chunks(equations, elements, factors, take)
+        _repair(result, least, equations, elements, factors, again)
+        return result
+
+
+def _in_chunks(
+    equations: WaveEquations, elements: Complex, factors: Complex, take: Callable[[slice, Complex], None]
+) -> NDArray[np.float64]:
+    """Eliminate, as many samples at once as memory allows; return the smallest squared pivot of each sample.
+
+    Few samples are not worth it: their smallest pivot is said to be 0.
+    """
+    n = elements.shape[1]
+    least = np.zeros(n)
+    step = max(_CHUNK // equations.program.n_slots, _FEW)
+    for first in range(0, n if n >= _FEW else 0, step):
+        part = slice(first, min(first + step, n))
+        work = np.zeros((equations.program.n_slots, part.stop - first), dtype=np.complex128)
+        work[equations.fixed_slots] = equations.fixed[:, None]
+        joints = factors if factors.shape[1] == 1 else factors[:, part]
+        work[equations.slots] = equations.values(elements[:, part], joints)
+        least[part] = _eliminated(equations.program, work)
+        take(part, work)
+    return least
+
+
+def _eliminated(program: Program, work: Complex) -> NDArray[np.float64]:
+    """Eliminate in place; pivots become their inverses. Returns the smallest squared pivot of each sample."""
+    least = np.full(work.shape[1], np.inf)
+    done = 0
+    for k, pivot in enumerate(program.pivot.tolist()):
+        below = program.below[program.below_start[k] : program.below_start[k + 1]]
+        right = program.right[program.right_start[k] : program.right_start[k + 1]]
+        np.minimum(least, work[pivot].real ** 2 + work[pivot].imag ** 2, out=least)
+        work[pivot] = 1.0 / work[pivot]
+        if len(below):
+            work[below] *= work[pivot]
+            target = program.target[done : done + len(below) * len(right)]
+            done += len(target)
+            work[target] -= (work[below][:, None] * work[right]).reshape(len(target), work.shape[1])
+    return least
+
+
+def _substituted(program: Program, work: Complex, sources: NDArray[np.int64]) -> Complex:
+    """Return the waves for a unit wave at each source, shape ``(n_pivots, sources, n)``."""
+    x = np.zeros((program.n_pivots, len(sources), work.shape[1]), dtype=np.complex128)
+    x[sources, np.arange(len(sources))] = 1.0
+    for k in range(program.n_pivots):
+        part = slice(program.below_start[k], program.below_start[k + 1])
+        # Light from one port has not reached most of the first unknowns: nothing to subtract.
+        if part.start < part.stop and x[k].any():
+            x[program.below_row[part]] -= work[program.below[part]][:, None] * x[k]
+    for k in reversed(range(program.n_pivots)):
+        part = slice(program.right_start[k], program.right_start[k + 1])
+        if part.start < part.stop:
+            x[k] -= (work[program.right[part]][:, None] * x[program.right_column[part]]).sum(axis=0)
+        x[k] *= work[program.pivot[k]]
+    return x
+
+
+# -- the pivoting way -----------------------------------------------------------------------------------------------
+
+
+def _repair(
+    result: Complex,
+    least: NDArray[np.float64],
+    equations: WaveEquations,
+    elements: Complex,
+    factors: Complex,
+    again: Callable[[WaveEquations, Complex], Complex],
+) -> None:
+    """Solve samples again whose smallest squared pivot is too small, or no number."""
+    # Not "smaller than": a pivot that is no number is doubtful, too.
+    doubtful = np.flatnonzero(~(least[: len(result)] >= LEAST_PIVOT**2))
+    if len(doubtful) and least[doubtful].any():
+        _log.info(
+            "%d of %d samples are close to a lossless resonance: solved with pivoting", len(doubtful), len(result)
+        )
+    for index in doubtful.tolist():
+        joints = factors if factors.shape[1] == 1 else factors[:, index : index + 1]
+        result[index] = again(equations, equations.values(elements[:, index : index + 1], joints)[:, 0])
+
+
+def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np.int64]) -> Complex:
+    """Return all waves for a unit wave at each source by a sparse LU with pivoting, shape ``(n_waves, sources)``."""
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import splu
+
+    n = equations.n_waves
+    chosen, indices, starts = equations.sparse_pattern
+    matrix = sp.csc_array((np.concatenate([np.ones(n), values])[chosen], indices, starts), shape=(n, n))
+    unit = np.zeros((n, len(sources)), dtype=np.complex128)
+    unit[sources, np.arange(len(sources))] = 1.0
+    try:
+        # In the order of the dissection already; the diagonal gives way only to an element ten times as large.
+        lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
+    except RuntimeError as error:
+        raise LumionError(
+            "these cells make an undamped resonator: light in a closed ring has no loss and no way out",
+            hint="Give the PUCs a loss.",
+        ) from error
+    waves: Complex = lu.solve(unit)
+    return waves
+
+
+def _sparse_between_ports(equations: WaveEquations, values: Complex) -> Complex:
+    """Return the matrix between the ports kept, by a sparse LU with pivoting."""
+    n, n_ports = equations.n_waves, equations.n_ports
+    waves = _sparse_waves(equations, values, equations.entry)
+    result = np.zeros((n_ports, n_ports), dtype=np.complex128)
+    out = equations.rows >= n
+    np.add.at(result, equations.rows[out] - n, values[out, None] * waves[equations.columns[out]])
+    return result

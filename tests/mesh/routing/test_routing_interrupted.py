@@ -1,0 +1,47 @@
+"""Ctrl-C while a routing is proven, and after it: whoever asked hears of it and can switch the bench off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("ortools")
+
+AFTER = """
+import os, signal, time
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, route
+mesh = HexMesh.smartlight()
+pairs = [(9, 3), (5, 16), (18, 1)]
+route(mesh, RouteRequest(pairs, objective="hops", exact="always", time_limit_s=60.0))
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60.0)
+except KeyboardInterrupt:
+    print("told")
+"""
+
+DURING = """
+import os, signal, threading, time
+import numpy as np
+from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, route
+mesh = HexMesh.rings(8)
+ports = np.random.default_rng(3).permutation(mesh.n_ports)[:24].tolist()
+threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+begun = time.monotonic()
+try:
+    route(mesh, RouteRequest(list(zip(ports[::2], ports[1::2])), exact="always", time_limit_s=3600.0))
+except KeyboardInterrupt:
+    print("told")
+"""
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(AFTER, id="after"), pytest.param(DURING, id="during", marks=pytest.mark.long)]
+)
+def test_ctrl_c_reaches_the_caller(program: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300.0, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "told\n"), ended.stderr
