@@ -1,12 +1,12 @@
-"""What the book has beyond docs/: the public names from their docstrings, and the files that pages point at.
+"""Pages of the book that are not in docs/: the reference of all public names, and the files that pages link to.
 
-A hook of mkdocs (mkdocs.yml), run by `make docs`. Pages are written for a checkout, where links go to files beside
-docs/; here those become pages and files of the book, so that nothing in it points out of it.
+A hook of mkdocs (mkdocs.yml), run by `make docs`. Pages are written for a checkout, where links lead to files outside
+docs/. The hook turns these into pages and files of the book, so that no link leaves it.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import ast
 import posixpath
 import re
 from pathlib import Path
@@ -22,25 +22,54 @@ _LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?(?:https?:)?
 """What a browser fetches by itself, from elsewhere."""
 
 
-def load(path: Path) -> Any:
-    """Return a file of Python as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(str(path))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+PLACES = (
+    "lumion_hw",
+    "lumion_hw.mesh",
+    "lumion_hw.circuits",
+    "lumion_hw.polarization",
+    "lumion_hw.schedules",
+    "lumion_hw.planning",
+    "lumion_hw.fabric",
+    "lumion_hw.acquisition",
+    "lumion_hw.serving",
+    "calibration",
+    "lumion_hw.testing",
+    "lumion_hw.emulator",
+    "lumion_hw.emulator.scpi",
+    "lumion_hw.drivers",
+    "lumion_hw.interfaces",
+    "lumion_hw.sessions",
+    "lumion_hw.links",
+    "lumion_hw.bench",
+    "firmware_protocol",
+    "lumion_hw.standards.cmis",
+)
+"""All packages that users import from."""
 
 
-API = load(ROOT / "benchmarks" / "api_page.py")
-PLACES = [place for places in API.PLACES.values() for place in places]
+def _parsed(place: str, suffix: str) -> ast.Module:
+    return ast.parse(ROOT.joinpath(*place.split("."), f"__init__{suffix}").read_text(encoding="utf-8"))
+
+
+def public_names(place: str) -> list[str]:
+    """Return the public names of a package, sorted: those of its stub, or of its ``__all__``."""
+    if ROOT.joinpath(*place.split("."), "__init__.pyi").exists():
+        nodes = _parsed(place, ".pyi").body
+        names = [
+            alias.name for node in nodes if isinstance(node, ast.ImportFrom) and node.module for alias in node.names
+        ]
+        return sorted(names)
+    for node in _parsed(place, ".py").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return sorted(ast.literal_eval(node.value))
+    raise ValueError(f"{place} has neither __init__.pyi nor __all__")
 
 
 def reference(place: str) -> str:
     """Return the page of the public names of one package."""
-    names = [name for name in API.public(place) if name != "__version__"]
-    blocks = "\n\n".join(f"::: {place}.{name}" for name in names)
-    return f"# {place}\n\n{API.in_markdown(API.head(place))}\n\n{blocks}\n"
+    first_line = (ast.get_docstring(_parsed(place, ".py")) or "").partition("\n")[0].replace("``", "`")
+    blocks = "\n\n".join(f"::: {place}.{name}" for name in public_names(place))
+    return f"# {place}\n\n{first_line}\n\n{blocks}\n"
 
 
 def in_book(path: str) -> str | None:

@@ -13,8 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol.codec import CODE_DTYPE, LIMIT_DTYPE
-from firmware_protocol.codes import FULL_SCALE_CODE, SATURATED, Drive
+from firmware_protocol.codes import FULL_SCALE_CODE, SATURATED, Command, Drive, Kind
 from firmware_protocol.config import ConfigGlobalRequest
+from firmware_protocol.frames import Frame, encode_frame
+from firmware_protocol.messages import EstopRequest
+
+ESTOP_WIRE = encode_frame(Frame(Kind.REQ, Command.ESTOP, payload=EstopRequest().encode()))
+"""The emergency-stop frame: the same 19 bytes from every host to every board (section 11.4)."""
 
 
 def is_newer(a: int, b: int) -> bool:

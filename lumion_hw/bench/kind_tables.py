@@ -59,8 +59,7 @@ def effect_table() -> str:
 
 def cmis_page_table() -> str:
     """Return the table of the register map of docs/cmis-pages.md."""
-    from lumion_hw.standards.cmis import PAGES as MEMORY_PAGES
-    from lumion_hw.standards.cmis import Certainty, Page, fields_of
+    from lumion_hw.standards.cmis import PAGES as MEMORY_PAGES, Certainty, Page, fields_of
     from lumion_hw.standards.cmis.index import PAGE_CONTENTS
 
     def row(page: Page) -> str:

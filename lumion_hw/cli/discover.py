@@ -25,8 +25,7 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
     Only harmless questions are asked, and only where you say: an instrument may move on a stray line. Without any
     option the serial ports of this computer are listed, and nothing is sent.
     """
-    from lumion_hw.bench.discovery import discover as ask
-    from lumion_hw.bench.discovery import draft, serial_ports, visa_resources
+    from lumion_hw.bench.discovery import discover as ask, draft, serial_ports, visa_resources
     from lumion_hw.bench.known_kinds import all_kinds
     from lumion_hw.clock import SystemClock
     from lumion_hw.files.writing import check_target, write_file

@@ -110,8 +110,7 @@ def route(
     as_json: bool,
 ) -> None:
     """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
-    from lumion_hw.mesh.routing import RouteRequest
-    from lumion_hw.mesh.routing import route as find_routes
+    from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park
 
     topology = mesh_named(layout)

@@ -77,8 +77,7 @@ def rehearse(
     arrives. What cannot be had on this machine is replaced, and said so. Spans are wall-clock times since the fault,
     each with where it is from. The exit code is 3 if a final state differs.
     """
-    from lumion_hw.rehearsal import RehearsalSetting
-    from lumion_hw.rehearsal import rehearse as rehearsed
+    from lumion_hw.rehearsal import RehearsalSetting, rehearse as rehearsed
     from lumion_hw.rehearsal.timing import table
 
     setting = RehearsalSetting(network=network, job=job, steps=steps, seed=seed)

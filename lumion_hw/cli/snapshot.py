@@ -110,8 +110,7 @@ def restore(
     Sources that are changed go dark first, and light comes back last. A snapshot of another bench or of other devices
     is refused. What cannot be put back is said, and the command ends with exit code 1.
     """
-    from lumion_hw.acquisition import differences, load_snapshot
-    from lumion_hw.acquisition import restore as put_back
+    from lumion_hw.acquisition import differences, load_snapshot, restore as put_back
     from lumion_hw.bench.bench import load
 
     if as_json and not (yes or dry_run):

@@ -12,7 +12,6 @@ Read the modules, which are private, top-down:
 The model and its numbers are in docs/polarization.md, why it infers instead of climbing in docs/decisions/0005.
 """
 
-from lumion_hw.polarization.alignment import EXPECTED_NOISE_DB, Aligner, Alignment, ReadPower, Tracking
-from lumion_hw.polarization.tracking import TrackState
+import lazy_loader
 
-__all__ = ["EXPECTED_NOISE_DB", "Aligner", "Alignment", "ReadPower", "TrackState", "Tracking"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,8 +12,7 @@ import dataclasses
 import enum
 import functools
 import math
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from lumion_hw.errors import FrameError, LumionError
 _KIND = "$"
 _CLASSES: dict[str, type[Any]] = {
     name: value
-    for name in interfaces.__all__
+    for name in dir(interfaces)
     if isinstance(value := getattr(interfaces, name), type)
     and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.acquisition.columns import FAILED, Column, State, Value
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal

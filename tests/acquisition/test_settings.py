@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.acquisition import Setting, SettingKind, Settings
-from lumion_hw.acquisition import settings as settings_module
+from lumion_hw.acquisition import Setting, SettingKind, Settings, settings as settings_module
 from lumion_hw.errors import ConfigError, LimitError, LinkError, UnknownNameError
 from tests.one_at_a_time import Interleaved
 

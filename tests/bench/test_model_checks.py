@@ -1,8 +1,7 @@
 """What contradicts another part of the bench file: each rule broken once, in an otherwise right file."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.bench.checks import cross_check, path_text
 from lumion_hw.bench.known_kinds import KnownKinds

@@ -3,8 +3,7 @@
 import math
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from lumion_hw.bench.yaml_marks import MAX_DEPTH, Document, Place, read_yaml
 from tests.effort import examples

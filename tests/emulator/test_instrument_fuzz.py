@@ -25,8 +25,7 @@ from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.hislip import HislipFront
-from lumion_hw.emulator.wires.hislip_frames import HislipDecoder, HislipMessage
-from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
+from lumion_hw.emulator.wires.hislip_frames import HislipDecoder, HislipMessage, MessageType as Kind
 from lumion_hw.errors import LinkLost
 from tests.emulator.fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from calibration.record.export import _csv
 from calibration.report.page import Page, ReportTable, Section, html_text, markdown_text

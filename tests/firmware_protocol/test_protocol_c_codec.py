@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from cobs import cobs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import firmware_protocol as fp
 from firmware_protocol.generators.c_vectors import c_vectors

@@ -10,8 +10,7 @@ from importlib import resources
 
 import pytest
 from cobs import cobs
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from firmware_protocol import stuffing
 

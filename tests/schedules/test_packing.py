@@ -6,8 +6,7 @@ import random
 from itertools import combinations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.schedules.packing import Packer
 from lumion_hw.schedules.schedule import Circuits

@@ -16,8 +16,15 @@ from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record.canonical import content_hash
-from lumion_hw.schedules import JobPhase, PhasePlan, PhaseSwitch, load_prepared, prepare, save_prepared
-from lumion_hw.schedules import phases as phases_module
+from lumion_hw.schedules import (
+    JobPhase,
+    PhasePlan,
+    PhaseSwitch,
+    load_prepared,
+    phases as phases_module,
+    prepare,
+    save_prepared,
+)
 from tests.circuits.known_mesh import SMALL, path_setup
 
 PLAN = PhasePlan(

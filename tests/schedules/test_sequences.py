@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
 from lumion_hw.schedules.collectives import MAKERS, make_schedule, ring_broadcast

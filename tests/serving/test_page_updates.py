@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.fabric.spans import Span
 from lumion_hw.serving.page.updates import MOST_SAMPLES, PageUpdates, dumped, margin_curves

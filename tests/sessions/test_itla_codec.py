@@ -1,8 +1,7 @@
 """Frames of the ITLA protocol: the bytes follow OIF-ITLA-MSA-01.3."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.sessions.codecs.itla import (
     ItlaReplyStatus,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.calibrate import drift as cli_drift
-from lumion_hw.cli.calibrate import many as cli_many
-from lumion_hw.cli.calibrate import plan as cli_plan
-from lumion_hw.cli.calibrate import records as cli_records
-from lumion_hw.cli.calibrate import report as cli_report
-from lumion_hw.cli.calibrate import run as cli_run
+from lumion_hw.cli.calibrate import (
+    drift as cli_drift,
+    many as cli_many,
+    plan as cli_plan,
+    records as cli_records,
+    report as cli_report,
+    run as cli_run,
+)
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.wavelengths import wavelength_option
 from lumion_hw.cli.numbers import TOLERANCE_DB

@@ -19,10 +19,10 @@ from lumion_hw.emulator.scpi import (
     ScpiError,
     Text,
     Value,
+    errors as scpi_errors,
     flag_setting,
     number_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import forms, keysight_float, quoted
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes

@@ -47,6 +47,7 @@ from lumion_hw.emulator.scpi import (
     ScpiError,
     ScpiInstrument,
     action,
+    errors as scpi_errors,
     event,
     flag_attribute,
     flag_setting,
@@ -54,7 +55,6 @@ from lumion_hw.emulator.scpi import (
     number_setting,
     query,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import definite_block, keysight_float, plain_int
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB

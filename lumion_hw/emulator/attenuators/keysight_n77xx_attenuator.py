@@ -47,6 +47,7 @@ from lumion_hw.emulator.scpi import (
     SuffixRange,
     Value,
     action,
+    errors as scpi_errors,
     event,
     flag_setting,
     group_commands,
@@ -54,7 +55,6 @@ from lumion_hw.emulator.scpi import (
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import (
     definite_block,
     float32_block,

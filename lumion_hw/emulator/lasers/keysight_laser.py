@@ -37,6 +37,7 @@ from lumion_hw.emulator.scpi import (
     SuffixRange,
     Value,
     action,
+    errors as scpi_errors,
     flag_attribute,
     flag_setting,
     number_attribute,
@@ -44,7 +45,6 @@ from lumion_hw.emulator.scpi import (
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import definite_block, float32, keysight_float, keysight_int
 from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, TRIGGER_WIRINGS, own_modules, slot_commands
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind

@@ -55,13 +55,13 @@ from lumion_hw.emulator.scpi import (
     ScpiInstrument,
     Value,
     action,
+    errors as scpi_errors,
     flag_attribute,
     flag_setting,
     number_attribute,
     number_setting,
     query,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import definite_block, keysight_float
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import FREQUENCY_HZ, LENGTH_NM, POWER_DBM, POWER_W, TIME_S, Suffixes

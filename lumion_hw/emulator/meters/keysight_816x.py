@@ -22,8 +22,17 @@ from lumion_hw.emulator.meters.keysight_functions import MeterTraits
 from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
 from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, HeadProfile, head_at
 from lumion_hw.emulator.optics.light import Light, LightOutlet
-from lumion_hw.emulator.scpi import Call, Choice, Form, Profile, Reply, ScpiCommand, ScpiError, SuffixRange
-from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi import (
+    Call,
+    Choice,
+    Form,
+    Profile,
+    Reply,
+    ScpiCommand,
+    ScpiError,
+    SuffixRange,
+    errors as scpi_errors,
+)
 from lumion_hw.emulator.scpi.formats import short_form
 from lumion_hw.emulator.scpi.keysight_slots import SlotModule, slot_commands
 from lumion_hw.errors import ConfigError

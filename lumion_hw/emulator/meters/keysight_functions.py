@@ -28,12 +28,12 @@ from lumion_hw.emulator.scpi import (
     ScpiCommand,
     ScpiError,
     Value,
+    errors as scpi_errors,
     event,
     flag_setting,
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int, short_form
 from lumion_hw.emulator.scpi.keysight_slots import TRIGGER_WIRINGS
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind

@@ -27,13 +27,13 @@ from lumion_hw.emulator.scpi import (
     ScpiError,
     ScpiInstrument,
     SuffixRange,
+    errors as scpi_errors,
     event,
     flag_setting,
     number_setting,
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import (
     FLOAT32_MAX,
     float32_block,

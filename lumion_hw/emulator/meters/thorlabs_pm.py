@@ -42,6 +42,7 @@ from lumion_hw.emulator.scpi import (
     ScpiError,
     ScpiInstrument,
     action,
+    errors as scpi_errors,
     event,
     flag_attribute,
     flag_setting,
@@ -51,7 +52,6 @@ from lumion_hw.emulator.scpi import (
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import plain_float, plain_int, quoted
 from lumion_hw.emulator.scpi.units import (
     CURRENT_A,

@@ -36,10 +36,10 @@ from lumion_hw.emulator.scpi import (
     ScpiDevice,
     ScpiError,
     ScpiInstrument,
+    errors as scpi_errors,
     event,
     flag_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import keysight_float32, keysight_int
 
 RETARDANCES_RAD = (QUARTER, HALF, QUARTER, HALF, QUARTER, HALF)

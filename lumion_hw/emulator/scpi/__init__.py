@@ -18,58 +18,6 @@ Layers, bottom up: :mod:`errors`, :mod:`units` and :mod:`formats` (tables), :mod
 :mod:`instrument`. They are private: users import from here.
 """
 
-from lumion_hw.emulator.scpi.commands import Call, Form, Later, Profile, Reply, ScpiCommand, Value, action, event, query
-from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
-from lumion_hw.emulator.scpi.instrument import ScpiDevice, ScpiInstrument
-from lumion_hw.emulator.scpi.parameters import (
-    Boolean,
-    Choice,
-    LimitName,
-    NumberOrWord,
-    Numeric,
-    ScpiBlock,
-    Text,
-    flag_attribute,
-    flag_setting,
-    number_attribute,
-    number_setting,
-    word_setting,
-)
-from lumion_hw.emulator.scpi.standard import group_commands
-from lumion_hw.emulator.scpi.state import InstrumentState, Operation, RegisterGroup
-from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
+import lazy_loader
 
-__all__ = [
-    "Boolean",
-    "Call",
-    "Choice",
-    "Form",
-    "InstrumentState",
-    "Later",
-    "LimitName",
-    "NotApplied",
-    "NumberOrWord",
-    "Numeric",
-    "Operation",
-    "Profile",
-    "RegisterGroup",
-    "Reply",
-    "ScpiBlock",
-    "ScpiCommand",
-    "ScpiDevice",
-    "ScpiError",
-    "ScpiInstrument",
-    "SuffixRange",
-    "Text",
-    "Tree",
-    "Value",
-    "action",
-    "event",
-    "flag_attribute",
-    "flag_setting",
-    "group_commands",
-    "number_attribute",
-    "number_setting",
-    "query",
-    "word_setting",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -35,11 +35,11 @@ from lumion_hw.emulator.scpi import (
     ScpiInstrument,
     Value,
     action,
+    errors as scpi_errors,
     event,
     query,
     word_setting,
 )
-from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import quoted
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.quantities import dbm_from_w

@@ -14,8 +14,13 @@ from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.wires.device import EmulatedDevice, MessagePeer
-from lumion_hw.emulator.wires.hislip_frames import MAX_PAYLOAD, BadHeader, HislipDecoder, HislipMessage
-from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
+from lumion_hw.emulator.wires.hislip_frames import (
+    MAX_PAYLOAD,
+    BadHeader,
+    HislipDecoder,
+    HislipMessage,
+    MessageType as Kind,
+)
 from lumion_hw.errors import ConfigError, LinkLost
 from lumion_hw.links.base import Peer
 

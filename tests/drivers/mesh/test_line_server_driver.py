@@ -7,8 +7,7 @@ import socket
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.line_server import LineServerMesh, line_from_states

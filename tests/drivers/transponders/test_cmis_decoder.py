@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image

@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.dump_decoder import decode_file

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.emulator.mesh.line_server import MAX_CONNECTIONS, MAX_LINE, LineServer, parse_states

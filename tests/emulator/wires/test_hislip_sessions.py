@@ -10,8 +10,13 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.mesh.line_server import LineServer
 from lumion_hw.emulator.wires.hislip import HislipFront
-from lumion_hw.emulator.wires.hislip_frames import MAX_PAYLOAD, BadHeader, HislipDecoder, HislipMessage
-from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
+from lumion_hw.emulator.wires.hislip_frames import (
+    MAX_PAYLOAD,
+    BadHeader,
+    HislipDecoder,
+    HislipMessage,
+    MessageType as Kind,
+)
 from lumion_hw.errors import ConfigError, LinkLost
 from tests.emulator.scpi.scpi_testbench import Meter
 

@@ -8,8 +8,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.layout.faults import MeshFaults

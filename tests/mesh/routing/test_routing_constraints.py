@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.layout.faults import MeshFaults

@@ -8,8 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.faults import MeshFaults

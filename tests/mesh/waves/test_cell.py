@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S, UnitCells, coupling_floors

@@ -6,8 +6,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.hexagonal import HexMesh

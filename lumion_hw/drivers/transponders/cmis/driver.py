@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
-from lumion_hw.drivers.transponders.cmis import cdb, firmware, monitors, power, snapshots
-from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis import cdb, data_paths as dp, firmware, monitors, power, snapshots
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress

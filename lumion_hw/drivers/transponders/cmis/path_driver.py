@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lumion_hw.drivers.transponders.cmis import data_paths as dp
-from lumion_hw.drivers.transponders.cmis import light, monitors, power, tuning
+from lumion_hw.drivers.transponders.cmis import data_paths as dp, light, monitors, power, tuning
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch

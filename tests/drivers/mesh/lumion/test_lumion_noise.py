@@ -15,8 +15,7 @@ from contextlib import suppress
 import cobs.cobs
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock

@@ -6,8 +6,7 @@ import contextlib
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkLost, LinkTimeout

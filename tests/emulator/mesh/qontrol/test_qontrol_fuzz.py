@@ -7,8 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lumion_hw.emulator.mesh.qontrol import OPEN, ErrorOrder, HeaterLoad, OverLimit, ReplyMode

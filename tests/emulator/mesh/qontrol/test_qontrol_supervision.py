@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from lumion_hw.emulator.mesh.qontrol import OPEN, SHORT, ErrorOrder, HeaterLoad, ModuleSpec, OverLimit
 from lumion_hw.emulator.mesh.qontrol.errors import ErrorLimiter

@@ -1,0 +1,34 @@
+from .checks import BenchData as BenchData, Check as Check
+from .devices import (
+    DeviceModel as DeviceModel,
+    HeaterDriverModel as HeaterDriverModel,
+    MeterModel as MeterModel,
+    PartModel as PartModel,
+)
+from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft as draft
+from .events import EventLog as EventLog
+from .fields import (
+    Address as Address,
+    Flag as Flag,
+    Name as Name,
+    Number as Number,
+    Port as Port,
+    Serial as Serial,
+    StrictModel as StrictModel,
+    Whole as Whole,
+)
+from .identity import DeviceIdentity as DeviceIdentity, device_identities as device_identities
+from .kind import DeviceKind as DeviceKind, Question as Question, ScpiIdentity as ScpiIdentity
+from .loader import (
+    Problem as Problem,
+    bench_schema as bench_schema,
+    builtin_names as builtin_names,
+    builtin_path as builtin_path,
+    check_bench as check_bench,
+    load_bench as load_bench,
+)
+from .mesh_access import MeshAccess as MeshAccess
+from .model import BenchModel as BenchModel
+from .module_connection import PluggableModel as PluggableModel
+from .module_optics import ModuleFormat as ModuleFormat, ModuleOptics as ModuleOptics
+from .roles import Role as Role

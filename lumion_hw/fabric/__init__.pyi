@@ -1,0 +1,16 @@
+from .evidence import Evidence as Evidence, FailureVerdict as FailureVerdict, Judge as Judge
+from .hooks import JobHooks as JobHooks, NoHooks as NoHooks
+from .journal import FabricJournal as FabricJournal, FabricState as FabricState, read_fabric as read_fabric
+from .manager import FabricManager as FabricManager
+from .recovery import Recovery as Recovery
+from .servers import (
+    FabricUnit as FabricUnit,
+    find_unit as find_unit,
+    job_requests as job_requests,
+    pair_requests as pair_requests,
+    partners as partners,
+    substituted as substituted,
+    units as units,
+)
+from .spans import Span as Span
+from .standby import Standby as Standby, StandbyPlan as StandbyPlan

@@ -1,0 +1,40 @@
+from .factors import PUBLISHED as PUBLISHED, FactorMap as FactorMap, factor_map as factor_map
+from .faults import CauseOfFaults as CauseOfFaults, Faults as Faults, read_causes as read_causes
+from .jobs import MIXES as MIXES, JobMix as JobMix, job_mix as job_mix
+from .overprovisioning import (
+    COUNTINGS as COUNTINGS,
+    POLICIES as POLICIES,
+    Fleet as Fleet,
+    Overprovisioning as Overprovisioning,
+    PolicyCost as PolicyCost,
+    on_cluster as on_cluster,
+    on_cores as on_cores,
+    simulate as simulate,
+)
+from .picture import (
+    plot_costs_of_policies as plot_costs_of_policies,
+    plot_factors as plot_factors,
+    plot_shortage as plot_shortage,
+    plot_stream as plot_stream,
+)
+from .slices import (
+    TOPOLOGIES as TOPOLOGIES,
+    FabricRack as FabricRack,
+    PlacedSlice as PlacedSlice,
+    SliceRequest as SliceRequest,
+    StreamResult as StreamResult,
+    TorusRack as TorusRack,
+    communication_share_for as communication_share_for,
+    serve_stream as serve_stream,
+    torus_share as torus_share,
+    training_speedup as training_speedup,
+)
+from .spares import (
+    RiskGroup as RiskGroup,
+    SparePlan as SparePlan,
+    lost_probability as lost_probability,
+    plan_spares as plan_spares,
+    rack_of_servers as rack_of_servers,
+    spares_needed as spares_needed,
+    unavailable_share as unavailable_share,
+)

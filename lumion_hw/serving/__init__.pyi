@@ -1,0 +1,17 @@
+from .lease import Caller as Caller, LeaseBook as LeaseBook
+from .owner import BenchOwner as BenchOwner, Subscription as Subscription
+from .pva import PvaServer as PvaServer
+from .state import (
+    AlarmSeverity as AlarmSeverity,
+    MarginSample as MarginSample,
+    Point as Point,
+    ServedCircuit as ServedCircuit,
+    ServedEvent as ServedEvent,
+    ServedHealth as ServedHealth,
+    ServedJob as ServedJob,
+    ServedLease as ServedLease,
+    ServedMesh as ServedMesh,
+    ServedPath as ServedPath,
+    ServedRecovery as ServedRecovery,
+    ServedState as ServedState,
+)
