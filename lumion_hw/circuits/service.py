@@ -34,6 +34,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.storage.record_files import load_record
 
@@ -167,7 +168,12 @@ class CircuitService:
         return found
 
     def connect(
-        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
+        self,
+        requests: Sequence[CircuitRequest],
+        *,
+        align: bool = True,
+        milestone: Milestone = lambda name: None,
+        progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
         """Set circuits up beside what stands, prove them, and note them.
 
@@ -175,6 +181,7 @@ class CircuitService:
             requests: Circuits wanted.
             align: Search the polarization at the new inputs. Otherwise only where light is missing.
             milestone: Told of each milestone reached.
+            progress: As for :func:`~lumion_hw.circuits.plan.plan_circuits`.
 
         Raises:
             ConfigError: One of them is connected already.
@@ -188,7 +195,7 @@ class CircuitService:
             if name in standing or names.count(name) > 1:
                 raise ConfigError(f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists them.")
         with self._change("connect", names):
-            proofs = self.setup.connect(requests, align=align, milestone=milestone)
+            proofs = self.setup.connect(requests, align=align, milestone=milestone, progress=progress)
             self._end(proofs)
         for proof in proofs:
             controller = proof.circuit.entry.polarization
