@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,14 +18,14 @@ from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
 from lumion_hw.circuits.refusal import BudgetError, refused
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.trimming import Trimmer
-from lumion_hw.circuits.ways import Ceilings, WayFinder
+from lumion_hw.circuits.ways import Ceilings, PlanningEffort, WayFinder
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.routing.request import Progress, no_progress, other
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
@@ -36,6 +37,10 @@ _MOST_TRIMS = 5
 """PUCs of an arm that are tried for a trim, until …"""
 _DARK_ENOUGH_DB = -35.0
 """… no receiver gets more than this of light that is not for it."""
+_EXPLAIN_S = 10.0
+"""Time to find the few circuits that conflict, where there are no ways for all."""
+_ALTERNATIVES_S = 60.0
+"""Other pairings of arms and other lengths are tried for so long."""
 _ROUNDS = 4
 """Routings tried until every circuit keeps its ceilings."""
 _DARKER_ROUNDS = 3
@@ -52,6 +57,7 @@ def plan_circuits(
     fixed: Mapping[int, State] | None = None,
     standing: Sequence[PlannedCircuit] = (),
     improve_s: float = 0.0,
+    progress: Progress = no_progress,
 ) -> CircuitPlan:
     """Plan circuits on a calibrated bench; nothing is changed, and no device is asked but those in the fibres.
 
@@ -67,6 +73,7 @@ def plan_circuits(
         fixed: States that have to stay. A circuit all of whose PUCs are fixed keeps its path.
         standing: Circuits of an earlier plan that keep their ways and count what leaks into them.
         improve_s: Time to look for better routes than the first ones found.
+        progress: Called with what is being done, steps done and steps at most, when routes are not found at once.
 
     Raises:
         CircuitError: A module is not wired to the mesh, or two modules cannot work together.
@@ -79,7 +86,14 @@ def plan_circuits(
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
     wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_as_set(bench)
-    return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
+    effort = _effort(improve_s, progress)
+    return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
+
+
+def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
+    """Return how long to look for ways, from now on."""
+    until_s = time.monotonic() + _ALTERNATIVES_S
+    return PlanningEffort(improve_s, _EXPLAIN_S, lambda: time.monotonic() >= until_s, progress)
 
 
 def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
@@ -110,7 +124,7 @@ class _Draughtsman:
         requests: Circuits wanted.
         fixed: States that have to stay.
         standing: Circuits that keep their ways.
-        improve_s: Time to look for better routes.
+        effort: How long to look for ways.
     """
 
     def __init__(
@@ -122,7 +136,7 @@ class _Draughtsman:
         requests: Sequence[CircuitRequest],
         fixed: Mapping[int, State],
         standing: Sequence[PlannedCircuit],
-        improve_s: float,
+        effort: PlanningEffort,
     ) -> None:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
@@ -131,8 +145,12 @@ class _Draughtsman:
         stands = [path for circuit in standing for path in circuit.paths]
         trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
         alone = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
+        # Only the refusal of the first pairing is told.
+        unexplained = replace(effort, explain_s=0.0)
+        self._effort = effort
         self._finders = [
-            WayFinder(mesh, planning, ends, fixed, stands, alone, trimmed, improve_s) for ends in pairings(self._ends)
+            WayFinder(mesh, planning, ends, fixed, stands, alone, trimmed, unexplained if number else effort)
+            for number, ends in enumerate(pairings(self._ends))
         ]
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
@@ -273,6 +291,8 @@ class _Draughtsman:
                 return finder.ends, *finder.find(ceilings, avoided)
             except RoutingError as error:
                 refusal = refusal or error
+            if self._effort.is_over():
+                break
         raise refusal or RoutingError("no pairing of inputs and outputs was tried")
 
     def _set(

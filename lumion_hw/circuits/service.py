@@ -34,6 +34,7 @@ from lumion_hw.circuits.state import (
 from lumion_hw.errors import LIST_FAULTS, CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.storage.record_files import load_record
 
@@ -230,7 +231,12 @@ class CircuitService:
                 events.add("transmitter not switched on", transmitter=name, reason=str(error))
 
     def connect(
-        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
+        self,
+        requests: Sequence[CircuitRequest],
+        *,
+        align: bool = True,
+        milestone: Milestone = lambda name: None,
+        progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
         """Set circuits up beside what stands, prove them, and note them.
 
@@ -238,6 +244,7 @@ class CircuitService:
             requests: Circuits wanted.
             align: Search the polarization at the new inputs. Otherwise only where light is missing.
             milestone: Told of each milestone reached.
+            progress: As for :func:`~lumion_hw.circuits.plan.plan_circuits`.
 
         Raises:
             ConfigError: One of them is connected already.
@@ -251,7 +258,7 @@ class CircuitService:
             if name in standing or names.count(name) > 1:
                 raise ConfigError(f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists them.")
         with self._change("connect", names):
-            proofs = self.setup.connect(requests, align=align, milestone=milestone)
+            proofs = self.setup.connect(requests, align=align, milestone=milestone, progress=progress)
             self._end(proofs)
         for proof in proofs:
             controller = proof.circuit.entry.polarization

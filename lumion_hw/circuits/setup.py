@@ -27,6 +27,7 @@ from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.validity import Policy
 from lumion_hw.mesh.routing import Path
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import w_from_dbm
 
@@ -131,7 +132,12 @@ class PathSetup:
         return proofs
 
     def connect(
-        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
+        self,
+        requests: Sequence[CircuitRequest],
+        *,
+        align: bool = True,
+        milestone: Milestone = lambda name: None,
+        progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
         """Set circuits up beside those that stand, and prove them, or leave everything as it was.
 
@@ -145,6 +151,7 @@ class PathSetup:
             requests: Circuits wanted.
             align: Search the polarization at the new inputs. Otherwise only where light is missing.
             milestone: Told of each milestone reached by the last circuit.
+            progress: As for :func:`~lumion_hw.circuits.plan.plan_circuits`.
 
         Returns:
             Proofs of the new circuits, in the order of the requests.
@@ -157,7 +164,7 @@ class PathSetup:
         """
         self._check_free(requests)
         spans = Spans(self.bench, milestone)
-        plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
+        plan = plan_circuits(self.bench, self.record, requests, standing=self._standing, progress=progress)
         before = self._before(plan.circuits)
         spans.note("looked")
         with self._undone_if_failed(before, plan.circuits):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice, product
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from lumion_hw.circuits.planning_mesh import PlanningMesh
 from lumion_hw.errors import NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
+from lumion_hw.mesh.routing.lengths import first_choices
+from lumion_hw.mesh.routing.request import Progress
 
 Ceilings = list[int | None]
 """Most PUCs on the longest arm of each circuit."""
@@ -27,6 +29,23 @@ _MOST_MISMATCHES = 24
 """Unequal lengths tried where parity forbids equal ones."""
 
 
+@dataclass(frozen=True)
+class PlanningEffort:
+    """How long to look for ways.
+
+    Attributes:
+        improve_s: Time to look for better ways than the first ones found.
+        explain_s: Time to find the few circuits that conflict, where there are no ways.
+        is_over: Whether it is too late to try something else.
+        progress: Told how far the search is, as :class:`~lumion_hw.mesh.routing.RouteRequest` says.
+    """
+
+    improve_s: float
+    explain_s: float
+    is_over: Callable[[], bool]
+    progress: Progress
+
+
 class WayFinder:
     """Finds ways for circuits beside others.
 
@@ -38,7 +57,7 @@ class WayFinder:
         standing: Ways that are taken.
         alone: Those of them whose PUCs nobody may share.
         trimmed: PUCs that couple only partly, for the way that has them.
-        improve_s: Time to look for better ways than the first ones found.
+        effort: How long to look.
 
     Attributes:
         ends: Ends of each circuit.
@@ -53,12 +72,12 @@ class WayFinder:
         standing: Sequence[Path],
         alone: Sequence[Path],
         trimmed: Collection[int],
-        improve_s: float,
+        effort: PlanningEffort,
     ) -> None:
         self._mesh, self._planning, self.ends = mesh, planning, ends
         self._fixed, self._standing = fixed, tuple(standing)
         self._kept_off = frozenset(trimmed) | {puc for path in alone for puc in path.pucs}
-        self._improve_s = improve_s
+        self._effort = effort
 
     def find(self, ceilings: Ceilings, avoided: Collection[int] = ()) -> tuple[list[tuple[Path, ...]], Routing]:
         """Return the ways of each circuit, and the routing of all with those that stand.
@@ -73,19 +92,19 @@ class WayFinder:
         ranks = sorted({self._rank(ends) for ends in self.ends})
         groups = [[i for i, ends in enumerate(self.ends) if self._rank(ends) == rank] for rank in ranks]
         try:
-            return self._in_turn(groups, ceilings, avoided)
+            return self._in_turn(groups, ceilings, avoided, self._effort.explain_s if len(groups) < 2 else 0.0)
         except RoutingError:
-            if len(groups) < 2:
+            if len(groups) < 2 or self._effort.is_over():
                 raise
         # What the first ones chose may have shut the others out: all together finds ways that in turn misses.
-        return self._in_turn([list(range(len(self.ends)))], ceilings, avoided)
+        return self._in_turn([list(range(len(self.ends)))], ceilings, avoided, self._effort.explain_s)
 
     @staticmethod
     def _rank(ends: CircuitEnds) -> tuple[bool, int]:
         return not ends.request.exclusive, -ends.request.priority
 
     def _in_turn(
-        self, groups: Sequence[Sequence[int]], ceilings: Ceilings, avoided: Collection[int]
+        self, groups: Sequence[Sequence[int]], ceilings: Ceilings, avoided: Collection[int], explain_s: float
     ) -> tuple[list[tuple[Path, ...]], Routing]:
         """Route one group after the other, each beside those before it."""
         found: dict[int, tuple[Path, ...]] = {}
@@ -93,7 +112,7 @@ class WayFinder:
         kept_off = set(self._kept_off)
         for group in groups:
             taken = [*self._standing, *(path for paths in found.values() for path in paths)]
-            routing = self._routed(group, ceilings, taken, kept_off, avoided)
+            routing = self._routed(group, ceilings, taken, kept_off, avoided, explain_s)
             paths = iter(routing.paths)
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
             found |= own
@@ -112,6 +131,7 @@ class WayFinder:
         taken: Sequence[Path],
         kept_off: Collection[int],
         avoided: Collection[int],
+        explain_s: float,
     ) -> Routing:
         surcharge = np.zeros((self._mesh.n_pucs, 2))
         surcharge[sorted(avoided)] = _AVOIDED_DB
@@ -135,20 +155,25 @@ class WayFinder:
             standing=taken,
             max_hops=most if any(each is not None for each in most) else None,
             equal_hops=equal,
-            improve_s=self._improve_s,
+            improve_s=self._effort.improve_s,
             time_limit_s=_RESCUE_S,
+            explain_s=explain_s,
+            progress=self._effort.progress,
         )
         if not unequal:
             return route(self._mesh, request)
+        tried = 0
         for lengths in self._mismatches(pairs, unequal):
             try:
                 return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
             except RoutingError:
-                continue
+                tried += 1
+            if self._effort.is_over():
+                break
         told = ", ".join(str(self.ends[index].request) for index in group)
         raise UndecidedError(
             f"no pair of ways found for circuits {told} whose lengths differ by 1 or 3 PUCs, as parity forbids "
-            f"equal ones (tried {_MOST_MISMATCHES}; not proven impossible)",
+            f"equal ones (tried {tried}; not proven impossible)",
             hint="Wire one tributary to a neighbouring port: then both ways can be equally long.",
         )
 
@@ -167,8 +192,13 @@ class WayFinder:
                 if b >= shortest[1]
             ]
             options.append(near)
-        choices = sorted(product(*options), key=lambda parts: [sum(each[i] for each in parts) for i in (0, 1)])
-        for parts in choices[:_MOST_MISMATCHES]:
+
+        def total(choice: tuple[int, ...]) -> tuple[object, ...]:
+            parts = [options[place][option] for place, option in enumerate(choice)]
+            return sum(part[0] for part in parts), sum(part[1] for part in parts), choice
+
+        for choice in first_choices([len(near) for near in options], total, _MOST_MISMATCHES):
+            parts = [options[place][option] for place, option in enumerate(choice)]
             yield {arm: hops for _, _, lengths in parts for arm, hops in lengths.items()}
 
     def _check_apart(

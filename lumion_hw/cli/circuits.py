@@ -18,6 +18,7 @@ from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.cli.parameter_type import ParameterType
+from lumion_hw.cli.progress import RunProgress
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import Over, check_target
 
@@ -191,8 +192,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
     these commands. With --emulate a bench lives and ends with the one command.
     """
     requests = _requests(pairs, asked)
-    with target.opened("lumion connect") as service:
-        proofs = service.connect(requests)
+    with target.opened("lumion connect") as service, RunProgress(None, quiet=True) as bars:
+        proofs = service.connect(requests, progress=bars)
         state = service.state
     for proof in proofs:
         if proof.levels is not None and proof.levels.untold:
@@ -401,7 +402,9 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
     stands = standing_plan(model, record, state)
     standing = () if stands is None else stands.circuits
     there = {circuit.name for circuit in state.circuits}
-    plan = plan_circuits(model, record, [each for each in requests if _name(each) not in there], standing=standing)
+    missing = [each for each in requests if _name(each) not in there]
+    with RunProgress(None, quiet=True) as bars:
+        plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
     return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ import click
 from lumion_hw.cli.numbers import MANY, PORT, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.progress import RunProgress
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.faults import MeshFaults
@@ -127,7 +129,8 @@ def route(
         exact="always" if certify else "rescue",
         time_limit_s=time_limit,
     )
-    routing = find_routes(topology, request)
+    with RunProgress(None, quiet=True) as bars:
+        routing = find_routes(topology, replace(request, progress=bars))
     parked = park(topology, routing.states, unusable=faults.unusable()).states
     if svg is not None:
         _write(_picture(topology, routing, parked, faults), svg, force)

@@ -12,6 +12,7 @@ from lumion_hw.cli.numbers import MANY, SEED, Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.progress import RunProgress
 
 if TYPE_CHECKING:
     from lumion_hw.cli.circuits import BenchTarget
@@ -64,7 +65,8 @@ def _named_or_read(name: str, ranks: int | None) -> Schedule:
         raise click.UsageError("Give --ranks, or a schedule as JSON.")
     from lumion_hw.schedules.collectives import make_schedule
 
-    return make_schedule(name, ranks)
+    with RunProgress(None, quiet=True) as bars:
+        return make_schedule(name, ranks, progress=bars)
 
 
 @schedule.command("list")
@@ -220,9 +222,8 @@ def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float
 
     from lumion_hw.schedules.cost import advice, best_static, cost_of, port_times_s
 
-    own, fixed = cost_of(made), best_static(made, model, buffer_bytes)
+    own, beside = cost_of(made), best_static(made, model, buffer_bytes)
     late_s = math.inf if late is None else late
-    beside = None if fixed is None else cost_of(fixed)
     break_even_s = None
     if beside is not None and own.programmings > beside.programmings:
         break_even_s = own.break_even_delta_s(beside, model, buffer_bytes)
@@ -231,7 +232,7 @@ def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float
         "time_without_delta_s": own.time_s(model.with_delta_s(0.0), buffer_bytes, late_s=late_s),
         "time_of_its_own_ports_s": port_times_s(made, model, buffer_bytes)[0],
         "straggler_late_s": own.early_s(model, buffer_bytes) or None,
-        "static": None if fixed is None else fixed.name,
+        "static": None if beside is None else beside.name,
         "static_time_s": None if beside is None else beside.time_s(model, buffer_bytes),
         "break_even_delta_s": break_even_s,
         "advice": advice(made, model, buffer_bytes),

@@ -11,6 +11,7 @@ from lumion_hw.cli.numbers import MANY, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.cli.plan import COUNTED_BY, MIX
+from lumion_hw.cli.progress import RunProgress
 
 if TYPE_CHECKING:
     from lumion_hw.planning.slices import Rack
@@ -124,10 +125,12 @@ def stream(
     from lumion_hw.planning import job_mix, serve_stream
 
     jobs = job_mix(mix, counted_by)
-    found = {
-        name: serve_stream(rack, jobs, load=load, requests=requests, seed=seed, topology=topology)
-        for name, rack in _racks(torus, per_server, ports).items()
-    }
+    found = {}
+    for name, rack in _racks(torus, per_server, ports).items():
+        with RunProgress(None, quiet=True) as bars:
+            found[name] = serve_stream(
+                rack, jobs, load=load, requests=requests, seed=seed, topology=topology, progress=bars
+            )
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.planning import plot_stream

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.planning.jobs import JobMix
 
 Topology = Literal["ring", "torus", "full"]
@@ -24,6 +25,7 @@ TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
 """How accelerators of a slice can be joined."""
 MOST_IN_RACK, MOST_REQUESTS = 4096, 1_000_000
 _WAYS_PER_DIMENSION = 2
+_REQUESTS_PER_STEP = 100
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,29 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     return sum(ways) / (_WAYS_PER_DIMENSION * len(ways))
 
 
+class _Taken:
+    """How many accelerators are taken in boxes of a torus.
+
+    Args:
+        busy: Which are, shape ``(x, y, z)``.
+    """
+
+    def __init__(self, busy: NDArray[np.bool_]) -> None:
+        # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.
+        counts = np.zeros([2 * length + 1 for length in busy.shape], dtype=np.int32)
+        counts[1:, 1:, 1:] = np.tile(busy, (2, 2, 2))
+        for axis in range(3):
+            np.cumsum(counts, axis=axis, out=counts)
+        self._counts = counts
+
+    def within(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
+        """Return how many are taken in the box at each corner, flat in the order of the corners."""
+        found = self._counts
+        for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
+            found = found.take(range(length, length + count), axis) - found.take(range(count), axis)
+        return found.ravel()
+
+
 @dataclass(frozen=True)
 class TorusRack:
     """A rack whose accelerators are wired as a torus; slices are boxes, wrapped around or not.
@@ -158,9 +183,7 @@ class TorusRack:
 
     shape: tuple[int, int, int] = (4, 4, 4)
     wrapped: bool = True
-    _places: dict[int, tuple[list[tuple[int, int, int]], NDArray[np.int64]]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _boxes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if min(self.shape) < 1 or self.size > MOST_IN_RACK:
@@ -175,33 +198,32 @@ class TorusRack:
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
         """Return the first box that is free, the most cubic kinds first; a volume without box takes the next larger."""
-        for volume in range(request.accelerators, self.size + 1):
-            boxes, places = self._boxes_of(volume)
-            if len(boxes):
-                free = np.flatnonzero(~busy[places].any(axis=1))
-                if not len(free):
-                    return None
-                box = boxes[free[0]]
-                return PlacedSlice(request, tuple(places[free[0]].tolist()), box, torus_share(box, self.shape))
+        if not (boxes := self._boxes_from(request.accelerators)):
+            return None
+        taken = _Taken(busy.reshape(self.shape))
+        for box in boxes:
+            corners = self._corners(box)
+            free = np.flatnonzero(taken.within(box, corners) == 0)
+            if len(free):
+                corner = np.unravel_index(free[0], corners)
+                axes = [(first + np.arange(n)) % most for first, n, most in zip(corner, box, self.shape, strict=True)]
+                places = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel()
+                return PlacedSlice(request, tuple(places.tolist()), box, torus_share(box, self.shape))
         return None
 
-    def _boxes_of(self, volume: int) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
-        """Return all boxes of a volume and the accelerators in each, ``(boxes, volume)``."""
-        if volume not in self._places:
-            kinds = sorted(_boxes(volume), key=lambda box: box[0] * box[1] + box[1] * box[2] + box[0] * box[2])
-            turned = [turn for kind in kinds for turn in sorted(set(itertools.permutations(kind)))]
-            boxes, places = [], []
-            for box in turned:
-                if all(length <= most for length, most in zip(box, self.shape, strict=True)):
-                    for corner in np.ndindex(*self._corners(box)):
-                        axes = [
-                            (first + np.arange(n)) % most
-                            for first, n, most in zip(corner, box, self.shape, strict=True)
-                        ]
-                        boxes.append((box[0], box[1], box[2]))
-                        places.append(np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel())
-            self._places[volume] = boxes, np.array(places, dtype=np.int64).reshape(len(boxes), volume)
-        return self._places[volume]
+    def _boxes_from(self, volume: int) -> list[tuple[int, int, int]]:
+        """Return all boxes of a volume that fit, or of the next larger one that has any; the most cubic first."""
+        if volume not in self._boxes:
+            fitting: list[tuple[int, int, int]] = []
+            for larger in range(volume, self.size + 1):
+                kinds = sorted(_boxes(larger), key=lambda box: box[0] * box[1] + box[1] * box[2] + box[0] * box[2])
+                turned = [turn for kind in kinds for turn in sorted(set(itertools.permutations(kind)))]
+                x, y, z = self.shape
+                fitting = [(a, b, c) for a, b, c in turned if a <= x and b <= y and c <= z]
+                if fitting:
+                    break
+            self._boxes[volume] = fitting
+        return self._boxes[volume]
 
     def _corners(self, box: Sequence[int]) -> list[int]:
         return [
@@ -281,7 +303,14 @@ class StreamResult:
 
 
 def serve_stream(
-    rack: Rack, mix: JobMix, *, load: float, requests: int = 10_000, seed: int = 0, topology: Topology = "ring"
+    rack: Rack,
+    mix: JobMix,
+    *,
+    load: float,
+    requests: int = 10_000,
+    seed: int = 0,
+    topology: Topology = "ring",
+    progress: Progress = no_progress,
 ) -> StreamResult:
     """Return how a rack serves random requests: Poisson arrivals, exponential durations, sizes of a mix.
 
@@ -292,6 +321,7 @@ def serve_stream(
         requests: How many.
         seed: The stream is the same for every rack.
         topology: What every request asks for.
+        progress: Called now and then with ``"requests"``, how many came and how many there are.
 
     Raises:
         ConfigError: Numbers are out of range, or a size needs more ports than there are.
@@ -311,6 +341,8 @@ def serve_stream(
     shares, short, fragmented, work = list[float](), 0, 0, 0.0
     accepted = 0
     for number, (arrival, size) in enumerate(zip(arrivals.tolist(), sizes.tolist(), strict=True)):
+        if number % _REQUESTS_PER_STEP == 0:
+            progress("requests", number, requests)
         while ends and ends[0][0] <= arrival:
             busy[list(heapq.heappop(ends)[2])] = False
         placed = rack.place(wanted[size], busy) if size <= rack.size else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lumion_hw.errors import ConfigError, UnknownNameError
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.schedules.matchings import circle, matchings, shift
 from lumion_hw.schedules.schedule import Circuits, Collective, Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 from lumion_hw.schedules.straggler import stragglar
@@ -126,6 +127,8 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
 
 
 MOST_PIECES = 4096
+_MOST_RANKS_FORWARDING = 256
+"""The blocks that all ranks pass on grow by the cube of their number: 8 million here, half a billion of 1,024 ranks."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
@@ -158,7 +161,7 @@ def all_to_all_bruck(ranks: int) -> Schedule:
 
 def all_to_all_ring(ranks: int) -> Schedule:
     """Return the all-to-all that forwards over a fixed ring: n - 1 rounds on one permutation, b / 2 each on average."""
-    check_ranks(ranks, "all-to-all over a ring")
+    check_ranks(ranks, "all-to-all over a ring", most=_MOST_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):
         # In step t each rank passes on what comes from t - 1 places behind and is not yet there.
@@ -192,8 +195,13 @@ MAKERS: Mapping[str, Callable[[int], Schedule]] = {
 """Every schedule by its name, made for a number of ranks."""
 
 
-def make_schedule(name: str, ranks: int) -> Schedule:
+def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) -> Schedule:
     """Return a schedule by its name, such as ``ring`` or ``stragglar``.
+
+    Args:
+        name: A name of :data:`MAKERS`.
+        ranks: Number of ranks.
+        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only one that is searched for.
 
     Raises:
         UnknownNameError: There is none of this name; the message lists all.
@@ -201,4 +209,4 @@ def make_schedule(name: str, ranks: int) -> Schedule:
     """
     if name not in MAKERS:
         raise UnknownNameError(f"no schedule is called {name!r}", hint=f"There are {', '.join(MAKERS)}.")
-    return MAKERS[name](ranks)
+    return stragglar(ranks, progress=progress) if name == "stragglar" else MAKERS[name](ranks)

@@ -12,22 +12,13 @@ import math
 from dataclasses import dataclass, replace
 
 from lumion_hw.errors import LimitError
-from lumion_hw.schedules.collectives import (
-    MOST_PIECES,
-    all_to_all_ring,
-    ring_all_gather,
-    ring_all_reduce,
-    ring_broadcast,
-    ring_reduce_scatter,
-)
+from lumion_hw.schedules.collectives import MOST_PIECES
 from lumion_hw.schedules.schedule import Schedule
 
 LONGEST_DELTA_S = 86400.0
 MOST_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
 """From fast switches of research to what a slow controller or a MEMS switch needs."""
-_MOST_TRANSFERS = 2**18
-"""Of a broadcast along a ring; beyond a few thousand pieces another one gains nothing."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -145,35 +136,39 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
     return ScheduleCost(schedule.name, len(schedule.rounds), schedule.programmings, buffers, early, early / parts)
 
 
-def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Schedule | None:
-    """Return what does the same over one configuration that stays: a ring.
+def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
+    """Return what the same costs over one configuration that stays: a ring.
 
     A broadcast goes along it in the number of pieces that is best for this buffer.
 
     Returns:
-        The schedule, which needs simplex ports or two ports per rank; ``None`` for matchings without data.
+        The cost of a schedule of :func:`~lumion_hw.schedules.make_schedule`, which needs simplex ports or two ports per
+        rank; ``None`` for matchings without data.
     """
     n = schedule.ranks
-    if schedule.collective == "broadcast":
-        return ring_broadcast(n, _best_pieces(n, model, buffer_bytes))
-    makers = {
-        "all-reduce": ring_all_reduce,
-        "straggler all-reduce": ring_all_reduce,
-        "reduce-scatter": ring_reduce_scatter,
-        "all-gather": ring_all_gather,
-        "all-to-all": all_to_all_ring,
+    pieces = _best_pieces(n, model, buffer_bytes)
+    steps = n - 1
+    # Names, rounds and buffers: in a round a rank sends one of n parts, of an all-to-all what still has to go on.
+    rings: dict[str, tuple[str, int, float]] = {
+        "all-reduce": ("ring", 2 * steps, 2 * steps / n),
+        "straggler all-reduce": ("ring", 2 * steps, 2 * steps / n),
+        "reduce-scatter": ("ring-reduce-scatter", steps, steps / n),
+        "all-gather": ("ring-all-gather", steps, steps / n),
+        "all-to-all": ("all-to-all-ring", steps, steps / 2),
+        "broadcast": ("ring-broadcast", pieces + n - 2, (pieces + n - 2) / pieces),
     }
-    maker = makers.get(schedule.collective)
-    return None if maker is None else maker(n)
+    if schedule.collective not in rings:
+        return None
+    name, rounds, buffers = rings[schedule.collective]
+    return ScheduleCost(name, rounds, 1, buffers)
 
 
 def _best_pieces(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the k that makes (n - 2 + k)(alpha + b / k) least, or as many as are worth listing."""
-    most = max(1, min(MOST_PIECES, _MOST_TRANSFERS // ranks))
+    """Return the k that makes (n - 2 + k)(alpha + b / k) least, or as many as there may be."""
     if model.alpha_s == 0.0:
-        return most
+        return MOST_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
-    return min(max(round(best), 1), most)
+    return min(max(round(best), 1), MOST_PIECES)
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
@@ -204,12 +199,12 @@ def advice(schedule: Schedule, model: CostModel, buffer_bytes: float) -> str:
     static = best_static(schedule, model, buffer_bytes)
     if static is None:
         return f"{schedule.name}: nothing fixed does the same"
-    own, fixed = cost_of(schedule), cost_of(static)
-    if own.programmings == fixed.programmings:
+    own = cost_of(schedule)
+    if own.programmings == static.programmings:
         return f"{schedule.name}: programmed once, whatever a change takes"
     said = []
     for delta_s in sorted({*ADVISED_DELTAS_S, model.delta_s}):
-        won = own.winning_bytes(fixed, model.with_delta_s(delta_s))
+        won = own.winning_bytes(static, model.with_delta_s(delta_s))
         said.append(f"at {time_text(delta_s)} {_range_text(won)}")
     return f"{schedule.name} against {static.name}: {'; '.join(reversed(said))}"
 

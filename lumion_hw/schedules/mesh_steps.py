@@ -148,7 +148,7 @@ class MeshRouter:
             hard: Whether the exact search is asked where others give up, if it is installed.
         """
         try:
-            self._routed(circuits, (), hard=hard)
+            self._routed(circuits, (), hard=hard, explain_s=0.0)
         except NoPathError:
             return False
         except UndecidedError:
@@ -173,7 +173,7 @@ class MeshRouter:
                 fitting.append(pair)
         return tuple(fitting)
 
-    def _routed(self, circuits: Circuits, known: Circuits, *, hard: bool) -> Routing:
+    def _routed(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
         """Return ways for all circuits, those known staying where they are."""
         standing = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
@@ -186,6 +186,7 @@ class MeshRouter:
             max_hops=self.max_hops,
             counter_propagation=self._one_fibre,
             exact="rescue" if hard else "never",
+            explain_s=explain_s,
         )
         if not new:
             return Routing(standing_states(self.mesh, standing), tuple(standing))

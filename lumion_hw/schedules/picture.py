@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_ROUNDS = 512
+_MOST_ARROWS = 20_000
+"""In all rounds; they take a quarter of a minute to draw."""
 _MOST_INCHES = 24.0
 
 
@@ -58,8 +60,10 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
     """
-    if len(schedule.rounds) > _MOST_ROUNDS:
-        raise ConfigError(f"{len(schedule.rounds)} rounds; a picture shows {_MOST_ROUNDS}", hint="Take fewer ranks.")
+    arrows = sum(len(each.circuits) for each in schedule.rounds)
+    for count, what, most in ((len(schedule.rounds), "rounds", _MOST_ROUNDS), (arrows, "circuits", _MOST_ARROWS)):
+        if count > most:
+            raise ConfigError(f"{count} {what}; a picture shows {most}", hint="Take fewer ranks.")
     figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
     axes = figure.subplots()
     for number, each in enumerate(schedule.rounds):
@@ -98,13 +102,13 @@ def plot_costs(
     figure = new_figure(7.0, 4.5)
     axes = figure.subplots()
     deltas_s = np.logspace(-7.0, 0.0, 141)
-    fixed = [each for each in (best_static(one, model, buffer_bytes) for one in schedules) if each is not None]
-    names = {each.name for each in schedules}
-    beside = {each.name: each for each in fixed if each.name not in names}
-    for each, colour in [*((each, None) for each in schedules), *((each, "0.6") for each in beside.values())]:
-        cost = cost_of(each)
+    own = [(cost_of(each), each.ranks) for each in schedules]
+    fixed = [(best_static(each, model, buffer_bytes), each.ranks) for each in schedules]
+    names = {cost.name for cost, _ in own}
+    beside = {cost.name: (cost, ranks) for cost, ranks in fixed if cost is not None and cost.name not in names}
+    for (cost, ranks), colour in [*((each, None) for each in own), *((each, "0.6") for each in beside.values())]:
         times_s = [cost.time_s(model.with_delta_s(float(delta_s)), buffer_bytes) for delta_s in deltas_s]
-        label = f"{one_line(each.name)}, {each.ranks} ranks".replace("$", r"\$")
+        label = f"{one_line(cost.name)}, {ranks} ranks".replace("$", r"\$")
         axes.loglog(deltas_s, times_s, label=label, color=colour, linestyle="--" if colour else "-")
     if model.delta_s > 0.0:
         axes.axvline(model.delta_s, color="0.8", linewidth=1.0)

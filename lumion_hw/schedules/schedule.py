@@ -154,14 +154,22 @@ def both_ways(pairs: Iterable[tuple[int, int]]) -> Circuits:
     return tuple(sorted(circuit for a, b in pairs for circuit in ((a, b), (b, a))))
 
 
-def check_ranks(ranks: int, what: str, *, power_of_two: bool = False, even: bool = False, least: int = 2) -> None:
+def check_ranks(
+    ranks: int,
+    what: str,
+    *,
+    power_of_two: bool = False,
+    even: bool = False,
+    least: int = 2,
+    most: int = MOST_RANKS,
+) -> None:
     """Refuse a number of ranks that a schedule cannot have.
 
     Raises:
         ConfigError: Too few, too many, odd or no power of two; the message names numbers near it that do.
     """
-    if ranks < least or ranks > MOST_RANKS:
-        raise ConfigError(f"{what} for {ranks} ranks", hint=f"Give {least} to {MOST_RANKS}.")
+    if not least <= ranks <= most:
+        raise ConfigError(f"{what} for {ranks} ranks", hint=f"Give {least} to {most}.")
     if power_of_two and ranks & (ranks - 1):
         below = 1 << (ranks.bit_length() - 1)
         raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"{below} or {2 * below} would do.")

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
@@ -45,13 +46,14 @@ def least_rounds(ranks: int) -> int:
     return ranks - 2 + (ranks - 1).bit_length()
 
 
-def stragglar(ranks: int, *, seed: int = 0) -> Schedule:
+def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) -> Schedule:
     """Return the rounds of StragglAR after the reduce-scatter; the late rank is the last one.
 
     Args:
         ranks: Even, 4 or more. Powers of two, and all others to 64, keep :func:`least_rounds`; beyond, what a search of
             one matching per round finds.
         seed: Seed of the search.
+        progress: Called with ``"rounds"``, the rounds found and how many there are at least, while they are searched.
 
     Raises:
         ConfigError: The number of ranks is odd or too small.
@@ -61,11 +63,11 @@ def stragglar(ranks: int, *, seed: int = 0) -> Schedule:
         rounds = _by_rule(ranks)
     else:
         rotation = rotations().get(ranks, ())
-        rounds = _searched(ranks, rotation, np.random.default_rng(seed))
+        rounds = _searched(ranks, rotation, np.random.default_rng(seed), progress)
         for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
             if len(rounds) == least_rounds(ranks):
                 break
-            other = _searched(ranks, rotation, np.random.default_rng((seed, again)))
+            other = _searched(ranks, rotation, np.random.default_rng((seed, again)), progress)
             rounds = min(rounds, other, key=len)
     return Schedule("stragglar", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
 
@@ -136,13 +138,16 @@ def _takers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int) ->
 # -- other even numbers -----------------------------------------------------------------------------------------------
 
 
-def _searched(ranks: int, rotation: Rotation, random: np.random.Generator) -> list[ScheduleRound]:
+def _searched(
+    ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
+) -> list[ScheduleRound]:
     """Return rounds by a rotation, and by a matching of most worth per round where it ends or there is none."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
     while not held.all():
         t = len(rounds)
+        progress("rounds", t, max(t, least_rounds(ranks)))
         if rotation and t < late:
             sent = _rotated(rotation, t, held, random)
             pairs = sorted({(min(pair), max(pair)) for pair in sent})

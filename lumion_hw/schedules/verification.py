@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.schedules.schedule import Schedule, Transfer
+from lumion_hw.schedules.schedule import Schedule
 
 _LARGEST = 2**48
 """Sums of all ranks of the largest schedule stay below 2**63; two different ones are equal by chance once in 2**48."""
@@ -42,9 +42,8 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
     held, value = _beginning(schedule, own)
     for number, each in enumerate(schedule.rounds):
-        sent = [_taken(schedule, number, transfer, held, value) for transfer in each.transfers]
-        for transfer, what in zip(each.transfers, sent, strict=True):
-            _put(schedule, number, transfer, what, held, value)
+        if each.transfers:
+            _execute(schedule, number, held, value)
     _check_end(schedule, own, held, value)
 
 
@@ -67,29 +66,24 @@ def _beginning(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
     return held, np.where(held, value, 0)
 
 
-def _taken(schedule: Schedule, number: int, transfer: Transfer, held: _Mask, value: _Array) -> _Array:
-    chunks = list(transfer.chunks)
-    if not held[transfer.source, chunks].all():
-        missing = next(chunk for chunk in chunks if not held[transfer.source, chunk])
-        raise ConfigError(
-            f"{schedule.name}, round {number}: rank {transfer.source} sends chunk {missing}, which it does not hold"
-        )
-    taken: _Array = value[transfer.source, chunks]
-    return taken
-
-
-def _put(schedule: Schedule, number: int, transfer: Transfer, what: _Array, held: _Mask, value: _Array) -> None:
-    chunks = list(transfer.chunks)
-    if transfer.adds:
-        if not held[transfer.target, chunks].all():
-            missing = next(chunk for chunk in chunks if not held[transfer.target, chunk])
-            raise ConfigError(
-                f"{schedule.name}, round {number}: rank {transfer.target} adds to chunk {missing} without having it"
-            )
-        value[transfer.target, chunks] += what
-    else:
-        value[transfer.target, chunks] = what
-        held[transfer.target, chunks] = True
+def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
+    """Send what one round sends: every rank receives from one other at most, so the order does not matter."""
+    transfers = schedule.rounds[number].transfers
+    sizes = [len(transfer.chunks) for transfer in transfers]
+    source, target, adds = (
+        np.repeat(np.array(column), sizes)
+        for column in zip(*((one.source, one.target, one.adds) for one in transfers), strict=True)
+    )
+    chunk = np.fromiter((chunk for transfer in transfers for chunk in transfer.chunks), np.int64, sum(sizes))
+    where = f"{schedule.name}, round {number}"
+    if len(missing := np.flatnonzero(~held[source, chunk])):
+        rank, which = source[missing[0]], chunk[missing[0]]
+        raise ConfigError(f"{where}: rank {rank} sends chunk {which}, which it does not hold")
+    if len(missing := np.flatnonzero(adds & ~held[target, chunk])):
+        rank, which = target[missing[0]], chunk[missing[0]]
+        raise ConfigError(f"{where}: rank {rank} adds to chunk {which} without having it")
+    value[target, chunk] = value[source, chunk] + np.where(adds, value[target, chunk], 0)
+    held[target, chunk] = True
 
 
 def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> None:

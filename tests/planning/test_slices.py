@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -91,6 +92,26 @@ def test_a_torus_places_a_box_wherever_one_is_free(wrapped: bool) -> None:
                     )
                     free |= not any(busy[16 * x + 4 * y + z] for x, y, z in places)
         assert (placed is not None) == free
+
+
+def test_on_a_large_torus_boxes_are_not_all_listed() -> None:
+    """Boxes of 120 accelerators have 4,096 corners each and come in dozens of kinds: a quarter of a gigabyte."""
+    rack, busy = TorusRack((16, 16, 16)), np.zeros(4096, dtype=np.bool_)
+    busy[::16] = True
+    tracemalloc.start()
+    placed = rack.place(SliceRequest(120), busy)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert placed is not None
+    assert sorted(placed.box or ()) == [4, 5, 6]
+    assert not busy[list(placed.accelerators)].any()
+    assert most_bytes < 10e6
+
+
+def test_a_stream_says_how_far_it_is() -> None:
+    said: list[tuple[str, int, int]] = []
+    serve_stream(TorusRack(), MIXES["even"], load=1.0, requests=250, progress=lambda *step: said.append(step))
+    assert said == [("requests", 0, 250), ("requests", 100, 250), ("requests", 200, 250)]
 
 
 def test_a_number_without_a_box_takes_the_next_larger_and_a_fabric_does_not() -> None:

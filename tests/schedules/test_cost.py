@@ -107,13 +107,49 @@ def test_smallest_buffer_and_lateness_of_stragglar_at_10_ms(ranks: int, b_ms: fl
 def test_at_its_edges_a_winner_ties(name: str, delta_s: float) -> None:
     model = FAST.with_delta_s(delta_s)
     schedule = make_schedule(name, 8)
-    own, fixed = cost_of(schedule), cost_of(best_static(schedule, model, 2**20))
+    own, fixed = cost_of(schedule), best_static(schedule, model, 2**20)
     won = own.winning_bytes(fixed, model)
     for edge in [edge for edge in won or () if 0.0 < edge < math.inf]:
         assert own.time_s(model, edge) == pytest.approx(fixed.time_s(model, edge))
         assert own.break_even_delta_s(fixed, model, edge) == pytest.approx(delta_s)
         inside = 2 * edge if edge == won[0] else edge / 2
         assert own.time_s(model, inside) < fixed.time_s(model, inside)
+
+
+FIXED = {
+    "ring": "ring",
+    "stragglar": "ring",
+    "ring-reduce-scatter": "ring-reduce-scatter",
+    "ring-all-gather": "ring-all-gather",
+    "bruck": "all-to-all-ring",
+    "binomial-broadcast": "ring-broadcast",
+}
+
+
+@pytest.mark.parametrize("ranks", [4, 6, 10])
+@pytest.mark.parametrize("name", FIXED)
+def test_what_a_fixed_ring_costs_is_what_its_schedule_costs(name: str, ranks: int) -> None:
+    schedule = make_schedule(name, ranks)
+    # Sixteen pieces are best where (n - 2) b / alpha is 256.
+    model = CostModel(50e9, alpha_s=1e-6)
+    buffer_bytes = 256 * 1e-6 * 50e9 / (ranks - 2)
+    assert best_static(schedule, model, buffer_bytes) == cost_of(make_schedule(FIXED[name], ranks))
+
+
+def test_a_broadcast_has_no_more_pieces_than_there_may_be() -> None:
+    schedule = make_schedule("binomial-broadcast", 1024)
+    for model in (FAST, CostModel(50e9, alpha_s=0.0)):
+        fixed = best_static(schedule, model, 1e15)
+        assert fixed is not None
+        assert fixed.rounds == 4096 + 1022
+
+
+def test_what_would_be_too_large_a_schedule_still_has_a_price() -> None:
+    """The blocks that 1,024 ranks pass on round a ring are half a billion."""
+    fixed = best_static(make_schedule("bruck", 1024), FAST, 2**20)
+    assert fixed is not None
+    assert (fixed.rounds, fixed.buffers) == (1023, 511.5)
+    assert "at 10 ms" in advice(make_schedule("bruck", 1024), FAST, 2**20)
 
 
 def test_advice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
+from lumion_hw.schedules import documents
 from lumion_hw.schedules.collectives import MAKERS, make_schedule, ring_broadcast
 from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from
 from lumion_hw.schedules.matchings import circle, xor
@@ -169,6 +171,7 @@ def test_matchings_that_join_a_pair_twice_or_never_are_found() -> None:
         ("halving-doubling", 12, "power of two, not 12.*8 or 16"),
         ("ring", 1, "1 ranks.*2 to 1024"),
         ("circle", 5000, "5000 ranks"),
+        ("all-to-all-ring", 257, r"257 ranks.*2 to 256"),
     ],
 )
 def test_numbers_of_ranks_that_do_not_fit_are_refused(name: str, ranks: int, message: str) -> None:
@@ -226,6 +229,17 @@ def test_json_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
     save_schedule(schedule, tmp_path / "s.json")  # its own it writes over
 
 
+def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = make_schedule("stragglar", 12)
+    size = len(json.dumps(schedule_document(schedule))) + 1
+    monkeypatch.setattr(documents, "MOST_BYTES", size)
+    save_schedule(schedule, tmp_path / "s.json")
+    monkeypatch.setattr(documents, "MOST_BYTES", size - 1)
+    with pytest.raises(ConfigError, match=r"can be read.*fewer ranks"):
+        save_schedule(schedule, tmp_path / "t.json")
+    assert not (tmp_path / "t.json").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -255,3 +269,20 @@ def test_a_picture_has_an_arrow_for_every_circuit(tmp_path: Path) -> None:
     assert text.count('id="patch_') >= sum(len(each.circuits) for each in stragglar(6).rounds)
     with pytest.raises(ConfigError, match=r"\.png, \.svg, \.pdf"):
         plot_schedule(make_schedule("ring", 4), tmp_path / "s.bmp")
+
+
+@pytest.mark.parametrize(("name", "ranks", "says"), [("ring", 258, "514 rounds"), ("shifts", 142, "20022 circuits")])
+def test_a_picture_that_would_take_minutes_is_refused(tmp_path: Path, name: str, ranks: int, says: str) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
+    with pytest.raises(ConfigError, match=f"{says}; a picture shows"):
+        plot_schedule(make_schedule(name, ranks), tmp_path / "s.svg")
+
+
+def test_a_search_for_rounds_says_how_far_it_is() -> None:
+    """Of 66 ranks no rotation is known: four searches at most, each of which ends when all chunks are everywhere."""
+    said: list[tuple[str, int, int]] = []
+    made = make_schedule("stragglar", 66, progress=lambda *step: said.append(step))
+    assert {stage for stage, _, _ in said} == {"rounds"}
+    assert [done for _, done, _ in said[:3]] == [0, 1, 2]
+    assert max(done for _, done, _ in said) >= len(made.rounds) - 1
+    assert all(total >= least_rounds(66) and total >= done for _, done, total in said)

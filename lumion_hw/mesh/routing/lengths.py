@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
 
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import RoutingProblem
+from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import GivenUp
 
@@ -17,8 +16,8 @@ _MOST_LENGTHENINGS = 6
 _ROUNDS_PER_LENGTH = 40
 
 
-def at_lengths(request: RoutingProblem) -> Iterator[RoutingProblem]:
-    """Yield the request with common lengths as exact ones, the shortest first: negotiation knows no ties.
+def at_lengths(request: RoutingProblem) -> list[RoutingProblem]:
+    """Return the request with common lengths as exact ones, the shortest first: negotiation knows no ties.
 
     Args:
         request: A request with groups of equal length, of one parity each.
@@ -28,8 +27,9 @@ def at_lengths(request: RoutingProblem) -> Iterator[RoutingProblem]:
     # Where parity is known, all lengths of a circuit differ by twos; elsewhere by one.
     parities = [[request.mesh.port_parity(*request.pairs[index]) for index in group] for group in request.equal]
     steps = [1 if None in group else 2 for group in parities]
-    lengthenings = product(range(_MOST_LENGTHENINGS + 1), repeat=len(request.equal))
-    for extra in sorted(lengthenings, key=lambda each: (sum(each), each))[: 4 * _MOST_LENGTHENINGS]:
+    found = []
+    counts = [_MOST_LENGTHENINGS + 1] * len(request.equal)
+    for extra in first_choices(counts, lambda each: (sum(each), each), 4 * _MOST_LENGTHENINGS):
         lengths = {
             index: least + step * more
             for group, least, step, more in zip(request.equal, shortest, steps, extra, strict=True)
@@ -39,18 +39,42 @@ def at_lengths(request: RoutingProblem) -> Iterator[RoutingProblem]:
             replace(limit, exact_hops=lengths.get(index, limit.exact_hops))
             for index, limit in enumerate(request.limits)
         )
-        yield replace(request, limits=limits, equal=())
+        found.append(replace(request, limits=limits, equal=()))
+    return found
 
 
-def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
+def first_choices(
+    counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], most: int
+) -> list[tuple[int, ...]]:
+    """Return the first of all choices of one option for each place, without making all of them.
+
+    Args:
+        counts: Number of options of each place.
+        key: What choices are ordered by; it takes the first few places of a choice as well, and what comes first by
+            these has to come first with the same options in all other places.
+        most: Number of choices wanted.
+    """
+    first: list[tuple[int, ...]] = [()]
+    for count in counts:
+        first = sorted(((*each, option) for each in first for option in range(count)), key=key)[:most]
+    return first
+
+
+def settle_lengths(
+    request: RoutingProblem, rounds: int, progress: Progress = no_progress
+) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
     """Return the ways found if any, and the PUCs contested when it was given up.
 
     Args:
         request: A request with groups of equal length, of one parity each.
         rounds: Rounds of negotiation for each length.
+        progress: Told of every choice of lengths but the first.
     """
     contested: tuple[int, ...] = ()
-    for fixed in at_lengths(request):
+    choices = at_lengths(request)
+    for number, fixed in enumerate(choices):
+        if number:
+            progress("routes", number, len(choices))
         negotiation = Negotiation(fixed)
         try:
             if None in negotiation.alone():

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from lumion_hw.mesh.routing.request import RoutingProblem
+from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
 
@@ -59,6 +59,13 @@ class Settled:
     at_odds: tuple[int, ...] = ()
 
 
+def _reported(turns: Iterable[int], begun: int, rounds: int, progress: Progress) -> Iterator[int]:
+    """Yield turns of an attempt, and tell of each which round of all it is."""
+    for turn in turns:
+        progress("routes", begun + turn, rounds)
+        yield turn
+
+
 class Negotiation:
     """Routes the circuits of one request.
 
@@ -86,7 +93,11 @@ class Negotiation:
         return [None if each is None else each[0] for each in found]
 
     def run(
-        self, rounds: int, bound: float, in_vain: Callable[[Collection[int]], None] = lambda contested: None
+        self,
+        rounds: int,
+        bound: float,
+        in_vain: Callable[[Collection[int]], None] = lambda contested: None,
+        progress: Progress = no_progress,
     ) -> Settled:
         """Negotiate, after :meth:`alone` has found a path for every circuit.
 
@@ -95,13 +106,17 @@ class Negotiation:
             bound: Cost that no routing can be below; one that meets it is not improved any further.
             in_vain: Called when two attempts have failed, with the PUCs still contested. It may raise, if it can prove
                 that there is no routing.
+            progress: Told of every round, once the first attempt has failed.
         """
         paths: list[Nodes] = []
         contested: set[int] = set()
         for attempt, begun in enumerate(range(0, max(rounds, 1), _ROUNDS_PER_ATTEMPT)):
             jitter = _JITTER if attempt else 0.0
             # Seeded by its number, so that the same request has the same routing.
-            paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
+            turns: Iterable[int] = range(min(_ROUNDS_PER_ATTEMPT, rounds - begun))
+            if attempt:
+                turns = _reported(turns, begun, rounds, progress)
+            paths, contested = self._negotiate(random.Random(attempt), turns, jitter)
             if not contested:
                 return Settled(self._improved(paths, bound))
             if attempt == 1:
@@ -109,7 +124,7 @@ class Negotiation:
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
         return Settled(None, tuple(sorted(contested)), at_odds)
 
-    def _negotiate(self, order: random.Random, rounds: int, jitter: float) -> tuple[list[Nodes], set[int]]:
+    def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
         """Negotiate from fresh prices, and return the paths with the PUCs still contested (none: settled)."""
         prices = self._prices
         prices.reset()
@@ -122,7 +137,7 @@ class Negotiation:
             paths = [self._alone_now(index) for index in range(len(paths))]
         for nodes in paths:
             prices.add(nodes)
-        for turn in range(rounds):
+        for turn in turns:
             at_odds = [index for index, nodes in enumerate(paths) if prices.conflicts(nodes)]
             if not at_odds:
                 return paths, set()

@@ -18,6 +18,8 @@ from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
 
 _LOSS_TOLERANCE_DB = 1e-4
+_MOST_NAMED = 16
+"""Circuits that a message names; it counts the others."""
 
 
 def no_path_alone(request: RoutingProblem, index: int) -> NoPathError:
@@ -113,6 +115,8 @@ def by_conflict(
     request: RoutingProblem,
     settles: Callable[[RoutingProblem], bool | None],
     found: Callable[[RoutingProblem], Sequence[Way] | None],
+    conflicting: Callable[[RoutingProblem], Sequence[int]],
+    is_over: Callable[[], bool],
 ) -> NoPathError:
     """Return the error for a request that CP-SAT has proven impossible: the circuits that conflict.
 
@@ -122,14 +126,18 @@ def by_conflict(
         request: The impossible request.
         settles: Tells whether a smaller request can be met, ``None`` if that is not known.
         found: Returns the ways of a request if they are soon found.
+        conflicting: Returns circuits, as indices, that are impossible together already.
+        is_over: Asked before every step; when it is true, all circuits that are still left are named.
     """
     if any(limit.ceilings for limit in request.limits):
         free = replace(request, limits=tuple(RoutingLimits(exact_hops=each.exact_hops) for each in request.limits))
         if (ways := found(free)) is not None:
             return _by_ceilings(request, ways)
-    core = list(range(len(request.pairs)))
+    core = list(conflicting(request))
     freeing: list[int] = []
-    for index in range(len(request.pairs)):
+    for index in tuple(core):
+        if is_over():
+            break
         without = [each for each in core if each != index]
         verdict = settles(only(request, without)) if without else True
         if verdict is False:
@@ -213,4 +221,6 @@ def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping
 
 
 def _told(pairs: Sequence[tuple[int, int]]) -> str:
-    return ", ".join(f"{source}→{target}" for source, target in pairs)
+    named = [f"{source}→{target}" for source, target in pairs[:_MOST_NAMED]]
+    more = [f"{len(pairs) - _MOST_NAMED} others"] * (len(pairs) > _MOST_NAMED)
+    return ", ".join([*named, *more])

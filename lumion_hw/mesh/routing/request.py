@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
@@ -27,6 +27,14 @@ OBJECTIVES = ("hops", "loss_db", "power_mw")
 
 _POWER_TIE_BREAK_DB = 1e-3
 """Weight of the loss when heater power is the objective: of equally warm ways the less lossy one is taken."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, the steps done and the steps there are at most."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
 
 _SHORTHAND: dict[str, dict[str, float]] = {
     "hops": {"hops": 1.0},
@@ -64,8 +72,11 @@ class RouteRequest:
             far that gets depends on the machine; with 0, the same request gives the same routing everywhere.
         exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
             what it found), or ``"never"``.
-        time_limit_s: Time CP-SAT may take, for each question it is asked.
+        time_limit_s: Time CP-SAT may take to decide.
+        explain_s: Time to find the few circuits that conflict, once all together are proven impossible. When it is
+            over, the error names more circuits than need be.
         workers: Threads of CP-SAT.
+        progress: Called with what is being done, steps done and steps at most, when a routing is not found at once.
     """
 
     pairs: Sequence[tuple[int, int]]
@@ -87,7 +98,9 @@ class RouteRequest:
     improve_s: float = 0.0
     exact: Exact = "rescue"
     time_limit_s: float = 10.0
+    explain_s: float = 10.0
     workers: int = 1
+    progress: Progress = no_progress
 
     def __post_init__(self) -> None:
         """Refuse what no mesh could make good.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 
 from lumion_hw.errors import NoPathError, VerifyError
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -61,7 +61,8 @@ class _Effort:
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
         self.exact = request.exact
-        self._time_limit_s = request.time_limit_s
+        self._time_limit_s, self._explain_s = request.time_limit_s, request.explain_s
+        self._progress = request.progress
         self._workers = request.workers
         self._improve_s = request.improve_s
 
@@ -72,7 +73,7 @@ class _Effort:
             NoPathError: A circuit alone has no path, or it is soon proven that all together have none.
         """
         if problem.equal:
-            ways, contested = settle_lengths(problem, self._rounds)
+            ways, contested = settle_lengths(problem, self._rounds, self._progress)
             if ways is None:
                 reasons.raise_if_scarce(problem, contested)
             return ways, floor(problem), contested
@@ -88,7 +89,10 @@ class _Effort:
         bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
         # Little time for a proof at first: other attempts may still succeed.
         settled = negotiation.run(
-            self._rounds, bound, lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS)
+            self._rounds,
+            bound,
+            lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS),
+            self._progress,
         )
         if settled.ways is None:
             reasons.raise_if_scarce(problem, settled.contested)
@@ -112,11 +116,12 @@ class _Effort:
             raise cut
         if self.exact == "never" or not cpsat.available():
             raise reasons.undecided(problem, self._rounds, contested, asked=self.exact != "never")
+        self._progress("proof", 0, 1)
         verdict = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=ways)
         if verdict.status == "infeasible":
             if ways is not None:
                 raise VerifyError("CP-SAT denies a routing that was found", wrote=ways, read="infeasible")
-            raise reasons.by_conflict(problem, self._settles, lambda other: self.negotiate(other)[0])
+            raise self._by_conflict(problem)
         if verdict.ways is None and ways is None:
             raise reasons.undecided(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
         found, method = ways, "negotiation"
@@ -140,6 +145,17 @@ class _Effort:
         except GivenUp:
             return ways
         return negotiation.improve(ways, bound, lambda: time.monotonic() >= until_s)
+
+    def _by_conflict(self, problem: RoutingProblem) -> NoPathError:
+        """Return the error for a problem that is proven impossible, after the time to find a reason at the latest."""
+        until_s = time.monotonic() + self._explain_s
+        return reasons.by_conflict(
+            problem,
+            self._settles,
+            lambda other: self.negotiate(other)[0],
+            lambda other: cpsat.conflicting(other, time_limit_s=self._explain_s, workers=self._workers),
+            lambda: time.monotonic() >= until_s,
+        )
 
     def _settles(self, problem: RoutingProblem) -> bool | None:
         """Return whether there is a routing; ``None`` if that cannot be told soon."""
@@ -200,9 +216,9 @@ class _Standing:
         """Return which circuits to set free and the ways found by negotiation, cheapest of the smaller sets."""
         best: tuple[float, tuple[int, ...], tuple[Way, ...]] | None = None
         numbers = range(len(self._standing))
-        subsets = [free for size in range(len(numbers) + 1) for free in combinations(numbers, size)]
+        subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))
         # The number of subsets doubles with every circuit: the small ones, and all together as the last resort.
-        for free in [*subsets[:_MOST_SUBSETS], tuple(numbers)]:
+        for free in [*islice(subsets, _MOST_SUBSETS), tuple(numbers)]:
             problem = self._with(free)
             try:
                 ways, _, _ = self._effort.negotiate(problem)
