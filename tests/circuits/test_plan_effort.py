@@ -3,12 +3,12 @@
 from typing import NoReturn
 
 import pytest
-from planning_cases import ZR_PAIR, document, model_of, record_of
 
 from lumion_hw.circuits import CircuitRequest, plan, plan_circuits, ways
 from lumion_hw.errors import UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import RouteRequest
+from tests.circuits.planning_cases import ZR_PAIR, document, model_of, record_of
 
 BOTH = [CircuitRequest("zr-a", "zr-b"), CircuitRequest("zr-b", "zr-a")]
 IN_TURN = [CircuitRequest("zr-a", "zr-b", priority=1), CircuitRequest("zr-b", "zr-a")]
