@@ -266,7 +266,7 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
     end_s = clock.now() + 60.0 * minutes
     while clock.now() < end_s:
         # All set at once and ask at once: one look serves them all.
-        clock.side_by_side([tracking.step for tracking in tracked])
+        clock.run_parallel([tracking.step for tracking in tracked])
         for kept, fibre in zip(losses, light, strict=True):
             kept.append(fibre.path.loss_db)
     return [np.array(each) for each in losses], looks

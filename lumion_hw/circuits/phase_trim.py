@@ -60,7 +60,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         LimitError: Its heaters do not reach the phases beside the one they have; nothing was changed.
         LumionError: A device failed.
     """
-    known, before_ma = KnownMesh.of(record, mesh.heater_max_ma), mesh.driven_ma()
+    known, before_ma = KnownMesh.of(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
     aside_ma = {sign: moved_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
@@ -100,7 +100,7 @@ def moved_ma(known: KnownMesh, currents_ma: NDArray[np.float64], puc: int, by_ra
             return result
     raise LimitError(
         f"phase of PUC {puc}: neither of its heaters can move it",
-        asked=by_rad,
+        requested=by_rad,
         limit=float(known.reach_rad[2 * puc : 2 * puc + 2].max()),
         unit="rad",
     )

@@ -27,7 +27,7 @@ def check_range(
         return
     raise LimitError(
         what,
-        asked=value,
+        requested=value,
         limit=low if value < low else high,
         unit=unit,
         device=session.device,

@@ -16,7 +16,7 @@ from lumion_hw.schedules.collectives import MOST_PIECES
 from lumion_hw.schedules.schedule import Schedule
 
 LONGEST_DELTA_S = 86400.0
-MOST_BYTES = 1e18
+MAX_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
 """From fast switches of research to what a slow controller or a MEMS switch needs."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -210,7 +210,7 @@ def advice(schedule: Schedule, model: CostModel, buffer_bytes: float) -> str:
 
 
 def _range_text(won: tuple[float, float] | None) -> str:
-    if won is None or won[0] > MOST_BYTES:
+    if won is None or won[0] > MAX_BYTES:
         return "never"
     least, most = won
     if math.isinf(most):
@@ -237,11 +237,11 @@ def _digits(number: float) -> str:
 
 
 def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
-    _check("buffer", buffer_bytes, 0.0, MOST_BYTES, "B")
+    _check("buffer", buffer_bytes, 0.0, MAX_BYTES, "B")
     return buffer_bytes / model.bytes_per_s
 
 
 def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not least <= value <= most:  # NaN fails both
         limit = least if value < least else most
-        raise LimitError(f"{what} of a cost model", asked=value, limit=limit, unit=unit)
+        raise LimitError(f"{what} of a cost model", requested=value, limit=limit, unit=unit)

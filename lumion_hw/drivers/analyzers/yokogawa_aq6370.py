@@ -184,7 +184,7 @@ class YokogawaAq6370(ScpiDriver):
         if not start_nm < stop_nm:
             raise LimitError(
                 "last wavelength",
-                asked=stop_nm,
+                requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
                 device=self._device,
@@ -210,7 +210,7 @@ class YokogawaAq6370(ScpiDriver):
         if not abs(resolution_nm - nearest) <= 1e-6:
             raise LimitError(
                 "resolution",
-                asked=resolution_nm,
+                requested=resolution_nm,
                 limit=nearest,
                 unit="nm",
                 device=self._device,

@@ -156,7 +156,7 @@ class KeysightFunctions:
         if not 1 <= n_samples <= LARGEST_LOG:
             raise LimitError(
                 "number of samples",
-                asked=n_samples,
+                requested=n_samples,
                 limit=1 if n_samples < 1 else LARGEST_LOG,
                 unit="samples",
                 device=self._meter.session.device,

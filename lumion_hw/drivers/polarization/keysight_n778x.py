@@ -91,7 +91,7 @@ class KeysightN7785C(ScpiDriver):
         if not 0.0 < factor <= LARGEST_FACTOR:
             raise LimitError(
                 "factor",
-                asked=factor,
+                requested=factor,
                 limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
                 unit="",
                 device=self._session.device,

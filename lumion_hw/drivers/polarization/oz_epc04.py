@@ -160,7 +160,7 @@ class OzEpc04(Driver):
             if not abs(value) <= LARGEST_MV:
                 raise LimitError(
                     f"voltage of channel {channel}",
-                    asked=value,
+                    requested=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",
                     device=self._device,

@@ -369,7 +369,7 @@ class ThorlabsMpc(Driver):
     def _beyond(self, what: str, asked: float, low: float, high: float, unit: str) -> LimitError:
         return LimitError(
             what,
-            asked=asked,
+            requested=asked,
             limit=low if asked < low else high,
             unit=unit,
             device=self._device,

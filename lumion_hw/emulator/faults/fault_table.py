@@ -73,7 +73,7 @@ class Argument:
         if not low <= number <= high:
             limit = low if number < low else high
             raise LimitError(
-                f"{fault}: {self.name} is out of range", asked=number, limit=limit, unit=self.unit or "", hint=hint
+                f"{fault}: {self.name} is out of range", requested=number, limit=limit, unit=self.unit or "", hint=hint
             )
         # Within the range and yet no such number: 2.5, or a port without light.
         if self.among and number not in there:

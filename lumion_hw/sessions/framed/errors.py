@@ -160,7 +160,7 @@ def _limit(refusal: Refusal, request: Request[Message], where: Where) -> LumionE
         place = f"point {refusal.index}, {place}"
     return LimitError(
         f"{_name(request)} refused, nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
-        asked=refusal.value,
+        requested=refusal.value,
         limit=refusal.limit,
         unit="mW" if whole else "code",
         device=where.device,

@@ -163,7 +163,7 @@ def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, where: Where
 def _check(what: str, asked: int, limit: int, unit: str, hint: str, where: Where) -> None:
     if asked > limit:
         raise LimitError(
-            what, asked=asked, limit=limit, unit=unit, device=where.device, address=where.address, hint=hint
+            what, requested=asked, limit=limit, unit=unit, device=where.device, address=where.address, hint=hint
         )
 
 

@@ -131,7 +131,7 @@ class ModuleContext:
     def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
         """Return the error for a value outside a limit of this module."""
         return LimitError(
-            message, asked=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
+            message, requested=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
         )
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
