@@ -69,7 +69,7 @@ class InputPath:
         through: Devices that the light passes, the first one next to the source.
         inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier, the loss
             beyond ``gain_db``. Part of ``loss_db``. Empty until the devices have been read: see
-            :func:`lumion_hw.bench.parts_as_set.wiring_as_set`.
+            :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
     """
 
     transponder: str | None
