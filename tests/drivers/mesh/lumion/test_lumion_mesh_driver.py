@@ -390,7 +390,7 @@ def test_the_generation_after_the_largest_is_one(driver: LumionMeshController, b
         (currents(0, 0, 0, 0.001), r"channel 3.*requested 0.001 mA, limit 0 mA"),
         (currents(0, -0.001, 0, 0), r"channel 1.*requested -0.001 mA, limit 0 mA"),
         (currents(0, math.nan, 0, 0), r"channel 1.*requested nan mA"),
-        (currents(math.inf, 0, 0, 0), r"channel 0.*asked inf mA"),
+        (currents(math.inf, 0, 0, 0), r"channel 0.*requested inf mA"),
     ],
 )
 def test_a_current_outside_its_limits_is_refused_by_channel_before_anything_is_sent(
