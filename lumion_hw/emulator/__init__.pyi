@@ -51,7 +51,11 @@ from .transponders.cmis.recorded import RecordedModule as RecordedModule
 from .transponders.i2c_bridge import I2cBridge as I2cBridge
 from .transponders.sfp import SfpModule as SfpModule, SfpProfile as SfpProfile
 from .wires.device import EmulatedDevice as EmulatedDevice, MessagePeer as MessagePeer
-from .wires.mains import Cord as Cord, MessageCord as MessageCord, Switchable as Switchable
+from .wires.mains import (
+    DeviceConnection as DeviceConnection,
+    MessageConnection as MessageConnection,
+    Switchable as Switchable,
+)
 from .wires.serial_device import SerialDevice as SerialDevice
 from .wires.server import EmulatorServer as EmulatorServer
 from .wires.text_device import TextDevice as TextDevice
