@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.parts_as_set import wiring_as_set
+from lumion_hw.bench.fibre_devices import wiring_with_device_losses
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
@@ -24,8 +24,8 @@ from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
-from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import Progress, no_progress, other
+from lumion_hw.mesh.routing.parking import park_unused_pucs
+from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
@@ -85,7 +85,7 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_as_set(bench)
+    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
     return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
 
@@ -271,10 +271,10 @@ class _Draughtsman:
             turned: PUCs that are parked the other way than parking has it.
         """
         ends, paths, routing = self._found(ceilings, avoided)
-        parked = dict(park(self._mesh, routing.states, unusable=self._planning.unusable).states)
+        parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
-            if (puc, other(parked[puc])) not in self._planning.unusable:
-                parked[puc] = other(parked[puc])
+            if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
+                parked[puc] = opposite_state(parked[puc])
         routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
         circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)
