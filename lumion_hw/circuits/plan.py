@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.parts_as_set import wiring_as_set
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
+from lumion_hw.bench.fibre_devices import wiring_with_device_losses
+from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.circuits.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
-from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
+from lumion_hw.circuits.reckoning import RoutedCircuit, with_budgets
 from lumion_hw.circuits.refusal import BudgetError, refused
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.trimming import Trimmer
@@ -24,12 +24,12 @@ from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
-from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import Progress, no_progress, other
+from lumion_hw.mesh.routing.parking import park_unused_pucs
+from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
-_TRIM_ABOVE_DB = 0.5 * MOST_IMBALANCE_DB
+_TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
 """Arms that differ by less are left alone; the other half of the limit is for what the prediction does not know."""
 _BELOW_OVERLOAD_DB = 1.0
 """Light that would overload a receiver is trimmed to so much below."""
@@ -45,7 +45,7 @@ _ROUNDS = 4
 """Routings tried until every circuit keeps its ceilings."""
 _DARKER_ROUNDS = 3
 """Routings tried until no idle receiver gets more light than wanted, …"""
-_DARKER_DB = WANTED_DARKNESS_DB - 2.0
+_DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
 """… 2 dB kept for phases and couplers that the record knows to a milliradian."""
 
 
@@ -85,7 +85,7 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_as_set(bench)
+    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
     return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
 
@@ -271,10 +271,10 @@ class _Draughtsman:
             turned: PUCs that are parked the other way than parking has it.
         """
         ends, paths, routing = self._found(ceilings, avoided)
-        parked = dict(park(self._mesh, routing.states, unusable=self._planning.unusable).states)
+        parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
-            if (puc, other(parked[puc])) not in self._planning.unusable:
-                parked[puc] = other(parked[puc])
+            if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
+                parked[puc] = opposite_state(parked[puc])
         routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
         circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)
@@ -302,7 +302,7 @@ class _Draughtsman:
         everything = [*self._standing, *routed]
         couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
-        return reckoned(self._model, self._wiring, self._planning, everything, currents), currents
+        return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
     def _stands(self, circuit: PlannedCircuit) -> RoutedCircuit:
         """Return a circuit of an earlier plan, on the ways it has."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.module_optics import ModuleOptics
+from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.bench.file.module_optics import ModuleOptics
 from lumion_hw.circuits.budget import DARK_DB, Leakage, LinkBudget
 from lumion_hw.circuits.ends import CircuitEnds
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
@@ -41,14 +41,14 @@ class RoutedCircuit:
     trims: tuple[ArmTrim | None, ...]
 
 
-def reckoned(
+def with_budgets(
     model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
 ) -> tuple[PlannedCircuit, ...]:
     """Return circuits with their budgets, side by side at given heater currents."""
-    return _Reckoning(model, wiring, planning, routed, currents_ma).circuits()
+    return LinkBudgetSolver(model, wiring, planning, routed, currents_ma).circuits()
 
 
-class _Reckoning:
+class LinkBudgetSolver:
     """The light of some circuits in one setting of the mesh.
 
     Args:

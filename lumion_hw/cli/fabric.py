@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
-from lumion_hw.cli.numbers import LONGEST_D, Duration
-from lumion_hw.cli.output import echo_json, echo_table, note, say
+from lumion_hw.cli.common.numbers import LONGEST_D, Duration
+from lumion_hw.cli.common.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
         hooks = CommandHooks(hook) if hook else None
         with (
             FabricJournal(directory, bench.model.name) as journal,
-            FabricManager(service, journal, hooks=hooks, tell=_tell(target.as_json)) as manager,
+            FabricManager(service, journal, hooks=hooks, on_event=_tell(target.as_json)) as manager,
         ):
             yield manager
 

@@ -33,7 +33,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedIdentity:
     """Who should answer.
 
     Attributes:
@@ -59,7 +59,7 @@ class Expected:
         )
 
 
-def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Identity:
+def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentity) -> Identity:
     """Return the identity in a reply to ``*IDN?``.
 
     Raises:
@@ -71,10 +71,9 @@ def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Id
         return identity
     session.forget_identity()
     wanted = expected.model or " or ".join(expected.models) or f"an instrument of {' or '.join(expected.makers)}"
-    raise IdentityError(
+    raise session.error(
+        IdentityError,
         f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
-        device=session.device,
-        address=session.address,
         hint="Check the address in the bench file, or which instrument is plugged in there.",
     )
 
@@ -129,11 +128,10 @@ class StrictScpi:
         value = self.number(command, held=held)
         if is_value(value):
             return value
-        raise DeviceError(
+        raise self.session.error(
+            DeviceError,
             f"{command} is answered with {value:g}, which marks a query that failed",
             command=command,
-            device=self.session.device,
-            address=self.session.address,
             hint=f"The instrument says: {self.errors()}.",
         )
 
@@ -145,25 +143,25 @@ class StrictScpi:
         except ValueError:
             raise self.wrong_shape(command, reply, "numbers") from None
 
-    def word(self, command: str, words: Iterable[str]) -> str:
+    def read_keyword(self, command: str, keywords: Iterable[str]) -> str:
         """Return the one of some words, in mixed case such as ``SMEasure``, that a query is answered with.
 
         Raises ``FrameError`` for any other answer.
         """
-        by_form = {form: word for word in words for form in (_short(word), word.upper())}
+        by_form = {form: word for word in keywords for form in (_short(word), word.upper())}
         reply = self.session.query(command)
         if reply.strip().upper() not in by_form:
             raise self.wrong_shape(command, reply, f"one of {', '.join(by_form.values())}")
         return by_form[reply.strip().upper()]
 
-    def set_word(self, header: str, word: str) -> None:
+    def set_keyword(self, header: str, word: str) -> None:
         """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
         short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
             found = self.session.query(f"{header}?")
         if found.upper() not in (short, word.upper()):
-            raise VerifyError(header, wrote=short, read=found, device=self.session.device, address=self.session.address)
+            raise self.session.error(VerifyError, header, wrote=short, read=found)
 
     def set_number(
         self,
@@ -239,12 +237,11 @@ class StrictScpi:
             self.session.write(command)
             serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
         if serious:
-            raise DeviceError(
+            raise self.session.error(
+                DeviceError,
                 f"{command}: {'; '.join(f'{code} {text}' for code, text in serious)}",
                 code=serious[0][0],
                 command=command,
-                device=self.session.device,
-                address=self.session.address,
                 hint="This command changed nothing.",
             )
 
@@ -273,13 +270,12 @@ class StrictScpi:
         """Compare a value with limits, all in ``unit``. Raises ``LimitError`` if it is outside, or not a number."""
         if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
             return
-        raise LimitError(
+        raise self.session.error(
+            LimitError,
             f"{what} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
             asked=value,
             limit=lowest if value < lowest else highest,
             unit=unit,
-            device=self.session.device,
-            address=self.session.address,
             hint="Nothing was changed.",
         )
 
@@ -287,22 +283,20 @@ class StrictScpi:
         """Compare a value set with the value read back. Raises ``VerifyError``."""
         # Negated, so that NaN does not pass.
         if not abs(found - wrote) <= tolerance:
-            raise VerifyError(
+            raise self.session.error(
+                VerifyError,
                 what,
                 wrote=wrote,
                 read=found,
-                device=self.session.device,
-                address=self.session.address,
                 hint="The instrument keeps another value; see its front panel.",
             )
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
         """Return the error of a reply that is not what it should be, and trust no reply before a resynchronisation."""
-        self.session.taint(f"{command} answered with {reply!r}")
-        return FrameError(
+        self.session.mark_out_of_sync(f"{command} answered with {reply!r}")
+        return self.session.error(
+            FrameError,
             f"{command}: expected {expected}, found {reply!r}",
-            device=self.session.device,
-            address=self.session.address,
             hint="Check that nobody else talks to the instrument over this connection.",
         )
 
@@ -366,7 +360,7 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         self._scpi = StrictScpi(self._session, self.ignorable_errors)
         self._clock = clock
         self._device = device
-        self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
+        self._expected = ExpectedIdentity(self.makers, self.models, expected_model, expected_serial)
         self._closing = fork_safe(threading.Lock())
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:

@@ -28,8 +28,8 @@ from .meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedKeysightN77x
 from .meters.santec_mpm import EmulatedSantecMpm as EmulatedSantecMpm
 from .meters.thorlabs_pm import ThorlabsPm100 as ThorlabsPm100
 from .meters.thorlabs_pm_sensor import SensorProfile as SensorProfile
+from .optics.inline_devices import Amplification as Amplification
 from .optics.light import Light as Light
-from .optics.light_parts import Amplification as Amplification
 from .optics.world import SpectralLine as SpectralLine
 from .polarization.keysight_n778x import EmulatedKeysightN7785C as EmulatedKeysightN7785C
 from .polarization.novoptel_pm1000 import Pm1000 as Pm1000

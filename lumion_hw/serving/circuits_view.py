@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitHealth, CircuitService, StandingCircuit
+from lumion_hw.circuits import ActiveCircuit, CircuitHealth, CircuitService
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
@@ -58,7 +58,7 @@ def served_circuits(
 
 
 def _circuit(
-    standing: StandingCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
+    standing: ActiveCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
 ) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
@@ -123,7 +123,11 @@ def served_mesh(
     states = {} if service is None else dict(service.state.states)
     circuits = () if service is None else service.state.circuits
     used = {puc for circuit in circuits for puc in circuit.pucs}
-    dead = frozenset() if record is None else frozenset(puc for puc in range(n_pucs) if len(record.states_of(puc)) == 0)
+    dead = (
+        frozenset()
+        if record is None
+        else frozenset(puc for puc in range(n_pucs) if len(record.usable_states(puc)) == 0)
+    )
     return ServedMesh(
         states=states,
         heat_mw=tuple(heat_mw.tolist()),
@@ -133,7 +137,7 @@ def served_mesh(
     )
 
 
-def _paths(bench: Bench, record: CalibrationRecord | None, circuit: StandingCircuit) -> list[ServedPath]:
+def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircuit) -> list[ServedPath]:
     """Return the ways of a circuit with the power on them: as launched, less what the calibration says of each PUC.
 
     What was measured at the end is what the last of them has; between the ends the difference is shared out.

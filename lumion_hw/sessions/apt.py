@@ -71,10 +71,9 @@ class AptSession(Conversation):
                         return
             self._decoder.reset()
             self._count(foreign_bytes=self._decoder.foreign_bytes)
-            raise LinkTimeout(
+            raise self.error(
+                LinkTimeout,
                 f"nothing answers a request for the parameters of paddles, {self.resync_rounds} times",
-                device=self.device,
-                address=self.address,
                 hint="Check that the controller is on, and its address in the bench file.",
             )
 
@@ -156,7 +155,7 @@ class AptSession(Conversation):
             foreign = self._decoder.foreign_bytes - foreign
             if foreign:
                 self._count(foreign_bytes=foreign)
-                self.taint(f"{foreign} bytes that are no message, before {what}")
+                self.mark_out_of_sync(f"{foreign} bytes that are no message, before {what}")
         if self._tainted:
             self._resynchronise()
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import DeviceModel
-from lumion_hw.bench.kind import DeviceKind, Question
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
@@ -50,7 +50,7 @@ def _emulate(bench: EmulatedBench, name: str, model: FibreAmplifierModel) -> Emu
         passing_w=lambda: world.part_w(name),
         changed=world.about_to_change,
     )
-    world.parts.add_amplifier(name, amplifier.amplification)
+    world.inline_devices.add_amplifier(name, amplifier.amplification)
     world.before_reading.append(amplifier.advance)
     return amplifier
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import DeviceModel
-from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, Question, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.fields import Number
+from lumion_hw.bench.file.kind import DeviceKind, Question, ScpiIdentity
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
@@ -36,9 +36,9 @@ class TemperatureControllerModel(DeviceModel):
 
     def set_up(self, device: ArroyoTec) -> ArroyoTec:
         """Tell it the tolerance of the file, and neither temperature nor output; return the controller."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             device.set_tolerance(self.tolerance_c, self.window_s)
         return device
 

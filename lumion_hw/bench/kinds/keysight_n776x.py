@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import PartModel
-from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.devices import PartModel
+from lumion_hw.bench.file.fields import Number
+from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 
@@ -46,9 +46,9 @@ class AttenuatorModel(PartModel):
 
     def set_up(self, device: KeysightN776x) -> KeysightN776x:
         """Tell every channel the wavelength of the file, and nothing else; return the attenuator."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             for channel in device.channels:
                 device.set_wavelength_nm(channel, self.wavelength_nm)
         return device
@@ -82,7 +82,7 @@ def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> Emulate
         insertion_loss_db=model.insertion_loss_db,
     )
     for channel in range(1, model.n_channels + 1):
-        world.parts.add_attenuator(name, channel, partial(attenuator.transmission, channel))
+        world.inline_devices.add_attenuator(name, channel, partial(attenuator.transmission, channel))
     world.before_reading.append(attenuator.advance)  # power control follows the light
     return attenuator
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, ScpiDriver
 from lumion_hw.errors import ConfigError, DeviceTimeoutError
 from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
@@ -53,7 +53,7 @@ class KeysightN776x(ScpiDriver):
             DeviceError: The instrument refuses a setting.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
             slots = [_slot(channel) for channel in self.channels]
@@ -146,21 +146,19 @@ class KeysightN776x(ScpiDriver):
         deadline = self._clock.now() + takes_s + _PATIENCE_S
         while not self._scpi.setting("*OPC?"):
             if self._clock.now() >= deadline:
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"{header}: the filter still moves {takes_s + _PATIENCE_S:.3g} s after it was set",
                     command=header,
-                    device=self._device,
-                    address=self._session.address,
                     hint="Look at the instrument's panel for an error.",
                 )
             self._clock.sleep(_POLL_S)
 
     def _checked_slot(self, channel: int) -> int:
         if channel not in self.channels:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"there is no channel {channel}",
-                device=self._device,
-                address=self._session.address,
                 hint=f"A {self.model} has the channels {', '.join(map(str, self.channels))}.",
             )
         return _slot(channel)

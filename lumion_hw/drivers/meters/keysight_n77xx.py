@@ -23,17 +23,16 @@ class KeysightN77xx(LoggingKeysightMeter):
 
     models = tuple(PORTS)
     highest_range_dbm = 10.0
-    most_samples = LARGEST_LOG
+    max_samples = LARGEST_LOG
 
     def find_heads(self) -> tuple[Head, ...]:
         """Check that the instrument has the ports its model has: pairs of uint16, slot and channel."""
         n_ports = PORTS[self.model.upper()]
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         if payload != b"".join(struct.pack("<HH", port, 1) for port in range(1, n_ports + 1)):
-            raise IdentityError(
+            raise self.session.error(
+                IdentityError,
                 f"expected the {n_ports} ports of a {self.model}; found the channel map {payload.hex(' ')}",
-                device=self.session.device,
-                address=self.session.address,
                 hint="Check the model in the bench file.",
             )
         return tuple(Head(f"SENS{port}", f"SENS{port}", f"READ{port}", port) for port in range(1, n_ports + 1))

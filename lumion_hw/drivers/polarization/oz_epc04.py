@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LimitError, VerifyError
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.links.base import Link
@@ -66,14 +66,13 @@ class OzEpc04(Driver):
             IdentityError: Something else answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
             self._known_mv = _voltages(lines)
             if self._known_mv is None:
-                raise IdentityError(
+                raise self._session.error(
+                    IdentityError,
                     f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Check the address in the bench file, or what is plugged in there.",
                 )
             self._hold_voltages()
@@ -118,12 +117,11 @@ class OzEpc04(Driver):
                 self._send(wanted_mv, None)  # somebody else changed a voltage that was not sent
                 found_mv = self._read_mv()
                 if not _agree(found_mv, wanted_mv):
-                    raise VerifyError(
+                    raise self._session.error(
+                        VerifyError,
                         "drive voltages in mV",
                         wrote=list(wanted_mv),
                         read=list(found_mv),
-                        device=self._device,
-                        address=self._session.address,
                         hint="Somebody else may drive this controller, or it is scrambling.",
                     )
             self._known_mv = wanted_mv
@@ -139,32 +137,26 @@ class OzEpc04(Driver):
         self._session.command("MDC")
         lines = self._session.command("M?")
         if not any(_CONSTANT.search(line) for line in lines):
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 "mode",
                 wrote="MDC",
                 read=" / ".join(lines),
-                device=self._device,
-                address=self._session.address,
                 hint="The controller keeps scrambling; switch it to DC at its panel.",
             )
 
     def _checked(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (N_CHANNELS,):
-            raise ConfigError(
-                f"settings have the shape {values.shape}, not ({N_CHANNELS},)",
-                device=self._device,
-                address=self._session.address,
-            )
+            raise self._session.error(ConfigError, f"settings have the shape {values.shape}, not ({N_CHANNELS},)")
         for channel, value in enumerate(values.tolist(), start=1):
             if not abs(value) <= LARGEST_MV:
-                raise LimitError(
+                raise self._session.error(
+                    LimitError,
                     f"voltage of channel {channel}",
                     asked=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Nothing was changed.",
                 )
         return tuple(round(value) for value in values.tolist())
@@ -182,11 +174,10 @@ class OzEpc04(Driver):
         lines = self._session.command("V?")
         found = _voltages(lines)
         if found is None:
-            self._session.taint(f"V? answered with {lines!r}")
-            raise FrameError(
+            self._session.mark_out_of_sync(f"V? answered with {lines!r}")
+            raise self._session.error(
+                FrameError,
                 f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
-                device=self._device,
-                address=self._session.address,
                 hint="Check that nobody else uses this serial line.",
             )
         if self._known_mv is None or not _agree(found, self._known_mv):

@@ -31,7 +31,7 @@ from scipy.special import erf
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.analyzers.aq6370_parameters import CodedWord, Stored, stored_commands
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_HZ
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_HZ
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.scpi import (
     Boolean,

@@ -22,13 +22,13 @@ from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import NO_PATH, CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
 from lumion_hw.emulator.optics.heat import Heat
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, LightParts
 from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
-from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
@@ -126,7 +126,7 @@ class OpticalWorld:
         for index, path in enumerate(wiring.inputs):
             self._inputs_by_source.setdefault(path.source, []).append(index)
         self._tapped_fibres = _tapped_fibres(wiring)
-        self.parts = LightParts()
+        self.inline_devices = InlineDevices()
         self._loops = Loops(wiring.loops)
         self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
         self._input_by_controller = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
@@ -256,7 +256,7 @@ class OpticalWorld:
     def _beam_at_input(self, index: int) -> Beam:
         """Return the light of one input after the attenuators, switches and amplifiers in its fibre."""
         launched = Beam(self._launched_w[index : index + 1])
-        return self.parts.transmit(launched, self.wiring.inputs[index].through)
+        return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
         """Return the amplifier noise at every port; it takes the same path as the amplified light."""
@@ -346,11 +346,11 @@ class OpticalWorld:
         if isinstance(path, FibrePath):
             index = len(self.chains) + list(self._fibre_sources).index(path.source)
             powers_w[index] = self._fibre_sources[path.source].power_w
-            return self.parts.transmit(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
+            return self.inline_devices.transmit(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
         gain = self._output_gain(path)
         powers_w[: len(self.chains)] = [gain * self._output_w(i)[path.port] for i in range(len(self.chains))]
         noise = gain * float(self._noise_output_w_per_hz()[path.port]) if self._has_amplified_inputs else 0.0
-        return self.parts.transmit(Beam(powers_w, noise), path.through)
+        return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
     def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
         """Return the power before and after a device in the fibres, in watts; 0 if no fibre passes through it.
@@ -362,7 +362,7 @@ class OpticalWorld:
         self._bring_up_to_date()
         before_w = after_w = 0.0
 
-        def is_crossed(through: Sequence[LightPart]) -> bool:
+        def is_crossed(through: Sequence[InlineDevice]) -> bool:
             return any((part.device, part.channel) == (device, channel) for part in through)
 
         beams: list[Callable[[], Beam]] = [
@@ -371,7 +371,7 @@ class OpticalWorld:
         fibres: list[OutputPath | FibrePath] = [*self.wiring.outputs, *self.wiring.fibres]
         beams += [partial(self._beam_before_splitter, path) for path in fibres if is_crossed(path.through)]
         for compute_beam in beams:
-            with self.parts.record_powers() as powers_w:
+            with self.inline_devices.record_powers() as powers_w:
                 compute_beam()
             fibre_before_w, fibre_after_w = powers_w[device, channel]
             before_w, after_w = before_w + fibre_before_w, after_w + fibre_after_w
@@ -566,7 +566,7 @@ class OpticalWorld:
 
     def _booster_db(self, path: InputPath) -> float:
         """Return the amplifier gain stated in the bench file; 0 dB if the amplifier is an emulated device."""
-        return 0.0 if self.parts.has_amplifier(path.through) else path.gain_db
+        return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
         """Let the heat follow the clock, and drop cached fields and powers if anything they depend on has changed."""
@@ -703,9 +703,9 @@ class OpticalWorld:
 
 def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
     """Return the fibres that each instrument channel monitors, with the fraction of their light that it receives."""
-    meter_light: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
+    tapped: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
     paths: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
     for path in paths:
-        for tap in path.ends if isinstance(path, OutputPath) else path.taps:
-            meter_light.setdefault((tap.meter, tap.channel), []).append((path, tap.fraction))
-    return meter_light
+        for tap in path.all_taps if isinstance(path, OutputPath) else path.taps:
+            tapped.setdefault((tap.meter, tap.channel), []).append((path, tap.fraction))
+    return tapped

@@ -8,7 +8,7 @@ import pytest
 from lumion_hw.emulator.chip.cell import ChipCells
 from lumion_hw.emulator.chip.chip import Chip, ChipParameterSet, ChipSlopes, ChipVariations
 from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes
-from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_places_mm
+from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_centres_mm
 from lumion_hw.emulator.chip.heaters import HeaterVariations
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -103,7 +103,7 @@ def test_a_coupler_of_a_cell_may_follow_the_wavelength_by_itself() -> None:
 def test_crosstalk_scatters_about_its_curve_and_knows_where_it_is() -> None:
     plain, rng = HeatSpread.draw(MESH, 1.34, EffectSizes()), np.random.default_rng(1)
     # 0.9 mm: 0.56 pm published, the fit has 0.5426; 2π·0.5426/119/6/(2·1.34) = 1.78 mrad/mW.
-    places = arm_places_mm(MESH)
+    places = arm_centres_mm(MESH)
     apart = np.linalg.norm(places[:, None] - places[None], axis=2)
     near = np.abs(apart - 0.9) < 0.15
     per_mw = plain.arm_rad_per_mw[near] / (0.906 * np.exp(-apart[near] / 1.18) + 0.12)

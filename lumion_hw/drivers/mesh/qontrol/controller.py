@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Ticker
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
+from lumion_hw.drivers.life_cycle import Driver, close_on_error
 from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain, read_chain
 from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, read_log
 from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
@@ -222,7 +222,7 @@ class QontrolController(Driver):
             NotSupportedError: A module is no current source.
         """
         with self._lock, self._session.transaction():
-            with closed_if_failed(self._session.close):
+            with close_on_error(self._session.close):
                 self._session.open()
                 if self._reenumerate:
                     self._session.renumber()
@@ -354,19 +354,17 @@ class QontrolController(Driver):
             outputs.latch_reports()
             outputs.refresh()
             if not self._latch.was_issued(fault_id):
-                raise BadValueError(
+                raise self._session.error(
+                    BadValueError,
                     f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
                     command="clear_fault",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint=f"{LIST_FAULTS}, with the id that clears each.",
                 )
             fault = self._latch.find(fault_id)
             if fault is not None and fault.present:
-                raise SafetyError(
+                raise self._session.error(
+                    SafetyError,
                     f"clear_fault: the cause is still present: {fault}.",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint="Check the heater, or switch off with outputs_off(), then clear again.",
                 )
             self._latch.clear(fault_id)
@@ -388,7 +386,7 @@ class QontrolController(Driver):
 
         In a child process that did not open it, nothing is sent and the outputs stay as they are.
         """
-        if self._session.is_elsewhere:
+        if self._session.belongs_to_other_process:
             self._session.close()
             return
         self._idle.stop()
@@ -418,10 +416,9 @@ class QontrolController(Driver):
     def _attach(self, chain: ModuleChain) -> QontrolOutputs:
         expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
         if expected is not None and chain.serial != expected:
-            raise IdentityError(
+            raise self._session.error(
+                IdentityError,
                 f"the modules {chain.serial} answered, {expected} were expected.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Check the cabling and the order of the backplanes, or the serial in the bench file.",
             )
         began = self._clock.now()

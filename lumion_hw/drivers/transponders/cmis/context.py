@@ -53,7 +53,7 @@ class Quirks:
 
 
 @dataclass(frozen=True)
-class KnownModule:
+class ModuleModel:
     """One row of the table: whom it is about, what is different, and how that is known."""
 
     vendor: str = ".*"
@@ -69,8 +69,8 @@ class KnownModule:
         return bool(by_name) and self.from_revision <= revision < self.below_revision
 
 
-KNOWN_MODULES: tuple[KnownModule, ...] = (
-    KnownModule(
+MODULE_MODELS: tuple[ModuleModel, ...] = (
+    ModuleModel(
         from_revision=(3, 0),
         below_revision=(4, 0),
         changes={"inverted_deinit": True},
@@ -83,7 +83,7 @@ KNOWN_MODULES: tuple[KnownModule, ...] = (
 def quirks_of(identity: TransponderIdentity, revision: tuple[int, int], told: dict[str, Any] | None = None) -> Quirks:
     """Return what is known of a module, and what the user says of it."""
     changes: dict[str, Any] = {}
-    for row in KNOWN_MODULES:
+    for row in MODULE_MODELS:
         if row.fits(identity, revision):
             changes |= row.changes
     return dataclasses.replace(Quirks(), **changes | (told or {}))
@@ -126,19 +126,15 @@ class ModuleContext:
 
     def error(self, kind: type[_ErrorT], message: str, hint: str) -> _ErrorT:
         """Return an error about this module."""
-        return kind(message, device=self.memory.device, address=self.memory.address, hint=hint)
+        return self.memory.error(kind, message, hint=hint)
 
     def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
         """Return the error for a value outside a limit of this module."""
-        return LimitError(
-            message, asked=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
-        )
+        return self.memory.error(LimitError, message, asked=asked, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
         """Return the error for what the module does not have as it was told."""
-        return VerifyError(
-            message, wrote=wrote, read=read, device=self.memory.device, address=self.memory.address, hint=hint
-        )
+        return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
     def needs(self, supported: object, what: str) -> None:
         """Raise ``NotSupportedError`` unless the module can do it."""

@@ -1,0 +1,243 @@
+"""A calibration record as arrays: what the mesh does at given heater currents, as far as is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.programming.chip import ChipParameters
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
+from lumion_hw.mesh.record.validity import UseConditions, check_validity
+from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
+from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
+from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
+from lumion_hw.quantities import wavelength_m_from_frequency_hz
+
+Real = NDArray[np.float64]
+
+_NEWTON_STEPS = 12
+_BALANCED = CouplerEntry()
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedMesh:
+    """What a record knows, with all heaters cold, and what heat adds. Heater ``2·PUC`` is on the upper arm.
+
+    What is not known is taken as nothing: no passive phase, balanced couplers, joints without phase, no crosstalk.
+
+    Attributes:
+        record: The record.
+        chip: The physics it states.
+        passive_rad: Shape ``(E,)``; NaN where it was not found.
+        max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
+        heat_mw_per_rad: Shape ``(2E,)``; heat for a radian on the heater's own arm.
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record has no kernel.
+        returns: What drives lose to each other.
+    """
+
+    record: CalibrationRecord
+    chip: ChipParameters
+    passive_rad: Real
+    max_ma: Real
+    heat_mw_per_rad: Real
+    arm_rad_per_mw: Real
+    joint_rad_per_mw: Real
+    returns: SharedReturns
+
+    def __repr__(self) -> str:
+        """Return one line; the arrays are attributes."""
+        return f"<KnownMesh of {self.record!r}>"
+
+    @classmethod
+    def from_record(cls, record: CalibrationRecord, max_ma: float = np.inf) -> CalibratedMesh:
+        """Return the arrays of a record.
+
+        Args:
+            record: The record.
+            max_ma: Largest current of the controller, where that is less than what the laws hold for.
+
+        Raises:
+            CalibrationError: The record's crosstalk was reckoned with another scale than this software's, or what
+                drives lose to each other with other sizes of groups.
+        """
+        heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+        laws = [heater.law for heater in heaters]
+        chip = ChipParameters.from_record(record)
+        rho2, expected = chip.heater_law[:, 0], 2 * len(RETURN_GROUP_SIZES)
+        if (found := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
+            raise CalibrationError(
+                f"this record says in {found} numbers what drives that share a return lose, here it takes {expected}",
+                hint="Calibrate again with this software.",
+            )
+        # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): so much heat for a radian, at any current.
+        nominal = record.heater_ohm * 1e-3 * chip.heat_factor
+        arms, joints = _crosstalk(record)
+        passive = [entry.passive_phase_rad for entry in record.pucs]
+        return cls(
+            record,
+            chip,
+            np.array([np.nan if value is None else value for value in passive]),
+            np.array([min(one.max_ma, max_ma) if one else 0.0 for one in laws]),
+            np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
+            arms,
+            joints,
+            SharedReturns.from_channels(record.heater_channels),
+        )
+
+    @property
+    def mesh(self) -> MeshTopology:
+        """The mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh`."""
+        return self.record.mesh
+
+    @property
+    def law(self) -> Real:
+        """ρ2, ρ4, ρ6 of every heater, shape ``(2E, 3)``; zeros for one without effect."""
+        return self.chip.heater_law
+
+    @property
+    def reach_rad(self) -> Real:
+        """Largest phase of every heater on its own arm, whatever others carry, shape ``(2E,)``; 0 without effect."""
+        return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
+
+    @property
+    def joint_rad(self) -> Real:
+        """Phase of every joint without heat, shape ``(J,)``."""
+        return self.chip.joint_phase_rad
+
+    def own_rad(self, currents_ma: Real) -> Real:
+        """Return the phases of heaters on their own arms that are driven at once, shape ``(…, 2E)``."""
+        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
+
+    def _law_rad(self, currents_ma: Real) -> Real:
+        """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2E)``."""
+        square = currents_ma**2
+        rho2, rho4, rho6 = self.law.T
+        own: Real = square * (rho2 + square * (rho4 + square * rho6))
+        return own
+
+    def own_slope_rad_per_ma2(self, currents_ma: Real) -> Real:
+        """Return the change of that phase per squared current, shape ``(…, 2E)``."""
+        square = currents_ma**2
+        rho2, rho4, rho6 = self.law.T
+        slope: Real = rho2 + square * (2.0 * rho4 + 3.0 * square * rho6)
+        return slope
+
+    def currents_ma(self, own_rad: Real) -> Real:
+        """Return the currents for phases of heaters on their own arms, all at once, shape ``(2E,)``.
+
+        Raises:
+            LimitError: A phase is negative or out of the heater's reach; the message names the heater.
+        """
+        outside = (own_rad < 0.0) | (own_rad > self.reach_rad * (1.0 + 1e-12))
+        if outside.any():
+            heater = int(np.flatnonzero(outside)[0])
+            raise LimitError(
+                f"phase of {self.heater_name(heater)}", asked=float(own_rad[heater]),
+                limit=float(self.reach_rad[heater]), unit="rad",
+            )  # fmt: skip
+        live = self.law[:, 0] != 0.0
+        # From the first term alone; the others are small, so a few of Newton's steps do.
+        square = np.divide(own_rad, self.law[:, 0], out=np.zeros(len(own_rad)), where=live)
+        for _ in range(_NEWTON_STEPS):
+            current = np.sqrt(np.maximum(square, 0.0))
+            slope = np.where(live, self.own_slope_rad_per_ma2(current), 1.0)
+            step = np.where(live, (self._law_rad(current) - own_rad) / slope, 0.0)
+            square = square - step
+            if np.max(np.abs(step), initial=0.0) < 1e-13:
+                break
+        flowing = np.sqrt(np.maximum(square, 0.0))
+        currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics.get("shared_return_per_ma"))
+        return np.minimum(currents, self.max_ma)
+
+    def heat_mw(self, own_rad: Real) -> Real:
+        """Return the heat of heaters with these phases on their own arms, shape ``(…, 2E)``."""
+        heat: Real = own_rad * self.heat_mw_per_rad
+        return heat
+
+    def cells(self, currents_ma: Real, frequency_hz: float | None = None) -> UnitCells:
+        """Return the unit cells at given currents, about the reference frequency.
+
+        Args:
+            currents_ma: Shape ``(2E,)`` or ``(N, 2E)``.
+            frequency_hz: Frequency of the light they are for, if it is another: the phases of heaters, laws and
+                crosstalk alike, are proportional to it.
+
+        Raises:
+            LimitError: The record does not hold for this frequency.
+        """
+        turns = 1.0 if frequency_hz is None else self._turns(frequency_hz)
+        own = self.own_rad(currents_ma)
+        heat = self.heat_mw(own)
+        arms = (own + heat @ self.arm_rad_per_mw.T) * turns
+        cold = self.cold_cells()
+        joints = cold.joint_phase
+        if len(self.joint_rad_per_mw):
+            joints = joints + heat @ self.joint_rad_per_mw.T * turns
+        upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
+        cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
+        per_mw = self.chip.extra_physics.get("heat_loss_db_per_mw")
+        return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
+
+    def _turns(self, frequency_hz: float) -> float:
+        """Return a frequency over the reference, if the record holds for it."""
+        wavelength_nm = round(wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6)  # there and back is not exact
+        check_validity(self.record, UseConditions(wavelength_nm=wavelength_nm))
+        return frequency_hz / self.record.reference_hz
+
+    def cold_cells(self) -> UnitCells:
+        """Return the unit cells with all heaters off."""
+        return self.chip.cold_cells(self.record.reference_hz)
+
+    def coupler(self, puc: int) -> CouplerEntry:
+        """Return the couplers of a PUC, balanced ones if they were not measured."""
+        return self.record.pucs[puc].coupler or _BALANCED
+
+    def heater_name(self, heater: int) -> str:
+        """Return a heater in words, such as ``PUC 41 lower heater (channel 83)``."""
+        entry = self.record.pucs[heater // 2]
+        channel = (entry.lower if heater % 2 else entry.upper).channel
+        return f"PUC {heater // 2} {'lower' if heater % 2 else 'upper'} heater (channel {channel})"
+
+
+def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
+    """Return the phases of arms and joints per heat; joints have no rows without a kernel."""
+    n_heaters = 2 * len(record.pucs)
+    arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
+    entry = record.crosstalk
+    if entry is None:
+        return arms, joints
+    if entry.kernel is not None:
+        thermal = kernel_crosstalk(record.mesh, entry.kernel)
+        if (rise := record.extra_physics.get("crosstalk_directions")) is not None:
+            thermal = HeaterDistances.from_mesh(record.mesh).directed(thermal, rise)
+        arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
+    pairs = record.extra_physics.get(CROSSTALK_PAIRS)
+    if pairs is not None and len(joints):
+        arms, joints = arms + pairs[:n_heaters], joints + pairs[n_heaters:]
+    if entry.differential_rad_per_mw:
+        arms[0::2] += np.asarray(entry.differential_rad_per_mw)
+    return arms, joints
+
+
+def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
+    """Return the crosstalk of a kernel over a mesh.
+
+    Raises:
+        CalibrationError: The kernel was reckoned with another length of a lattice edge.
+    """
+    if kernel.edge_mm != BUL_MM:
+        raise CalibrationError(
+            f"the crosstalk of this record was reckoned with PUCs {kernel.edge_mm} mm apart, here it is {BUL_MM} mm",
+            hint="Calibrate again with this software.",
+        )
+
+    def shape(distance_mm: Real) -> Real:
+        decay: Real = kernel.amplitude_rad_per_mw * np.exp(-distance_mm / kernel.length_mm) + kernel.floor_rad_per_mw
+        return decay
+
+    return HeaterDistances.from_mesh(mesh).crosstalk(shape)
