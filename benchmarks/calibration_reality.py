@@ -57,7 +57,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 def one(bench: str, row: str, seed: int) -> dict[str, Any]:
     """Calibrate and judge one bench of one row."""
-    from lumion_hw.bench.loader import builtin_path
+    from lumion_hw.bench.file.loader import builtin_path
 
     source = HERE.parent / "tests" / "data" / "small.yaml" if bench == "small" else builtin_path("lumion-prototype")
     model = yaml.safe_load(Path(source).read_text(encoding="utf-8"))

@@ -40,9 +40,9 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "lumion_hw.emulator.optics.world",
     ),
     "a bench key: from the file to the device it describes": (
-        "lumion_hw.cli.opening",
-        "lumion_hw.bench.loader",
-        "lumion_hw.bench.model",
+        "lumion_hw.cli.common.opening",
+        "lumion_hw.bench.file.loader",
+        "lumion_hw.bench.file.model",
         "lumion_hw.bench.kinds.keysight_n77xx",
         "lumion_hw.bench.bench",
         "lumion_hw.drivers.meters.keysight_n77xx",

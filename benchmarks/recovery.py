@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import yaml
 
 from lumion_hw import Bench
-from lumion_hw.bench.loader import builtin_path
+from lumion_hw.bench.file.loader import builtin_path
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService
 from lumion_hw.fabric import FabricJournal, FabricManager, find_unit
 from lumion_hw.fabric.detectors import Detector

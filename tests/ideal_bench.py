@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lumion_hw.bench.loader import builtin_path
+from lumion_hw.bench.file.loader import builtin_path
 
 
 def ideal_text(name: str) -> str:

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import pytest
 
-from lumion_hw.bench import yaml_marks
-from lumion_hw.bench.yaml_marks import Document
+from lumion_hw.bench.file import yaml_marks
+from lumion_hw.bench.file.yaml_marks import Document
 
 _MOST = 200
 """Texts kept."""

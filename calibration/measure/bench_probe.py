@@ -24,9 +24,9 @@ from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
-from lumion_hw.bench.parts_as_set import wiring_as_set
 from lumion_hw.circuits.exit_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
@@ -236,7 +236,7 @@ class BenchProbe:
         self._began_s = bench.clock.now()
         self._seconds = lit_together(bench.wiring.inputs)
         second = set(self._seconds.values())
-        self._wiring = wiring_as_set(bench)  # what is set in the fibres stays as it is while they are measured
+        self._wiring = wiring_with_device_losses(bench)  # fibre devices keep their settings while measured
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None

@@ -27,7 +27,7 @@ from calibration.record.conversion import covariance_of, parameters_of
 from calibration.report.hidden_truth import REST_S, compare, own_phase_rad, reference_offset_hz, true_parameters
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.loader import builtin_path
+from lumion_hw.bench.file.loader import builtin_path
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.inverse import heater_currents_ma

@@ -27,9 +27,9 @@ from calibration.model.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_pri
 from calibration.run.bootstrap import BootstrapPlan, first_settings
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
-from lumion_hw.bench.devices import HeaterDriverModel
+from lumion_hw.bench.file.devices import HeaterDriverModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.kinds.cmis import CmisModel
-from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.layout.topology import MeshTopology

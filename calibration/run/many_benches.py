@@ -22,7 +22,7 @@ from lumion_hw.errors import ConfigError, exit_code
 from lumion_hw.files import AnyPath
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.bench.file.model import BenchModel
 import contextlib
 import multiprocessing
 import signal

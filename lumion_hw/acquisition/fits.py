@@ -397,7 +397,7 @@ def fit_ber(
 
 def _heater_ohm(data: ScanData, setting: str) -> float:
     """Return the resistance of a heater in the bench file that the data carry."""
-    from lumion_hw.bench.loader import load_bench
+    from lumion_hw.bench.file.loader import load_bench
 
     device = next(each.device for each in data.plan.settings if each.name == setting)
     file = data.header.bench_file

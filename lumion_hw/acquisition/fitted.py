@@ -70,7 +70,7 @@ class FittedCurve:
         """
         from lumion_hw.acquisition.scan_plot import draw_fit
 
-        return draw_fit(self, self.words(), target)
+        return draw_fit(self.x, self.y, self.residual, (self.x_label, self.y_label), self.words(), target)
 
     def words(self) -> str:
         """Return the result in one line."""

@@ -219,7 +219,8 @@ class ScanData:
         """
         from lumion_hw.acquisition.scan_plot import draw_scan
 
-        return draw_scan(self, (readings,) if isinstance(readings, str) else readings, target)
+        names = (readings,) if isinstance(readings, str) else readings
+        return draw_scan(self.header, self.plan, self.value, self.unit, names, target)
 
     def _names(self) -> dict[str, str]:
         """Return what the readings are called beside the settings."""

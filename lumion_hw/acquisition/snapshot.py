@@ -135,8 +135,8 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     Raises:
         ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
     """
-    from lumion_hw.bench.loader import mistakes, problems_in
-    from lumion_hw.bench.yaml_marks import read_yaml
+    from lumion_hw.bench.file.loader import mistakes, problems_in
+    from lumion_hw.bench.file.yaml_marks import read_yaml
 
     raw = read_file(Path(path), _WHAT, most_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one.")
     try:
@@ -155,9 +155,9 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
     from pydantic import ValidationError
 
     from lumion_hw.acquisition.snapshot_file import SnapshotFileModel
-    from lumion_hw.bench.checks import Check
-    from lumion_hw.bench.explain import explain
-    from lumion_hw.bench.fields import found
+    from lumion_hw.bench.file.checks import Check
+    from lumion_hw.bench.file.explain import explain
+    from lumion_hw.bench.file.fields import found
 
     if not isinstance(data, dict):
         return None, [Check((), f"expected a mapping with the keys of a snapshot, found {found(data)}")]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-from lumion_hw.bench.fields import Name, StrictModel
+from lumion_hw.bench.file.fields import Name, StrictModel
 
 _Number = StrictFloat | StrictInt
 _Value = StrictBool | _Number | StrictStr | tuple[_Number, ...] | None

@@ -1,13 +1,13 @@
-from .checks import BenchData as BenchData, Check as Check
-from .devices import (
+from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft as draft
+from .events import EventLog as EventLog
+from .file.checks import BenchData as BenchData, Check as Check
+from .file.devices import (
     DeviceModel as DeviceModel,
     HeaterDriverModel as HeaterDriverModel,
     MeterModel as MeterModel,
     PartModel as PartModel,
 )
-from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft as draft
-from .events import EventLog as EventLog
-from .fields import (
+from .file.fields import (
     Address as Address,
     Flag as Flag,
     Name as Name,
@@ -17,9 +17,8 @@ from .fields import (
     StrictModel as StrictModel,
     Whole as Whole,
 )
-from .identity import DeviceIdentity as DeviceIdentity, device_identities as device_identities
-from .kind import DeviceKind as DeviceKind, Question as Question, ScpiIdentity as ScpiIdentity
-from .loader import (
+from .file.kind import DeviceKind as DeviceKind, Question as Question, ScpiIdentity as ScpiIdentity
+from .file.loader import (
     Problem as Problem,
     bench_schema as bench_schema,
     builtin_names as builtin_names,
@@ -27,8 +26,9 @@ from .loader import (
     check_bench as check_bench,
     load_bench as load_bench,
 )
+from .file.model import BenchModel as BenchModel
+from .file.module_connection import PluggableModel as PluggableModel
+from .file.module_optics import ModuleFormat as ModuleFormat, ModuleOptics as ModuleOptics
+from .file.roles import Role as Role
+from .identity import DeviceIdentity as DeviceIdentity, device_identities as device_identities
 from .mesh_access import MeshAccess as MeshAccess
-from .model import BenchModel as BenchModel
-from .module_connection import PluggableModel as PluggableModel
-from .module_optics import ModuleFormat as ModuleFormat, ModuleOptics as ModuleOptics
-from .roles import Role as Role

@@ -10,18 +10,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.events import EventLog
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.loader import BenchFile, builtin_path, load_bench, read_bench_file
+from lumion_hw.bench.fibre_devices import outputs_with_device_losses
+from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.loader import BenchFile, builtin_path, load_bench, read_bench_file
+from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.bench.file.module_connection import ModuleConnection
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.module_connection import ModuleConnection
 from lumion_hw.bench.named import Named
 from lumion_hw.bench.opening import link_to, open_device
-from lumion_hw.bench.parts_as_set import outputs_as_set
-from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock, SystemClock, VirtualClock, answers, outcome
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
@@ -380,7 +380,7 @@ class Bench:
         if device.photodiodes_a_per_w is not None:
             ports, responsivity_a_per_w = self.model.monitors(), device.photodiodes_a_per_w
         else:
-            as_set = functools.partial(outputs_as_set, self)
+            as_set = functools.partial(outputs_with_device_losses, self)
             meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db, as_set)
             ports, responsivity_a_per_w = meters.ports, meters.responsivity_a_per_w
         return MeshAccess(
@@ -518,6 +518,6 @@ def load(path: str | Path) -> BenchModel:
 
 def _read(path: str | Path) -> BenchFile:
     """Read a bench file, or a built-in bench by its name, which precedes a file of the same name."""
-    from lumion_hw.bench.loader import builtin_names
+    from lumion_hw.bench.file.loader import builtin_names
 
     return read_bench_file(builtin_path(path) if isinstance(path, str) and path in builtin_names() else path)

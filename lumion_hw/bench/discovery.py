@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lumion_hw.bench.kind import DeviceKind, Question
-from lumion_hw.bench.known_kinds import all_kinds
+from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.known_kinds import all_kinds
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.model import BenchModel, MeshSection
+from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
 from lumion_hw.emulator.optics.truth import PhysicsParameters

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lumion_hw.bench.devices import DeviceModel
-from lumion_hw.bench.kind import DeviceKind
-from lumion_hw.bench.known_kinds import own_kinds
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.kind import DeviceKind
+from lumion_hw.bench.file.known_kinds import own_kinds
 
 _CHECKOUT = Path(__file__).parents[2]
 

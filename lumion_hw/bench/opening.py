@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.module_connection import ModuleConnection, module_connection
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.module_connection import ModuleConnection, module_connection
 from lumion_hw.errors import ConfigError
 from lumion_hw.links.address import DEFAULT_BAUD, open_link
 from lumion_hw.remote.stand_in import RemoteDevice
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.devices import DeviceModel
+    from lumion_hw.bench.file.devices import DeviceModel
     from lumion_hw.clock import Clock
     from lumion_hw.interfaces.open_device import OpenDevice
     from lumion_hw.links.base import Link

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lumion_hw.bench.module_optics import ModuleFormat
+from lumion_hw.bench.file.module_optics import ModuleFormat
 from lumion_hw.circuits.request import CircuitRequest
 
 DARK_DB = -200.0

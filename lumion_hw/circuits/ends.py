@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.circuits.planned import Strategy
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import CircuitError

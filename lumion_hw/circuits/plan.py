@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.parts_as_set import wiring_as_set
+from lumion_hw.bench.fibre_devices import wiring_with_device_losses
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
@@ -85,7 +85,7 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_as_set(bench)
+    wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
     return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.bench.model import BenchModel
-from lumion_hw.bench.module_optics import ModuleOptics
+from lumion_hw.bench.file.model import BenchModel
+from lumion_hw.bench.file.module_optics import ModuleOptics
 from lumion_hw.circuits.budget import DARK_DB, Leakage, LinkBudget
 from lumion_hw.circuits.ends import CircuitEnds
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults, clear_host_silence
-from lumion_hw.bench.parts_as_set import wiring_as_set
+from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.circuits.lease_clock import LeaseClock
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
@@ -369,7 +369,7 @@ class CircuitService:
         if [circuit.request for circuit in active] == requests:
             return
         bench = self.setup.bench
-        plan = standing_plan(bench.model, self.setup.record, state, wiring_as_set(bench))
+        plan = standing_plan(bench.model, self.setup.record, state, wiring_with_device_losses(bench))
         if plan is None:
             self.setup.active = None
         else:

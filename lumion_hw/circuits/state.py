@@ -22,8 +22,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits.ends import circuit_ends
 from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
 from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit

@@ -66,7 +66,7 @@ def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
     """Run a command and turn every failure into an exit code."""
     import click
 
-    from lumion_hw.cli.output import report_failure
+    from lumion_hw.cli.common.output import report_failure
 
     as_json = "--json" in given
     try:
@@ -87,7 +87,7 @@ def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
 
 
 def _loaded(target: str) -> click.Command:
-    from lumion_hw.cli.own_packages import imported
+    from lumion_hw.cli.common.own_packages import imported
 
     command: click.Command = imported(target)
     return command

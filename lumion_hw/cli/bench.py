@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, echo_table, error_document, json_option, note, say
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.devices import DeviceModel
-    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.bench.file.devices import DeviceModel
+    from lumion_hw.bench.file.model import BenchModel
 
 
 @click.group()
@@ -28,7 +28,7 @@ def bench() -> None:
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
     """Find every mistake in FILE, with line and column; exit code 2 if there is one."""
-    from lumion_hw.bench.loader import check_bench, devices_alike, load_bench
+    from lumion_hw.bench.file.loader import check_bench, devices_alike, load_bench
 
     problems = check_bench(file)
     if problems and as_json:
@@ -60,8 +60,8 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
 @bench.command()
 def schema() -> None:
     """Print the JSON Schema of bench files, for editors and other validators."""
-    from lumion_hw.bench.known_kinds import all_kinds
-    from lumion_hw.bench.loader import bench_schema
+    from lumion_hw.bench.file.known_kinds import all_kinds
+    from lumion_hw.bench.file.loader import bench_schema
 
     kinds, unusable = all_kinds()
     for error in unusable:
@@ -74,7 +74,7 @@ def schema() -> None:
 @json_option
 def show(file: str, as_json: bool) -> None:
     """Print the bench of FILE as tables, defaults filled in."""
-    from lumion_hw.bench.loader import load_bench
+    from lumion_hw.bench.file.loader import load_bench
 
     model = load_bench(file)
     if as_json:

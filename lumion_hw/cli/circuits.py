@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
-from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
-from lumion_hw.cli.outputs import force_option, out_option
-from lumion_hw.cli.parameter_type import ParameterType
-from lumion_hw.cli.progress import RunProgress
+from lumion_hw.cli.common.numbers import LONGEST_D, Duration, Number
+from lumion_hw.cli.common.opening import bench_options, open_bench, read_endpoints
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.parameter_type import ParameterType
+from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.writing import Over, check_target
 
@@ -595,13 +595,13 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
 
 def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[StandingCircuit, ...]:
     """Return the circuits of the journal as they are measured now."""
-    from lumion_hw.bench.parts_as_set import wiring_as_set
+    from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
     from lumion_hw.circuits.state import now_utc, proof_document, standing_plan
     from lumion_hw.storage import load_record
 
     setup = PathSetup(bench, load_record(record))
-    plan = standing_plan(bench.model, setup.record, state, wiring_as_set(bench))
+    plan = standing_plan(bench.model, setup.record, state, wiring_with_device_losses(bench))
     if plan is None:
         return ()
     setup.adopt(plan)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lumion_hw.cli.lazy import LazyCommand, LazyGroup
-from lumion_hw.cli.version import version_option
+from lumion_hw.cli.common.lazy import LazyCommand, LazyGroup
+from lumion_hw.cli.common.version import version_option
 
 COMMANDS = (
     LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note
-from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
+from lumion_hw.cli.common.outputs import out_option
 
 
 @click.command()
@@ -26,7 +26,7 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
     option the serial ports of this computer are listed, and nothing is sent.
     """
     from lumion_hw.bench.discovery import discover as ask, draft, serial_ports, visa_resources
-    from lumion_hw.bench.known_kinds import all_kinds
+    from lumion_hw.bench.file.known_kinds import all_kinds
     from lumion_hw.clock import SystemClock
     from lumion_hw.files.writing import check_target, write_file
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.numbers import SEED
-from lumion_hw.cli.output import note
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import SEED
+from lumion_hw.cli.common.output import note
+from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.bench.file.model import BenchModel
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.emulator.wires.server import EmulatorServer
 
@@ -100,7 +100,7 @@ def _served(
     server: EmulatorServer, bench: EmulatedBench, model: BenchModel, directory: Path, tcp_only: bool
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Serve every device; return addresses and VISA resource strings by name."""
-    from lumion_hw.bench.known_kinds import kind_named
+    from lumion_hw.bench.file.known_kinds import kind_named
 
     addresses, resources = {}, {}
     for name, device in bench.devices.items():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
-from lumion_hw.cli.numbers import LONGEST_D, Duration
-from lumion_hw.cli.output import echo_json, echo_table, note, say
+from lumion_hw.cli.common.numbers import LONGEST_D, Duration
+from lumion_hw.cli.common.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 
 if TYPE_CHECKING:

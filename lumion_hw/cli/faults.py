@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
-from lumion_hw.cli.opening import open_bench
-from lumion_hw.cli.output import echo_json, echo_table, note, say
+from lumion_hw.cli.common.opening import open_bench
+from lumion_hw.cli.common.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError
 
 if TYPE_CHECKING:

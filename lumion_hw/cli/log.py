@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
-from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
-from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.common.numbers import LONGEST_D, Duration, Number
+from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
+from lumion_hw.cli.common.output import echo_json, json_option, note, progress, say, table
+from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.errors import ConfigError, IdentityError, LumionError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _n_rows(duration_s: float, rate: float) -> int:
 def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: int, record: str | None) -> LogHeader:
     """Return the header of a log that begins now."""
     from lumion_hw.acquisition.journal import log_header
-    from lumion_hw.bench.loader import builtin_names, builtin_path
+    from lumion_hw.bench.file.loader import builtin_names, builtin_path
     from lumion_hw.storage.record_files import load_record
 
     path = builtin_path(bench_file) if bench_file in builtin_names() and not Path(bench_file).exists() else bench_file

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.numbers import MANY, PORT, SEED, Number
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
-from lumion_hw.cli.outputs import force_option, out_option
-from lumion_hw.cli.progress import RunProgress
+from lumion_hw.cli.common.numbers import MANY, PORT, SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.progress import RunProgress
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.faults import MeshFaults
@@ -190,7 +190,7 @@ def mesh_named(layout: str) -> MeshTopology:
         return mesh_laid_out(word, _integers("--mesh", size, ",") if size else ())
     if layout.endswith(".json"):
         return _mesh_of_file(pathlib.Path(layout))
-    from lumion_hw.bench.loader import load_bench
+    from lumion_hw.bench.file.loader import load_bench
 
     return load_bench(layout).topology()
 

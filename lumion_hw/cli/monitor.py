@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.numbers import MANY, PERIOD
-from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.output import echo_json, json_option, say, table
+from lumion_hw.cli.common.numbers import MANY, PERIOD
+from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
+from lumion_hw.cli.common.output import echo_json, json_option, say, table
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition.columns import Column, Value

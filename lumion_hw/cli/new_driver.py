@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.output import echo_json, json_option, note, say
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str
     Raises:
         ConfigError: It is no name of a kind, or there is one already; or the role has no channels.
     """
-    from lumion_hw.bench.known_kinds import known_names
+    from lumion_hw.bench.file.known_kinds import known_names
 
     package = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(package):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.numbers import MANY, SEED, Number
-from lumion_hw.cli.output import echo_json, echo_table, json_option, say
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import MANY, SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
     from lumion_hw.planning.faults import Faults

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from lumion_hw.cli.opening import channels_option
-from lumion_hw.cli.output import echo_json, json_option, say
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.opening import channels_option
+from lumion_hw.cli.common.output import echo_json, json_option, say
+from lumion_hw.cli.common.outputs import force_option, out_option
 
 
 @click.command()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import SEED
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.numbers import SEED
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.files.writing import write_file
 
 if TYPE_CHECKING:

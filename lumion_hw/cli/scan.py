@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.opening import devices_with
-from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
-from lumion_hw.cli.outputs import out_option
-from lumion_hw.cli.parameter_type import ParameterType
+from lumion_hw.cli.common.opening import devices_with
+from lumion_hw.cli.common.output import echo_json, json_option, note, progress, say, table
+from lumion_hw.cli.common.outputs import out_option
+from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.cli.snapshot import held_bench, held_options
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.files.writing import check_target
@@ -201,7 +201,7 @@ def _telling(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
 
 def path_of(bench_file: str) -> Path:
     """Return the path of a bench file, or of a built-in bench by its name."""
-    from lumion_hw.bench.loader import builtin_names, builtin_path
+    from lumion_hw.bench.file.loader import builtin_names, builtin_path
 
     built_in = bench_file in builtin_names() and not Path(bench_file).exists()
     return Path(str(builtin_path(bench_file))) if built_in else Path(bench_file)

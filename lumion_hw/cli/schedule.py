@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.numbers import MANY, SEED, Number
-from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
-from lumion_hw.cli.outputs import force_option, out_option
-from lumion_hw.cli.progress import RunProgress
+from lumion_hw.cli.common.numbers import MANY, SEED, Number
+from lumion_hw.cli.common.opening import bench_options, open_bench
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.outputs import force_option, out_option
+from lumion_hw.cli.common.progress import RunProgress
 
 if TYPE_CHECKING:
     from lumion_hw.cli.circuits import BenchTarget

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.circuits import BenchTarget
-from lumion_hw.cli.numbers import SEED, Number
-from lumion_hw.cli.opening import open_bench
-from lumion_hw.cli.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.numbers import SEED, Number
+from lumion_hw.cli.common.opening import open_bench
+from lumion_hw.cli.common.output import echo_json, json_option, note, say
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.cli.emulator_process import EmulatorProcess
+    from lumion_hw.cli.common.emulator_process import EmulatorProcess
     from lumion_hw.serving.owner import BenchOwner
 
 _PORT = click.IntRange(0, 65535)
@@ -174,7 +174,7 @@ def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess |
     if not emulate:
         yield None
         return
-    from lumion_hw.cli.emulator_process import emulator_process
+    from lumion_hw.cli.common.emulator_process import emulator_process
 
     with emulator_process(file, seed) as emulator:
         yield emulator

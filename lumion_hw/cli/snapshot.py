@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import Number
-from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.output import echo_json, json_option, note, say, table
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import Number
+from lumion_hw.cli.common.opening import bench_options, channels_option, devices_with, open_bench
+from lumion_hw.cli.common.output import echo_json, json_option, note, say, table
+from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import BusyError, ConfigError, LinkError, LumionError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def held_bench(
 ) -> Iterator[tuple[Bench, list[str]]]:
     """Open devices of a bench, its mesh under the lock of the bench and left on; with it go the circuits that stand."""
     from lumion_hw.bench.bench import load
-    from lumion_hw.bench.devices import HeaterDriverModel
+    from lumion_hw.bench.file.devices import HeaterDriverModel
     from lumion_hw.circuits.lock import BenchLock
     from lumion_hw.circuits.state import read_state
     from lumion_hw.cli.circuits import BenchTarget

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import MANY, PERIOD, Number
-from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
-from lumion_hw.cli.outputs import out_option
-from lumion_hw.cli.parameter_type import ParameterType
+from lumion_hw.cli.common.numbers import MANY, PERIOD, Number
+from lumion_hw.cli.common.opening import bench_options, open_bench
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, progress, say
+from lumion_hw.cli.common.outputs import out_option
+from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 from lumion_hw.files.json_text import json_text
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.fabric.journal import FabricState

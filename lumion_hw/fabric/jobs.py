@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import check_faults
-from lumion_hw.bench.model import JobModel
+from lumion_hw.bench.file.model import JobModel
 from lumion_hw.circuits import CircuitProof, CircuitRequest, CircuitService
 from lumion_hw.errors import BusyError, CircuitError, LumionError
 from lumion_hw.fabric.decisions import free_spares

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lumion_hw.bench.model import BenchModel, JobModel, ServerModel
+from lumion_hw.bench.file.model import BenchModel, JobModel, ServerModel
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
 

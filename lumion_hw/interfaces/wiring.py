@@ -68,7 +68,7 @@ class InputPath:
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the first one next to the source.
         parts_db: What each of them takes as it is set, of an amplifier beyond ``gain_db``; it is part of ``loss_db``.
-            Empty as long as nobody has asked them: see :func:`lumion_hw.bench.parts_as_set.wiring_as_set`.
+            Empty as long as nobody has asked them: see :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
     """
 
     transponder: str | None

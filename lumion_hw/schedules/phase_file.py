@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import Check, Uses
-from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
+from lumion_hw.bench.file.checks import Check, Uses
+from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
 
 MOST_PHASES = 256
 _Pair = Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
@@ -33,7 +33,7 @@ from lumion_hw.schedules.cost import LONGEST_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.checks import Check
+    from lumion_hw.bench.file.checks import Check
 
 WARN_SHARE = 0.06
 """Share of an iteration spent waiting for circuits above which a plan is warned of."""
@@ -108,8 +108,8 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 def _read(text: str, name: str) -> PhasePlan:
     """Return the plan of a phase file's text; ``name`` is what it is called in messages."""
-    from lumion_hw.bench.loader import mistakes, problems_in
-    from lumion_hw.bench.yaml_marks import read_yaml
+    from lumion_hw.bench.file.loader import mistakes, problems_in
+    from lumion_hw.bench.file.yaml_marks import read_yaml
 
     document = read_yaml(text)
     plan, checks = _validated(document.data) if document.marks else (None, [])
@@ -122,9 +122,9 @@ def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
     """Return the plan, or ``None`` and all that is wrong with it."""
     from pydantic import ValidationError
 
-    from lumion_hw.bench.checks import Check
-    from lumion_hw.bench.explain import explain
-    from lumion_hw.bench.fields import found
+    from lumion_hw.bench.file.checks import Check
+    from lumion_hw.bench.file.explain import explain
+    from lumion_hw.bench.file.fields import found
     from lumion_hw.schedules.phase_file import PhaseFileModel
 
     if not isinstance(data, dict):

@@ -86,6 +86,6 @@ def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
 
 def _located(path: str | Path, directory: Path) -> str | Path:
     """Return the name of a built-in bench unchanged, and a file as seen from ``directory``."""
-    from lumion_hw.bench.loader import builtin_names
+    from lumion_hw.bench.file.loader import builtin_names
 
     return path if isinstance(path, str) and path in builtin_names() else directory / path

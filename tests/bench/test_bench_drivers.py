@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
+from lumion_hw.bench.file.known_kinds import own_kinds
 from lumion_hw.bench.kinds.lumion_mesh import MeshControllerModel
-from lumion_hw.bench.known_kinds import own_kinds
 from lumion_hw.bench.opening import open_device
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConnectError

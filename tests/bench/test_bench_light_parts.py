@@ -142,6 +142,6 @@ def test_a_part_that_is_not_open_is_no_part_that_takes_nothing(tmp_path) -> None
     path.write_text(READ_BY_METERS)
     with (
         Bench.emulate(path, seed=1, only=["mesh0", "pm", "sw"]) as bench,
-        pytest.raises(ConfigError, match="device in the light was not opened"),
+        pytest.raises(ConfigError, match="in the light path but was not opened"),
     ):
         bench.mesh.monitors_ma()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.bench.loader import check_bench
+from lumion_hw.bench.file.loader import check_bench
 from lumion_hw.cli import calibrate_main
 from lumion_hw.errors import ConfigError, LimitError, LinkLost
 from lumion_hw.interfaces import PucState

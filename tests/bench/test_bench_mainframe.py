@@ -10,9 +10,9 @@ import yaml
 from pydantic import ValidationError
 
 from lumion_hw import Bench
+from lumion_hw.bench.file.loader import bench_schema
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.kinds.keysight_mainframe import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
-from lumion_hw.bench.loader import bench_schema
-from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters import keysight_816x
 from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x

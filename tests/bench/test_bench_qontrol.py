@@ -10,7 +10,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.bench.emulated import emulated_bench
-from lumion_hw.bench.loader import check_bench, load_bench
+from lumion_hw.bench.file.loader import check_bench, load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.emulator.mesh.qontrol import OPEN

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
 from lumion_hw.bench.emulated import emulated_bench
-from lumion_hw.bench.known_kinds import own_kinds
-from lumion_hw.bench.model import Device
+from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.model import Device
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.itla import Itla

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.loader import bench_schema, check_bench
 from lumion_hw.bench.kind_tables import PAGES, replaced
-from lumion_hw.bench.known_kinds import own_kinds
-from lumion_hw.bench.loader import bench_schema, check_bench
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bench-file.md").read_text(encoding="utf-8")

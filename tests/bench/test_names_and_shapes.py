@@ -17,7 +17,7 @@ from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogJournal, read_journal
 from lumion_hw.acquisition.plotting import plot, read_recording
 from lumion_hw.bench.events import EventLog
-from lumion_hw.bench.loader import check_bench, load_bench
+from lumion_hw.bench.file.loader import check_bench, load_bench
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.storage import load_record, save_record

@@ -13,7 +13,7 @@ import pytest
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.emulated import emulated_bench
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.bench.record_use import check_use, record_age_s, source_wavelengths_nm
 from lumion_hw.circuits import PathSetup
 from lumion_hw.clock import VirtualClock

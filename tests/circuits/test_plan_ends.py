@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from lumion_hw.bench import BenchModel
-from lumion_hw.bench.known_kinds import own_kinds
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError

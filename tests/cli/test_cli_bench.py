@@ -6,7 +6,7 @@ import pathlib
 import jsonschema
 import pytest
 
-from lumion_hw.bench.loader import builtin_path
+from lumion_hw.bench.file.loader import builtin_path
 from lumion_hw.cli import main
 
 PROTOTYPE = builtin_path("lumion-prototype").read_text()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.bench.opening import open_device
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
@@ -33,7 +33,7 @@ HOST = f"""
 import sys, time
 import numpy as np
 from lumion_hw.bench.opening import open_device
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.clock import SystemClock
 from lumion_hw.links.address import open_link
 clock = SystemClock()

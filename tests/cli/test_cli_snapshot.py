@@ -11,7 +11,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.cli import main
-from lumion_hw.cli.opening import open_bench
+from lumion_hw.cli.common.opening import open_bench
 from tests import recorded_calibration
 from tests.cli.test_cli_emulate import served
 from tests.recorded_calibration import RECORD, SMALL

@@ -8,8 +8,8 @@ import pytest
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.emulated import device_spec, emulated_bench
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench
 from lumion_hw.errors import ConfigError, LinkError

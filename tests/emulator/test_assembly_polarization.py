@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.emulated import device_spec, emulated_bench
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.assembly import EmulatedBench
 

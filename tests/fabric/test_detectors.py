@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.bench.model import DetectorModel, FabricModel
+from lumion_hw.bench.file.model import DetectorModel, FabricModel
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.detectors import Watched, detectors_of
 from lumion_hw.fabric.detectors.hold_off import HoldOff

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lumion_hw.bench.loader import check_bench, load_bench
-from lumion_hw.bench.model import AcceleratorModel, BenchModel, JobModel
+from lumion_hw.bench.file.loader import check_bench, load_bench
+from lumion_hw.bench.file.model import AcceleratorModel, BenchModel, JobModel
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import find_unit, job_requests, pair_requests, partners, substituted

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.known_kinds import own_kinds
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
 from lumion_hw.emulator.faults.fault_table import BENCH

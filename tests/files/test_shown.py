@@ -69,7 +69,7 @@ def test_a_record_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_an_error_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    from lumion_hw.cli.output import report_failure
+    from lumion_hw.cli.common.output import report_failure
 
     report_failure(ConfigError(f"found {CLEAR}"), 2, as_json=False)
     err = capsys.readouterr().err

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.emulated import device_spec, emulated_bench
-from lumion_hw.bench.known_kinds import kind_named
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.known_kinds import kind_named
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04

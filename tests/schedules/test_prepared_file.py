@@ -12,7 +12,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.bench import load_bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record.canonical import content_hash

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import DeviceModel
-from lumion_hw.bench.kind import DeviceKind, Question
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

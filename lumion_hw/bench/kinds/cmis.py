@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.fields import Number, Serial, StrictModel, Whole
-from lumion_hw.bench.kind import DeviceKind
-from lumion_hw.bench.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
-from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.fields import Number, Serial, StrictModel, Whole
+from lumion_hw.bench.file.kind import DeviceKind
+from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
+from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import wavelength_m_from_frequency_hz

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.checks import BenchData, Check, Path, Uses, mapping, trigger_check
-from lumion_hw.bench.devices import DeviceModel, TriggeredMeterModel, meter_faults
-from lumion_hw.bench.fields import Name, Number, Pin, Whole
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import BenchData, Check, Path, Uses, mapping, trigger_check
+from lumion_hw.bench.file.devices import DeviceModel, TriggeredMeterModel, meter_faults
+from lumion_hw.bench.file.fields import Name, Number, Pin, Whole
+from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import PartModel
-from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.devices import PartModel
+from lumion_hw.bench.file.fields import Number
+from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

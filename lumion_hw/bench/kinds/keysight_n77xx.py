@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import trigger_check
-from lumion_hw.bench.devices import TriggeredMeterModel, meter_faults
-from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import trigger_check
+from lumion_hw.bench.file.devices import TriggeredMeterModel, meter_faults
+from lumion_hw.bench.file.fields import Number
+from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import BenchData, Check
-from lumion_hw.bench.devices import HeaterDriverModel
-from lumion_hw.bench.fields import Number, Serial
-from lumion_hw.bench.heater_checks import channel_check, heater_check
-from lumion_hw.bench.kind import DeviceKind, Question
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import BenchData, Check
+from lumion_hw.bench.file.devices import HeaterDriverModel
+from lumion_hw.bench.file.fields import Number, Serial
+from lumion_hw.bench.file.heater_checks import channel_check, heater_check
+from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.address import serial_baud
 from lumion_hw.links.base import Link

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.checks import BenchData, Check, items
-from lumion_hw.bench.devices import HeaterDriverModel
-from lumion_hw.bench.fields import Number, QontrolModule
-from lumion_hw.bench.heater_checks import heater_check
-from lumion_hw.bench.kind import DeviceKind, Question
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import BenchData, Check, items
+from lumion_hw.bench.file.devices import HeaterDriverModel
+from lumion_hw.bench.file.fields import Number, QontrolModule
+from lumion_hw.bench.file.heater_checks import heater_check
+from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.checks import BenchData, Check
-from lumion_hw.bench.fields import Number, Serial
-from lumion_hw.bench.kind import DeviceKind
-from lumion_hw.bench.module_connection import ModuleConnection, PluggableModel, module_registers
-from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import BenchData, Check
+from lumion_hw.bench.file.fields import Number, Serial
+from lumion_hw.bench.file.kind import DeviceKind
+from lumion_hw.bench.file.module_connection import ModuleConnection, PluggableModel, module_registers
+from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator
 
-from lumion_hw.bench.checks import BenchData, Check, Path, is_index
-from lumion_hw.bench.devices import DeviceModel
-from lumion_hw.bench.fields import Whole
-from lumion_hw.bench.kind import DeviceKind
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench.file.checks import BenchData, Check, Path, is_index
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.fields import Whole
+from lumion_hw.bench.file.kind import DeviceKind
+from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
 

@@ -17,10 +17,10 @@ from lumion_hw.cli.calibrate import (
 )
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.wavelengths import wavelength_option
-from lumion_hw.cli.numbers import TOLERANCE_DB
-from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import json_option
-from lumion_hw.cli.version import version_option
+from lumion_hw.cli.common.numbers import TOLERANCE_DB
+from lumion_hw.cli.common.opening import bench_options, open_bench
+from lumion_hw.cli.common.output import json_option
+from lumion_hw.cli.common.version import version_option
 from lumion_hw.errors import CalibrationError, ConfigError
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.calibrate.output import conclude
-from lumion_hw.cli.numbers import Number
-from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import json_option, note
-from lumion_hw.cli.outputs import out_option
+from lumion_hw.cli.common.numbers import Number
+from lumion_hw.cli.common.opening import bench_options, open_bench
+from lumion_hw.cli.common.output import json_option, note
+from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def drift(
     from calibration.record.conditions import ConditionsWatch
     from calibration.run.renewal import DriftRun
     from lumion_hw.bench.record_use import record_age_s
-    from lumion_hw.cli.progress import RunProgress
+    from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.files.writing import check_target
     from lumion_hw.storage import load_record
 

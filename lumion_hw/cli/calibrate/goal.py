@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import MANY, Number
+from lumion_hw.cli.common.numbers import MANY, Number
 
 if TYPE_CHECKING:
     from calibration.run.planning import Goal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import SEED, TOLERANCE_DB
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.cli.common.numbers import SEED, TOLERANCE_DB
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
     from calibration.run.many_benches import BenchOutcome

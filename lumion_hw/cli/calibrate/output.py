@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lumion_hw.cli.output import echo_json, error_document, note, paragraph, say
+from lumion_hw.cli.common.output import echo_json, error_document, note, paragraph, say
 from lumion_hw.errors import LumionError
 
 

@@ -8,9 +8,9 @@ import click
 
 from lumion_hw.cli.calibrate.goal import goal_of, goal_options
 from lumion_hw.cli.calibrate.output import conclude
-from lumion_hw.cli.numbers import PORT, SEED
-from lumion_hw.cli.output import json_option
-from lumion_hw.cli.progress import RunProgress
+from lumion_hw.cli.common.numbers import PORT, SEED
+from lumion_hw.cli.common.output import json_option
+from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:

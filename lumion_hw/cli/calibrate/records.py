@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import Number
-from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import Number
+from lumion_hw.cli.common.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
+from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files.json_text import json_text
 

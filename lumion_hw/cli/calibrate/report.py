@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import SEED
-from lumion_hw.cli.output import echo_json, json_option, note, say
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import SEED
+from lumion_hw.cli.common.output import echo_json, json_option, note, say
+from lumion_hw.cli.common.outputs import force_option, out_option
 
 if TYPE_CHECKING:
     from calibration.report.numbers import Metric

@@ -14,14 +14,14 @@ from lumion_hw.cli.calibrate.goal import goal_of, goal_options, goal_words
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
-from lumion_hw.cli.numbers import TOLERANCE_DB
-from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import json_option, note
-from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.cli.common.numbers import TOLERANCE_DB
+from lumion_hw.cli.common.opening import bench_options, open_bench
+from lumion_hw.cli.common.output import json_option, note
+from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from lumion_hw.cli.progress import RunProgress
+    from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.files.writing import Over
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -67,7 +67,7 @@ def run_command(
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
     from calibration.run.verification import out_of_tolerance
-    from lumion_hw.cli.progress import RunProgress
+    from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.polarization import Aligner
 

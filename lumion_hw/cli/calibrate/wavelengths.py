@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.common.numbers import Number
 
 _NM = Number("nm", 200.0, 20_000.0)
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.numbers import SEED, Number
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.common.numbers import SEED, Number
+from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.cli.progress import RunProgress
+    from lumion_hw.cli.common.progress import RunProgress
 
 SIGMA_MRAD = 3.0
 """Enough for circuits: 14 s of CPU less than the usual 1 mrad (docs/performance.md)."""
@@ -54,9 +54,9 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     """
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.cli.demo.report import demo_document
     from lumion_hw.cli.demo.steps import run_demo
-    from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import writing
 
     # Of this process: what a virtual clock shows says nothing about how long somebody waited.

@@ -15,7 +15,7 @@ from calibration.run.bootstrap import Progress
 from calibration.run.journaled_run import calibrate
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import JobModel
+from lumion_hw.bench.file.model import JobModel
 from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitProof, CircuitService, PathSetup
 from lumion_hw.cli.demo.report import Artifacts, DemoRun, report_text
 from lumion_hw.errors import CircuitError, ConfigError

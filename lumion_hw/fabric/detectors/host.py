@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lumion_hw.bench.fields import Number, Whole
+from lumion_hw.bench.file.fields import Number, Whole
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, NotSupportedError
 from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched

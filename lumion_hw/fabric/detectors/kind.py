@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from pydantic import ConfigDict, ValidationError
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.fields import StrictModel
-from lumion_hw.bench.model import FabricModel
-from lumion_hw.bench.registered import registrations
+from lumion_hw.bench.file.fields import StrictModel
+from lumion_hw.bench.file.model import FabricModel
+from lumion_hw.bench.file.registered import registrations
 from lumion_hw.circuits import PlannedCircuit
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import Evidence

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lumion_hw.bench.fields import Number
+from lumion_hw.bench.file.fields import Number
 from lumion_hw.errors import LinkError
 from lumion_hw.fabric.detectors.hold_off import HostWatch
 from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched

@@ -148,7 +148,7 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     """Return what never changes while a bench is served."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from lumion_hw.bench.known_kinds import kind_named
+    from lumion_hw.bench.file.known_kinds import kind_named
 
     model = owner.bench.model
     devices = []

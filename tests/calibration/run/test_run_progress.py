@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from lumion_hw.cli.progress import Forecast, RunProgress
+from lumion_hw.cli.common.progress import Forecast, RunProgress
 
 
 class Now:

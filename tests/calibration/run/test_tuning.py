@@ -11,7 +11,7 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.run.procedure import Calibration
 from calibration.run.verification import verify_at
 from lumion_hw import Bench
-from lumion_hw.bench.loader import builtin_path
+from lumion_hw.bench.file.loader import builtin_path
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from tests.calibration.bench_run import SMALL

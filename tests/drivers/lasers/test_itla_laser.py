@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.lasers.itla import ItlaLaser
 from lumion_hw.errors import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.errors import ConfigError, ConnectError, DeviceError, IdentityError, LimitError, LinkLost, LinkTimeout

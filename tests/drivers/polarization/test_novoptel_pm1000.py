@@ -10,7 +10,7 @@ import pytest
 
 from lumion_hw.acquisition.columns import Reader
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.errors import (

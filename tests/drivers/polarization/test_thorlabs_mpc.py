@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.errors import (

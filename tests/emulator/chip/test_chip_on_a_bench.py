@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from lumion_hw import Bench
-from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes
 from lumion_hw.errors import ConfigError
 

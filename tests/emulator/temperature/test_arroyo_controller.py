@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.emulated import emulated_bench
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.temperature.arroyo_tec import EmulatedArroyoTec
 from tests.emulator.test_light_part_devices import TextHost

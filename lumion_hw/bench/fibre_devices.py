@@ -1,0 +1,114 @@
+"""Losses and gains of the attenuators, switches and amplifiers in the fibres, as they are set at the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces.wiring import BLOCKED_DB, InputPath, LightPart, OutputPath, Wiring
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.file.model import BenchModel
+    from lumion_hw.interfaces.amplifier import OpticalAmplifier
+    from lumion_hw.interfaces.attenuator import VariableAttenuator
+    from lumion_hw.interfaces.optical_switch import OpticalSwitch
+
+PathT = TypeVar("PathT", InputPath, OutputPath)
+
+
+class _OpenBench(Protocol):
+    """The members of :class:`Bench` that are used here."""
+
+    model: BenchModel
+    wiring: Wiring
+
+    @property
+    def devices(self) -> Mapping[str, Any]: ...
+    @property
+    def attenuators(self) -> Mapping[str, VariableAttenuator]: ...
+    @property
+    def switches(self) -> Mapping[str, OpticalSwitch]: ...
+    @property
+    def amplifiers(self) -> Mapping[str, OpticalAmplifier]: ...
+
+
+class _WithLosses(Protocol):
+    """A function that adds the losses of its devices to a path."""
+
+    def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
+
+
+def wiring_with_device_losses(bench: _OpenBench) -> Wiring:
+    """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
+
+    Queries only benches that have such devices; a device that is not open counts as lossless. The gain of an amplifier
+    is its gain setting; without one, the measured gain; without a measurement, ``gain_db`` of the bench file.
+
+    Raises:
+        LumionError: A query failed.
+    """
+    wiring = bench.wiring
+    if not any(path.through for path in wiring.inputs) and not any(path.through for path in wiring.outputs):
+        return wiring
+    add_losses = _losses_adder(bench)
+    return replace(
+        wiring,
+        inputs=tuple(add_losses(path, path.gain_db) for path in wiring.inputs),
+        outputs=tuple(add_losses(path, 0.0) for path in wiring.outputs),
+    )
+
+
+def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath]) -> tuple[OutputPath, ...]:
+    """Return the given outputs, including the losses and gains of the devices in their fibres.
+
+    Raises:
+        ConfigError: A device in one of the fibres was not opened.
+        LumionError: A query failed.
+    """
+    for part in (part for path in outputs for part in path.through):
+        if part.device not in bench.devices:
+            hint = "Its loss is needed: add it to 'only', or leave out 'only'."
+            raise ConfigError("this device is in the light path but was not opened", device=part.device, hint=hint)
+    add_losses = _losses_adder(bench)
+    return tuple(add_losses(path, 0.0) for path in outputs)
+
+
+def _losses_adder(bench: _OpenBench) -> _WithLosses:
+    """Return a function that adds the losses of its devices to a path; it queries each switch and amplifier once."""
+    connections = cache(lambda name: bench.switches[name].connections())
+    gain_db = cache(lambda name: _gain_db(bench, name))
+
+    def loss_db(part: LightPart, planned_gain_db: float) -> float:
+        insertion_db: float = getattr(bench.model.devices[part.device], "insertion_loss_db", 0.0)
+        if part.device in bench.attenuators:
+            settings = bench.attenuators[part.device].settings(part.channel)
+            return insertion_db + settings.attenuation_db if settings.passing else BLOCKED_DB
+        if part.device in bench.switches:
+            return insertion_db if connections(part.device).get(part.channel) == part.leaves else BLOCKED_DB
+        if part.device in bench.amplifiers:
+            measured_db = gain_db(part.device)
+            return 0.0 if measured_db is None else planned_gain_db - measured_db
+        return 0.0
+
+    def add_losses(path: PathT, planned_gain_db: float) -> PathT:
+        parts_db = tuple(loss_db(part, planned_gain_db) for part in path.through)
+        return replace(path, parts_db=parts_db, loss_db=path.loss_db + sum(parts_db))
+
+    return add_losses
+
+
+def _gain_db(bench: _OpenBench, name: str) -> float | None:
+    """Return the gain of an amplifier, or ``None`` if it is unknown; an amplifier that is off blocks the light."""
+    amplifier = bench.amplifiers[name]
+    settings = amplifier.settings()
+    if not settings.enabled:
+        return -BLOCKED_DB
+    if settings.gain_db is not None:
+        return settings.gain_db
+    state = amplifier.state()
+    if state.input_power_dbm is None or state.output_power_dbm is None:
+        return None
+    return state.output_power_dbm - state.input_power_dbm

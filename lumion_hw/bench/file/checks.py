@@ -1,0 +1,617 @@
+"""Checks between the parts of a bench file: names that exist, ports and channels used once, servers that are wired.
+
+They read plain data, so that they also run on a file with other mistakes, and everything wrong is reported at once.
+Parts of the wrong type are skipped here: the models report them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lumion_hw.bench.file.layout import layout_problems, topology_of
+from lumion_hw.bench.file.roles import Role
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.mesh.layout.topology import MeshTopology
+
+Path = tuple[str | int, ...]
+
+_NO_CONTROLLER = (
+    "expected no polarization controller at a tributary, found {name!r}: behind the splitter-rotator the light is TE "
+    "already, and one before it turns both tributaries alike, which no power shows and the receiver undoes"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that does not fit.
+
+    Attributes:
+        path: Where in the file.
+        message: What was expected and what was found.
+        other: The other place concerned, if there is one.
+        on_key: The key itself is at fault, not its value.
+    """
+
+    path: Path
+    message: str
+    other: Path | None = None
+    on_key: bool = False
+
+
+def path_text(path: Path) -> str:
+    """Return a path as people write it: ``wiring.inputs[2].port``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "(whole file)"
+
+
+def did_you_mean(word: str, choices: Sequence[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the closest choice, or an empty string."""
+    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    return f". Did you mean {close[0]!r}?" if close else ""
+
+
+class CheckedKind(Protocol):
+    """What checks ask of a kind of device; :class:`lumion_hw.bench.file.kind.DeviceKind` says what each is."""
+
+    @property
+    def role(self) -> Role:
+        """What it is for."""
+
+    @property
+    def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
+        """Tells the channels of a power meter or an attenuator."""
+
+    @property
+    def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
+        """Checks what only devices of this kind have."""
+
+
+class CheckedKinds(Protocol):
+    """The kinds that can be used."""
+
+    def get(self, name: str) -> CheckedKind | None:
+        """Return a kind, ``None`` if there is none of this name."""
+
+    def with_role(self, *roles: Role) -> list[str]:
+        """Return the names of the kinds that have one of these roles."""
+
+
+def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
+    """Return everything in a bench file that contradicts another part of it, in the order of the file's sections.
+
+    Args:
+        data: The file as plain dictionaries and lists, valid or not.
+        kinds: The kinds of devices there are.
+    """
+    bench = BenchData(mapping(data), kinds)
+    return [problem for check in _CHECKS for problem in check(bench)]
+
+
+def mapping(value: object) -> Mapping[Any, Any]:
+    """Return a mapping, an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: object) -> Sequence[Any]:
+    """Return a list, an empty one in place of anything else."""
+    return value if isinstance(value, list | tuple) else ()
+
+
+def is_index(value: object) -> bool:
+    """Return whether something is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass
+class Uses:
+    """Who used what first."""
+
+    first: dict[object, Path] = field(default_factory=dict)
+
+    def claim(self, what: object, path: Path, thing: str) -> Iterator[Check]:
+        """Yield a problem if ``what`` is used already."""
+        # Only the second use is a mistake; the first is named in it, with its line.
+        earlier = self.first.setdefault(what, path)
+        if earlier != path:
+            yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
+
+
+@dataclass
+class PartedUses:
+    """Who uses what; two may use one thing if a switch leads to one of them at a time.
+
+    Attributes:
+        users: Users of every thing so far: where, and the fibre with the switches on its way.
+    """
+
+    users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
+
+    def claim(self, what: object, path: Path, fibre: Mapping[Any, Any], thing: str) -> Iterator[Check]:
+        """Yield a problem if ``what`` is used already by a fibre that no switch keeps apart from this one."""
+        users = self.users.setdefault(what, [])
+        for earlier, other in users:
+            if not _kept_apart(fibre, other):
+                told = f"expected {thing} to be used once, found it used by {path_text(earlier)} too"
+                yield Check(path, told, earlier)
+                break
+        users.append((path, fibre))
+
+
+def _kept_apart(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    """Return whether both fibres pass a switch by one common port and another one on the other side."""
+    ways = [
+        [(part.get("device"), part.get("enters"), part.get("leaves")) for part in _parts(each) if "leaves" in part]
+        for each in (one, other)
+    ]
+    return any(a[0] == b[0] and (a[1] == b[1]) != (a[2] == b[2]) for a in ways[0] for b in ways[1])
+
+
+def _parts(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
+    return [mapping(part) for part in items(fibre.get("through"))]
+
+
+class BenchData:
+    """A lenient view of a bench file, which may have mistakes."""
+
+    def __init__(self, data: Mapping[Any, Any], kinds: CheckedKinds) -> None:
+        self._kinds = kinds
+        self.devices = {name: mapping(device) for name, device in mapping(data.get("devices")).items()}
+        self.has_mesh = "mesh" in data
+        self.mesh = mapping(data.get("mesh"))
+        wiring = mapping(data.get("wiring"))
+        self.inputs = [(("wiring", "inputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("inputs")))]
+        self.outputs = [(("wiring", "outputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("outputs")))]
+        self.fibres = [(("wiring", "fibres", i), mapping(p)) for i, p in enumerate(items(wiring.get("fibres")))]
+        self.loops = [(("wiring", "loops", i), mapping(p)) for i, p in enumerate(items(wiring.get("loops")))]
+        self.reflectors = [
+            (("wiring", "reflectors", i), mapping(p)) for i, p in enumerate(items(wiring.get("reflectors")))
+        ]
+        self.servers = [(("servers", i), mapping(s)) for i, s in enumerate(items(data.get("servers")))]
+        self.fabric = mapping(data.get("fabric"))
+
+    def kind_of(self, name: object) -> CheckedKind | None:
+        """Return the kind of a device; ``None`` if there is no such device, or no such kind."""
+        kind = self.devices.get(name, {}).get("kind") if isinstance(name, str) else None
+        return self._kinds.get(kind) if isinstance(kind, str) else None
+
+    def controller(self) -> Mapping[Any, Any]:
+        """Return the device that the mesh names as its controller, or nothing."""
+        name = self.mesh.get("controller")
+        return self.devices.get(name, {}) if isinstance(name, str) else {}
+
+    def reference(self, path: Path, name: object, *wanted: Role | str) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a device of one of these roles or kinds."""
+        if not isinstance(name, str):
+            return
+        found = self.devices.get(name, {}).get("kind")
+        kind = self.kind_of(name)
+        if name in self.devices and (kind is None or kind.role in wanted or found in wanted):
+            return
+        roles = [each for each in wanted if isinstance(each, Role)]
+        kinds = [*(each for each in wanted if isinstance(each, str)), *self._kinds.with_role(*roles)]
+        listed = " or ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:])))
+        expected = f"expected the name of a device of kind {listed}, found {name!r}, which is"
+        if name in self.devices:
+            yield Check(path, f"{expected} of kind {found}", ("devices", name))
+            return
+        there = [each for each, device in self.devices.items() if isinstance(each, str) and device.get("kind") in kinds]
+        yield Check(path, f"{expected} not there{did_you_mean(name, there)}")
+
+    def units(self) -> dict[str, tuple[str, ...]]:
+        """Return the modules of every server and of every accelerator, by name."""
+        found: dict[str, tuple[str, ...]] = {}
+        for _, server in self.servers:
+            for unit in (server, *map(mapping, items(server.get("accelerators")))):
+                name = unit.get("name")
+                if isinstance(name, str):
+                    found[name] = tuple(nic for nic in items(unit.get("nics")) if isinstance(nic, str))
+        return found
+
+    def unit_reference(self, path: Path, name: object) -> Iterator[Check]:
+        """Yield a problem if ``name`` is neither a server nor an accelerator."""
+        units = self.units()
+        if isinstance(name, str) and name not in units:
+            hint = did_you_mean(name, list(units))
+            yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
+
+    def topology(self) -> MeshTopology | None:
+        """Return the mesh, or ``None`` if the file does not give a valid one."""
+        try:
+            return topology_of(self.mesh)
+        except ConfigError:
+            return None
+
+    def channels_needed(self) -> int:
+        """Return how many drive channels the mesh needs; 0 if the file does not give a valid mesh."""
+        mesh = self.topology()
+        if mesh is None:
+            return 0
+        given = mapping(self.mesh.get("heater_channels"))
+        channels = [c for p in range(mesh.n_pucs) for c in items(given.get(p, (2 * p, 2 * p + 1))) if is_index(c)]
+        return max(channels, default=-1) + 1
+
+
+def _devices(bench: BenchData) -> Iterator[Check]:
+    addresses, serials, ports = Uses(), Uses(), Uses()
+    for name, device in bench.devices.items():
+        kind, address, serial = device.get("kind"), device.get("address"), device.get("serial")
+        if isinstance(address, str):
+            yield from addresses.claim(address, ("devices", name, "address"), f"address {address}")
+        for key in ("emulated_port", "emulated_hislip_port"):
+            if is_index(device.get(key)):
+                yield from ports.claim(device[key], ("devices", name, key), f"port {device[key]} of this computer")
+        if isinstance(serial, str) and isinstance(kind, str):
+            thing = f"serial number {serial!r} of a {kind}"
+            yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
+        for index, module in enumerate(items(device.get("modules"))):
+            if isinstance(module, str) and "*" not in module:  # Q8iv-**** has no number yet
+                yield from serials.claim(module, ("devices", name, "modules", index), f"module {module!r}")
+
+
+def _kinds(bench: BenchData) -> Iterator[Check]:
+    """Let each kind check what only its devices have."""
+    for name in bench.devices:
+        kind = bench.kind_of(name)
+        if kind is not None:
+            yield from kind.check(bench, name)
+
+
+def _mesh(bench: BenchData) -> Iterator[Check]:
+    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
+    yield from bench.reference(("mesh", "temperature"), bench.mesh.get("temperature"), Role.TEMPERATURE)
+    if not bench.has_mesh:
+        wired = (*bench.inputs, *bench.outputs, *bench.loops, *bench.reflectors)
+        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in wired)
+    for problem in layout_problems(bench.mesh):
+        there = problem.other_key is not None and problem.other_key in bench.mesh
+        other: Path | None = ("mesh", str(problem.other_key)) if there else None
+        yield Check(("mesh", problem.key), problem.message, other)
+
+
+def _heaters(bench: BenchData) -> Iterator[Check]:
+    mesh = bench.topology()
+    if mesh is None:
+        return
+    given = mapping(bench.mesh.get("heater_channels"))
+    where = ("mesh", "heater_channels")
+    users: dict[int, Path] = {}
+    for puc in given:
+        if is_index(puc) and not 0 <= puc < mesh.n_pucs:
+            yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
+    for puc in range(mesh.n_pucs):  # defaults first: a given channel then collides with the PUC that has it already
+        if puc not in given:
+            users |= {2 * puc: where, 2 * puc + 1: where}
+    for puc, channels in given.items():
+        for arm, channel in enumerate(items(channels)):
+            if not is_index(channel):
+                continue
+            path = (*where, puc, arm)
+            if channel < 0:
+                yield Check(path, f"expected a drive channel from 0, found {channel}")
+            elif channel in users:
+                earlier = users[channel]
+                by = f"PUC {channel // 2} by default" if earlier == where else path_text(earlier)
+                other = None if earlier == where else earlier
+                yield Check(path, f"expected drive channel {channel} to be used once, found it used by {by} too", other)
+            users.setdefault(channel, path)
+
+
+def _monitors(bench: BenchData) -> Iterator[Check]:
+    mesh, uses = bench.topology(), Uses()
+    for i, port in enumerate(items(bench.mesh.get("monitor_ports"))):
+        path = ("mesh", "monitor_ports", i)
+        if mesh is not None and is_index(port):
+            yield from _port_exists(mesh, path, port)
+            yield from uses.claim(port, path, f"port {port}")
+
+
+def _port_exists(mesh: MeshTopology, path: Path, port: int) -> Iterator[Check]:
+    if not 0 <= port < mesh.n_ports:
+        yield Check(path, f"expected a port from 0 to {mesh.n_ports - 1}, found {port}")
+
+
+def _ports(bench: BenchData) -> Iterator[Check]:
+    mesh, uses = bench.topology(), PartedUses()
+    ends: list[tuple[Path, object, Mapping[Any, Any]]] = [
+        ((*base, "port"), fibre.get("port"), fibre) for base, fibre in (*bench.inputs, *bench.outputs)
+    ]
+    ends += [((*base, "port"), fibre.get("port"), {}) for base, fibre in bench.reflectors]
+    ends += [
+        ((*base, "ports", i), port, {}) for base, loop in bench.loops for i, port in enumerate(items(loop.get("ports")))
+    ]
+    for path, port, fibre in ends:
+        if mesh is None or not isinstance(port, int) or isinstance(port, bool):
+            continue
+        yield from _port_exists(mesh, path, port)
+        if 0 <= port < mesh.n_ports and port not in mesh.fibre_ports:
+            ports = _ranges(mesh.fibre_ports)
+            yield Check(path, f"expected a port with a fibre ({ports}), found port {port}, which has none")
+        yield from uses.claim(port, path, fibre, f"port {port}")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ``0-21, 34-39``."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
+
+
+def _fibres(bench: BenchData) -> Iterator[Check]:
+    controllers, polarimeters, lasers = Uses(), Uses(), PartedUses()
+    for fibres in (bench.inputs, bench.outputs):
+        modules = Uses()
+        for base, fibre in fibres:
+            module, path = fibre.get("transponder"), (*base, "transponder")
+            yield from bench.reference(path, module, Role.TRANSPONDER)
+            if not isinstance(module, str):
+                continue
+            tributary, side = fibre.get("tributary"), base[1].removesuffix("s")
+            part = f"tributary {tributary} of " if tributary is not None else ""
+            yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
+            mixed = modules.first.get((module, None)) if tributary else None
+            if mixed is not None:
+                yield Check(path, f"expected a tributary at each {side} of {module!r}, found one without", mixed)
+    for base, fibre in bench.inputs:
+        yield from _one_source(base, fibre)
+        laser, path = fibre.get("laser"), (*base, "laser")
+        yield from bench.reference(path, laser, Role.LASER)
+        if isinstance(laser, str):
+            yield from lasers.claim(laser, path, fibre, f"laser {laser!r}")
+        controller, path = fibre.get("polarization"), (*base, "polarization")
+        yield from bench.reference(path, controller, Role.POLARIZATION, Role.POLARIZATION_OPTIMIZER)
+        if isinstance(controller, str):
+            yield from controllers.claim(controller, path, f"polarization controller {controller!r}")
+        if isinstance(controller, str) and isinstance(fibre.get("tributary"), str):
+            yield Check(path, _NO_CONTROLLER.format(name=controller), (*base, "tributary"), on_key=True)
+        polarimeter, path = fibre.get("polarimeter"), (*base, "polarimeter")
+        yield from bench.reference(path, polarimeter, Role.POLARIMETER)
+        if isinstance(polarimeter, str):
+            yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
+    yield from _beside(bench, lasers)
+
+
+def _beside(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
+    """Check the fibres beside the mesh: a source that is not wired elsewhere, and somebody who sees its light."""
+    senders, receivers = Uses(), Uses()
+    for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
+        for base, fibre in fibres:
+            module = fibre.get("transponder")
+            if isinstance(module, str):
+                uses.first.setdefault(module, (*base, "transponder"))
+    for base, fibre in bench.fibres:
+        yield from _one_source(base, fibre)
+        laser = fibre.get("laser")
+        yield from bench.reference((*base, "laser"), laser, Role.LASER)
+        if isinstance(laser, str):
+            yield from lasers.claim(laser, (*base, "laser"), fibre, f"laser {laser!r}")
+        for key, uses, side in (("transponder", senders, "input"), ("receiver", receivers, "output")):
+            module = fibre.get(key)
+            yield from bench.reference((*base, key), module, Role.TRANSPONDER)
+            if isinstance(module, str):
+                yield from uses.claim(module, (*base, key), f"the {side} of {module!r}")
+        if "receiver" not in fibre and not items(fibre.get("taps")):
+            yield Check(base, "expected one of the keys receiver, taps; found neither")
+
+
+def _light_parts(bench: BenchData) -> Iterator[Check]:
+    """Check the devices that light passes on its way."""
+    uses = PartedUses()
+    for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
+        for i, part in enumerate(_parts(fibre)):
+            path, device = (*base, "through", i), part.get("device")
+            yield from bench.reference((*path, "device"), device, *_IN_THE_LIGHT)
+            kind = bench.kind_of(device)
+            if not isinstance(device, str) or kind is None or kind.role not in _IN_THE_LIGHT:
+                continue
+            wanted = _IN_THE_LIGHT[kind.role]
+            for key in ("channel", "enters", "leaves"):
+                if key in part and key not in wanted:
+                    yield Check((*path, key), f"expected no {key} of the {kind.role.words} {device!r}", on_key=True)
+            missing = [key for key in wanted if key not in part and key != "channel"]
+            if missing:
+                yield Check(
+                    path, f"expected the keys enters and leaves of the switch {device!r}, found no {missing[0]}"
+                )
+            elif not all(is_index(part.get(key, 1)) for key in wanted):
+                continue
+            elif kind.role is Role.SWITCH:
+                if part["enters"] == part["leaves"]:
+                    yield Check(
+                        (*path, "leaves"), f"expected another port than {part['enters']}, at which light enters"
+                    )
+                for key in wanted:
+                    yield from uses.claim((device, part[key]), (*path, key), fibre, f"port {part[key]} of {device!r}")
+            else:
+                channel = part.get("channel", 1)
+                told = kind.channels(bench.devices.get(device, {}))
+                if told is not None and channel > told[0]:
+                    message = f"expected a channel from 1 to {told[0]} ({device!r} is a {told[1]}), found {channel}"
+                    yield Check((*path, "channel"), message, ("devices", device))
+                thing = f"channel {channel} of {device!r}" if wanted else f"amplifier {device!r}"
+                yield from uses.claim((device, channel), path, fibre, thing)
+
+
+_IN_THE_LIGHT: Mapping[Role, tuple[str, ...]] = {
+    Role.ATTENUATOR: ("channel",),
+    Role.SWITCH: ("enters", "leaves"),
+    Role.AMPLIFIER: (),
+}
+"""Roles of devices that light passes, and the keys by which the wiring says where."""
+
+
+def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
+    """Check that an input is fed by a module or by a laser, and that what only modules have is left to them."""
+    if "laser" not in fibre and "transponder" not in fibre:
+        yield Check(base, "expected one of the keys transponder, laser; found neither")
+    if "laser" not in fibre:
+        return
+    if "transponder" in fibre:
+        found = "expected either transponder or laser, found both"
+        yield Check((*base, "laser"), found, (*base, "transponder"), on_key=True)
+    if fibre.get("tributary") is not None:
+        found = f"expected a module of two tributaries, found the laser {fibre['laser']!r}, which has none"
+        yield Check((*base, "tributary"), found)
+
+
+def _taps(bench: BenchData) -> Iterator[Check]:
+    uses = PartedUses()
+    for base, fibre in (*bench.outputs, *bench.fibres):
+        tap, further = mapping(fibre.get("tap")), [mapping(each) for each in items(fibre.get("taps"))]
+        receives = "transponder" if base[1] == "outputs" else "receiver"
+        if base[1] == "outputs" and not {"transponder", "tap", "taps"} & set(fibre):
+            yield Check(base, "expected one of the keys transponder, tap, taps; found none")
+        if receives in fibre and tap and tap.get("fraction", 1.0) == 1.0:
+            found = "found the number 1" if "fraction" in tap else "found none, which stands for 1"
+            message = f"expected less than 1, {found}: no light would be left for the transponder"
+            yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
+        elif further:
+            yield from _shares(base, [tap, *further] if tap else further, receives in fibre)
+        ends: list[tuple[Path, Mapping[Any, Any], tuple[Role, ...]]] = []
+        if tap:
+            ends.append(((*base, "tap"), tap, (Role.METER,)))
+        ends += [((*base, "taps", i), each, (Role.METER, Role.SPECTRUM_ANALYZER)) for i, each in enumerate(further)]
+        for path, end, roles in ends:
+            yield from bench.reference((*path, "meter"), end.get("meter"), *roles)
+            yield from _meter_channel(bench, uses, (*path, "channel"), end, fibre)
+
+
+def _shares(base: Path, ends: Sequence[Mapping[Any, Any]], received: bool) -> Iterator[Check]:
+    """Yield a problem if the ends of a splitter take more light than there is."""
+    shares = [share for each in ends if isinstance(share := each.get("fraction", 1.0), int | float)]
+    total = sum(shares)
+    if total > 1.0 + 1e-9 or (received and total > 1.0 - 1e-9):
+        left = "less than 1 together, so that light is left for the transponder" if received else "at most 1 together"
+        yield Check((*base, "taps"), f"expected fractions of {left}, found {total:g}")
+
+
+def _meter_channel(
+    bench: BenchData, uses: PartedUses, path: Path, end: Mapping[Any, Any], fibre: Mapping[Any, Any]
+) -> Iterator[Check]:
+    """Check the channel of one meter: that it is there, and that no other fibre leads to it."""
+    meter, channel = end.get("meter"), end.get("channel", 1 if path[-3] == "taps" else None)
+    if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
+        return
+    kind = bench.kind_of(meter)
+    told = None if kind is None else kind.channels(bench.devices[meter])
+    # Only what the file itself says; a real meter says the rest when it is opened.
+    if told is not None and channel > told[0]:
+        message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
+        yield Check(path, message, ("devices", meter))
+    yield from uses.claim((meter, channel), path, fibre, f"channel {channel} of {meter!r}")
+
+
+def _servers(bench: BenchData) -> Iterator[Check]:
+    names, owners = Uses(), Uses()
+    lit = [fibre.get("transponder") for _, fibre in bench.inputs]
+    received = [fibre.get("transponder") for _, fibre in bench.outputs]
+    for base, server in bench.servers:
+        name = server.get("name")
+        if isinstance(name, str):
+            yield from names.claim(name, (*base, "name"), f"server name {name!r}")
+        for i, nic in enumerate(items(server.get("nics"))):
+            path = (*base, "nics", i)
+            unknown = list(bench.reference(path, nic, Role.TRANSPONDER))
+            yield from unknown
+            if unknown or not isinstance(nic, str):
+                continue
+            yield from owners.claim(nic, path, f"module {nic!r}")
+            missing = [side for side, wired in (("inputs", lit), ("outputs", received)) if nic not in wired]
+            if missing:
+                yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
+        nics, interfaces = items(server.get("nics")), items(server.get("interfaces"))
+        if interfaces and len(interfaces) != len(nics):
+            found = f"{len(interfaces)} for {len(nics)} nics"
+            yield Check((*base, "interfaces"), f"expected one interface per NIC, found {found}")
+        parts = Uses()
+        for i, accelerator in enumerate(map(mapping, items(server.get("accelerators")))):
+            where = (*base, "accelerators", i)
+            if isinstance(accelerator.get("name"), str):
+                own = accelerator["name"]
+                yield from names.claim(own, (*where, "name"), f"server name {own!r}")
+            for j, nic in enumerate(items(accelerator.get("nics"))):
+                if isinstance(nic, str) and nic not in nics:
+                    at = (*where, "nics", j)
+                    yield Check(at, f"expected one of the server's nics, found {nic!r}", (*base, "nics"))
+                elif isinstance(nic, str):
+                    yield from parts.claim(nic, (*where, "nics", j), f"module {nic!r}")
+
+
+def _fabric(bench: BenchData) -> Iterator[Check]:
+    units, busy, names = bench.units(), Uses(), Uses()
+
+    def used(path: Path, name: object) -> Iterator[Check]:
+        yield from bench.unit_reference(path, name)
+        nics = units.get(name, ()) if isinstance(name, str) else ()
+        # By module: an accelerator and its server are not used both. One mistake is told once.
+        yield from [problem for nic in nics for problem in busy.claim(nic, path, f"server {name!r}")][:1]
+
+    for i, pair in enumerate(items(bench.fabric.get("pairs"))):
+        for j, name in enumerate(items(pair)):
+            yield from used(("fabric", "pairs", i, j), name)
+        yield from _as_many_nics(("fabric", "pairs", i), items(pair), units)
+    for i, job in enumerate(map(mapping, items(bench.fabric.get("jobs")))):
+        base: Path = ("fabric", "jobs", i)
+        members = items(job.get("members"))
+        if isinstance(job.get("name"), str):
+            yield from names.claim(job["name"], (*base, "name"), f"job name {job['name']!r}")
+        for j, name in enumerate(members):
+            yield from used((*base, "members", j), name)
+        yield from _topology(base, job, members, units)
+    for i, name in enumerate(items(bench.fabric.get("spares"))):
+        yield from used(("fabric", "spares", i), name)
+
+
+def _as_many_nics(path: Path, ends: Sequence[object], units: Mapping[str, Sequence[object]]) -> Iterator[Check]:
+    counts = [len(units[name]) for name in ends if isinstance(name, str) and name in units]
+    if len(counts) == 2 and counts[0] != counts[1]:
+        found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
+        yield Check(path, f"expected two servers with as many NICs, found {found}")
+
+
+def _topology(
+    base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
+) -> Iterator[Check]:
+    """Yield what keeps a job's members from being joined as it asks for."""
+    shape, links = job.get("topology", "pair"), items(job.get("links"))
+    if shape == "pair":
+        if len(members) != 2:
+            yield Check((*base, "members"), f"expected two members of a pair, found {len(members)}")
+        yield from _as_many_nics((*base, "members"), members, units)
+    if (shape == "links") != bool(links):
+        found = "none" if shape == "links" else f"some with topology {shape}"
+        yield Check((*base, "links"), f"expected links with topology links and nowhere else, found {found}")
+    needed: dict[str, int] = {}
+    for i, link in enumerate(links):
+        for j, name in enumerate(items(link)):
+            if name not in members:
+                yield Check((*base, "links", i, j), f"expected a member of the job, found {name!r}")
+            elif isinstance(name, str):
+                needed[name] = needed.get(name, 0) + 1
+    for name, count in needed.items():
+        if name in units and count > len(units[name]):
+            yield Check((*base, "links"), f"expected at most {len(units[name])} links of {name!r}, found {count}")
+
+
+_CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
+    _devices,
+    _kinds,
+    _mesh,
+    _heaters,
+    _monitors,
+    _ports,
+    _fibres,
+    _light_parts,
+    _taps,
+    _servers,
+    _fabric,
+)
+
+
+def trigger_check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that what triggers a meter is a laser of the bench."""
+    yield from bench.reference(("devices", name, "triggered_by"), bench.devices[name].get("triggered_by"), Role.LASER)

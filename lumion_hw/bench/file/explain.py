@@ -1,0 +1,128 @@
+"""Mistakes in a bench file in words: where, what was expected, what was found, and the nearest right spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.bench.file.checks import Check, Path, did_you_mean
+from lumion_hw.bench.file.fields import found
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_EXPECTED = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "{expected}",
+    "too_short": "at least {min_length} entries",
+    "too_long": "at most {max_length} entries",
+    "string_pattern_mismatch": "a letter followed by letters, digits, '_', '.' or '-'",
+}
+_YES_NO = {"yes", "no", "on", "off", "y", "n"}
+
+
+Location = tuple[int | str, ...]
+"""Path of an error, as pydantic reports it."""
+SchemaAt = Callable[[Location], tuple[Mapping[str, Any], Location]]
+"""Returns the JSON Schema of the model that a path leads through, and the path inside it."""
+
+
+def explain(error: ErrorDetails, schema_at: SchemaAt) -> Check:
+    """Return one error of the model in words, with its path in the file.
+
+    Args:
+        error: As pydantic reports it.
+        schema_at: Tells which keys exist.
+    """
+    path, on_key = file_path(error["loc"])
+    if error["type"] in {"union_tag_invalid", "union_tag_not_found", "unusable_kind"}:
+        path = (*path, "kind")
+    elif error["type"] == "extra_forbidden":
+        on_key = True
+    return Check(path, _message(error, schema_at), on_key=on_key)
+
+
+def _message(error: ErrorDetails, schema_at: SchemaAt) -> str:
+    """Return what was expected and what was found."""
+    kind, context, value = error["type"], error.get("ctx", {}), error["input"]
+    if kind in {"missing", "union_tag_not_found"}:
+        return "expected this key, found none"
+    if kind in {"value_error", "unusable_kind"}:
+        return str(context["error"])
+    if kind == "extra_forbidden":
+        return _not_among("the keys ", keys_at(*schema_at(error["loc"][:-1])), str(error["loc"][-1]))
+    if kind == "union_tag_invalid":
+        return _not_among("", [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], context["tag"])
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format(**context)}, found {found(value)}{_hint(kind, value)}"
+    return f"{error['msg']}; found {found(value)}"
+
+
+def _not_among(what: str, choices: list[str], word: str) -> str:
+    """Return that a word is none of the choices, and the nearest of them."""
+    return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
+
+
+def _hint(kind: str, value: object) -> str:
+    """Return what to write instead, for the mistakes that YAML invites."""
+    if kind == "string_type" and isinstance(value, int | float):
+        return ". Put it in quotes"
+    if not isinstance(value, str):
+        return ""
+    if kind == "bool_type" and value.lower() in _YES_NO:
+        return ". Write true or false"
+    if kind in {"float_type", "int_type"} and value[:1] in "+-.0123456789" and value:
+        return ". Write the number alone, without quotes, underscores or unit: the unit is in the key's name"
+    return ""
+
+
+def file_path(loc: Location) -> tuple[Path, bool]:
+    """Return the path in the file of an error's path, and whether a key is at fault."""
+    path: Path = ()
+    for part in loc:
+        if part == "[key]":
+            return path, True
+        path = (*path, part)
+    return path, False
+
+
+def keys_at(schema: Mapping[str, Any], loc: Location) -> list[str]:
+    """Return the keys that the mapping at an error's path may have."""
+    node = _resolve(schema, schema)
+    for part in loc:
+        node = _resolve(schema, _step(node, part))
+    return list(node.get("properties", {}))
+
+
+def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follow references, and the one branch of an optional value that is not null."""
+    while True:
+        if "$ref" in node:
+            node = schema["$defs"][str(node["$ref"]).rsplit("/", 1)[-1]]
+        elif "anyOf" in node:
+            node = next((branch for branch in node["anyOf"] if branch.get("type") != "null"), {})
+        else:
+            return node
+
+
+def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
+    """Return the schema of a child."""
+    if isinstance(part, int) and "prefixItems" in node:
+        return dict(node["prefixItems"][part])
+    by_pattern = next(iter(node.get("patternProperties", {}).values()), None)
+    child = node.get("properties", {}).get(part) or by_pattern or node.get("items") or node.get("additionalProperties")
+    return child if isinstance(child, Mapping) else {}

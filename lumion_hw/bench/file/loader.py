@@ -1,0 +1,277 @@
+"""Bench files read: every mistake at once, each with file, line, column, path, and what was expected and found."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.files.reading import read_file
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from lumion_hw.bench.file.checks import Check, Path
+    from lumion_hw.bench.file.explain import Location
+    from lumion_hw.bench.file.kind import DeviceKind
+    from lumion_hw.bench.file.model import BenchModel
+    from lumion_hw.bench.file.yaml_marks import Document, Place
+
+# A bench file has a few KiB; what is as large is another file by mistake.
+MAX_BYTES = 1 << 20
+MAX_LISTED = 50
+_BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a bench file.
+
+    Attributes:
+        file: Path of the file, or how the text was named.
+        line: Line, from 1.
+        column: Column, from 1.
+        path: Path inside the file, such as ``wiring.inputs[2].port``.
+        message: What was expected and what was found.
+        source: The line itself.
+    """
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    source: str
+
+    def __str__(self) -> str:
+        """Return ``file:line:column: path: message`` with the line and a caret below."""
+        head = f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
+        if not self.source.strip():
+            return head
+        start = max(0, self.column - 80)
+        shown = self.source[start : start + 110]
+        pad = "".join("\t" if char == "\t" else " " for char in shown[: self.column - 1 - start])
+        return f"{head}\n    {shown}\n    {pad}^"
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Return the names of the bench files that come with the package."""
+    return tuple(sorted(path.stem for path in _BUILTIN.glob("*.yaml")))
+
+
+def builtin_path(name: str) -> pathlib.Path:
+    """Return the path of a bench file that comes with the package.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in builtin_names():
+        raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There is {', '.join(builtin_names())}.")
+    return _BUILTIN / f"{name}.yaml"
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """A bench file as it was when it was read.
+
+    Attributes:
+        path: Where it lies.
+        data: Its bytes.
+        text: Its text.
+    """
+
+    path: pathlib.Path
+    data: bytes = field(repr=False)
+    text: str = field(repr=False)
+
+
+def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
+    """Read a bench file, or a built-in bench by its name, without checking it.
+
+    Raises:
+        ConfigError: It cannot be read, or it is not UTF-8 text.
+    """
+    name = os.fspath(source)
+    path = pathlib.Path(name)
+    if name in builtin_names() and not path.exists():
+        path = builtin_path(name)
+    hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
+    raw = read_file(path, "bench file", most_bytes=MAX_BYTES, hint=hint)
+    try:
+        return BenchFile(path, raw, raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        text = f"{path}:{line}:{column}: expected UTF-8 text, found the byte {raw[error.start]:#04x}"
+        raise ConfigError(text, hint="Save the file as UTF-8.") from error
+
+
+def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> BenchModel:
+    """Read and check a bench file; needs no hardware.
+
+    Args:
+        source: Path of the file, or the name of a built-in bench.
+        text: The content, if it does not come from a file; ``source`` then only names it in messages.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds mistakes; the message lists all of them.
+    """
+    model, problems = _read(source, text)
+    if model is None:
+        raise mistakes(f"bench file {os.fspath(source)}", problems)
+    return model
+
+
+def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
+    """Return the error that lists the problems of a file."""
+    listed = [str(problem) for problem in problems[:MAX_LISTED]]
+    if len(problems) > MAX_LISTED:
+        listed.append(f"… and {len(problems) - MAX_LISTED} more")
+    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+    return ConfigError("\n".join([f"{count} in {what}:", *listed]))
+
+
+def problems_in(file: str, text: str, document: Document, checks: Iterable[Check]) -> tuple[Problem, ...]:
+    """Return what is wrong with a YAML document and with what it says, in the order of its lines."""
+    places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
+    return _problems(file, text, [*places, *(_located(check, document) for check in checks)])
+
+
+def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
+    """Return all mistakes of a bench file, in the order of its lines; none if it is right.
+
+    Args:
+        source: Path of the file, or the name of a built-in bench.
+        text: The content, if it does not come from a file.
+
+    Raises:
+        ConfigError: The file cannot be read at all.
+    """
+    return _read(source, text)[1]
+
+
+def devices_alike(model: BenchModel) -> dict[str, list[str]]:
+    """Return names of real devices of one kind whose serial number cannot be read, by kind: two or more of each.
+
+    Such devices can be exchanged without being noticed when they are opened.
+    """
+    found: dict[str, list[str]] = {}
+    for name, device in model.devices.items():
+        if device.address is not None and not {"serial", "modules"} & set(type(device).model_fields):
+            found.setdefault(device.kind, []).append(name)
+    return {kind: names for kind, names in found.items() if len(names) > 1}
+
+
+def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
+    """Return the JSON Schema of bench files, for editors and other validators.
+
+    Rules between parts of the file (names that exist, ports used once) are not in it.
+
+    Args:
+        kinds: At least two kinds of devices; if not given, all that can be used, those of other packages included.
+    """
+    from typing import Annotated, Union
+
+    from pydantic import Field, create_model
+
+    from lumion_hw.bench.file.fields import Name
+    from lumion_hw.bench.file.known_kinds import all_kinds
+    from lumion_hw.bench.file.model import BenchModel
+
+    models = tuple(kind.model for kind in (all_kinds()[0] if kinds is None else kinds))
+    devices = dict[Name, Annotated[Union[models], Field(discriminator="kind")]]  # type: ignore[valid-type] # noqa: UP007
+    field = BenchModel.model_fields["devices"]
+    bench: type[BenchModel] = create_model("BenchModel", __base__=BenchModel, devices=(devices, field))
+    schema = bench.model_json_schema() | {"description": BenchModel.__doc__}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lumion-hw bench file, version 1"}
+    return head | {key: value for key, value in schema.items() if key != "title"}
+
+
+def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
+    """Return the model, or ``None`` and what is wrong."""
+    from lumion_hw.bench.file.yaml_marks import read_yaml
+
+    if text is None:
+        file = read_bench_file(source)
+        source, text = file.path, file.text
+    elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _too_large(os.fspath(source))
+    document = read_yaml(text)
+    # Text that is no YAML has no places; its one fault says it,
+    # and the models would only add that everything is missing.
+    model, checks = _validate(document.data) if document.marks else (None, [])
+    problems = problems_in(os.fspath(source), text, document, checks)
+    return (None if problems else model), problems
+
+
+def _too_large(name: str) -> ConfigError:
+    return ConfigError(f"bench file {name} is larger than {MAX_BYTES // 1024} KiB; a bench file is a few.")
+
+
+def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
+    """Return the model, or ``None`` and everything that is wrong with the data, model errors first."""
+    from pydantic import ValidationError
+
+    from lumion_hw.bench.file.checks import Check, cross_check
+    from lumion_hw.bench.file.explain import explain
+    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.known_kinds import KnownKinds
+    from lumion_hw.bench.file.model import BenchModel
+
+    if not isinstance(data, dict):
+        return None, [Check((), f"expected a mapping with the keys of a bench file, found {found(data)}")]
+    try:
+        return BenchModel.model_validate(data), []
+    except ValidationError as error:
+        schema_at = partial(_schema_at, data)
+        of_model = [explain(item, schema_at) for item in error.errors(include_url=False) if item["loc"]]
+    # Both: a file with a wrong number and a wrong name is mended in one go.
+    return None, of_model + cross_check(data, KnownKinds())
+
+
+def _schema_at(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
+    """Return the JSON Schema of the device that a path leads through, or of the bench, and the path inside it."""
+    from lumion_hw.bench.file.known_kinds import KnownKinds
+    from lumion_hw.bench.file.model import BenchModel
+
+    if loc[:1] == ("devices",) and len(loc) > 1:
+        kind = KnownKinds().get(data["devices"][loc[1]]["kind"])
+        return ({} if kind is None else _schema_of(kind.model)), loc[2:]
+    return _schema_of(BenchModel), loc
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON Schema of a model, made once: it takes 30 ms, and every wrong key asks for it."""
+    return model.model_json_schema()
+
+
+def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
+    """Return a finding with its place, and the line of the other place it speaks of."""
+    message = check.message
+    if check.other is not None:
+        message += f" (line {document.place(check.other).line})"
+    return check.path, document.place(check.path, key=check.on_key), message
+
+
+def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
+    """Return findings with their source lines, in the order of the file."""
+    from lumion_hw.bench.file.checks import path_text
+
+    lines = text.splitlines()
+    places.sort(key=lambda item: (item[1].line, item[1].column))
+    return tuple(
+        Problem(
+            file=file,
+            line=place.line,
+            column=place.column,
+            path=path_text(path),
+            message=message,
+            source=lines[place.line - 1] if place.line <= len(lines) else "",
+        )
+        for path, place, message in places
+    )

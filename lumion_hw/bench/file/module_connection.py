@@ -1,0 +1,179 @@
+"""Pluggable modules: what all of them have, and how they are reached: bridges, I2C adapters, memory files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qsl
+
+from pydantic import AfterValidator, Field
+
+from lumion_hw.bench.file.devices import DeviceModel
+from lumion_hw.bench.file.fields import checked_address
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.links.base import Link
+    from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
+    from lumion_hw.sessions.module.linear_file import LinearFile, LinearPages
+    from lumion_hw.sessions.module.pages import ModulePages
+    from lumion_hw.sessions.module.registers import I2cDevice, RegisterAccess
+
+_EXPECTED = (
+    "Expected i2c://1 (a bus number), ftdi://ftdi:232h/1, mcp2221://0 (or its serial number), or "
+    "optoe:///sys/bus/i2c/devices/1-0050/eeprom."
+)
+_OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "i2c": {"read_bytes": (1, 128)},
+    "ftdi": {"read_bytes": (1, 128), "clock_khz": (10, 1000)},
+    "mcp2221": {"read_bytes": (1, 128), "clock_khz": (47, 400)},
+    "optoe": {},
+}
+"""Options of each scheme after ``?``, with their ranges: longest read in one transaction, and bus speed."""
+PIN_SCHEMES = ("ftdi", "mcp2221")
+"""Schemes of adapters that have pins for the low-speed signals of a module's socket."""
+_RETRY_S = 0.1
+"""A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
+
+
+@dataclass(frozen=True)
+class ModuleConnection:
+    """A checked address that is no byte stream: scheme, what stands behind it, and options."""
+
+    scheme: str
+    rest: str
+    options: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        """The address as the bench file writes it."""
+        query = "&".join(f"{name}={value:g}" for name, value in self.options.items())
+        return f"{self.scheme}://{self.rest}" + (f"?{query}" if query else "")
+
+    def device(
+        self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
+    ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
+        """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+        if self.scheme == "optoe":
+            from lumion_hw.sessions.module.linear_file import LinearPages
+
+            pages: LinearPages = LinearPages(self.rest, clock, device=name)
+            return pages, None
+        from lumion_hw.sessions.module.adapter import PinnedAdapter
+        from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+
+        adapter = self._adapter(name, pins)
+        return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
+
+    def registers(self, clock: Clock, name: str) -> RegisterAccess:
+        """Return what a driver of SFP+ modules takes, not yet open."""
+        if self.scheme == "optoe":
+            from lumion_hw.sessions.module.linear_file import LinearFile
+
+            file: LinearFile = LinearFile(self.rest, clock, device=name)
+            return file
+        from lumion_hw.sessions.module.adapter import AdapterRegisters
+
+        return AdapterRegisters(self._adapter(name, None), clock, device=name)
+
+    def _adapter(self, name: str, pins: Mapping[str, int] | None) -> I2cAdapter:
+        from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, Mcp2221Adapter, SmbusAdapter
+
+        adapters: dict[str, type[I2cAdapter]] = {"i2c": SmbusAdapter, "ftdi": FtdiAdapter, "mcp2221": Mcp2221Adapter}
+        others: dict[str, Any] = {"device": name}
+        if pins and self.scheme not in PIN_SCHEMES:
+            raise ConfigError(
+                "this adapter has no pins for the signals of a socket",
+                device=name,
+                address=self.address,
+                hint=_EXPECTED,
+            )
+        if pins:
+            others["pins"] = pins
+        if "read_bytes" in self.options:
+            others["largest_read"] = int(self.options["read_bytes"])
+        if "clock_khz" in self.options:
+            others["clock_khz"] = self.options["clock_khz"]
+        return adapters[self.scheme](self.address, **others)
+
+
+def module_connection(address: str) -> ModuleConnection | None:
+    """Return the connection an address describes; ``None`` for an address of a byte stream.
+
+    Raises:
+        ConfigError: It begins like one of these addresses and is none.
+    """
+    scheme, _, rest = address.partition("://")
+    if scheme not in _OPTIONS:
+        return None
+    query = ""
+    if scheme != "optoe":  # a file may have any name
+        rest, _, query = rest.partition("?")
+    right = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
+    if not right.get(scheme, bool(rest)):
+        raise ConfigError(f"{address!r} is not an address of a module", hint=_EXPECTED)
+    return ModuleConnection(scheme, rest, _checked_options(address, scheme, query))
+
+
+def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
+    ranges = _OPTIONS[scheme]
+    told = "; ".join(f"{name} is {low:g} to {high:g}" for name, (low, high) in ranges.items())
+    options: dict[str, float] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        low, high = ranges.get(name, (1.0, 0.0))
+        # Digits alone: float() would take nan, 1e9 and Arabic digits as well.
+        value = float(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1.0
+        if name in options or not low <= value <= high:
+            raise ConfigError(f"{address!r}: {name}={text} is no option of {scheme}://", hint=f"There: {told}.")
+        options[name] = value
+    return options
+
+
+def checked_module_address(address: str) -> str:
+    """Return the address of a module unchanged.
+
+    Raises:
+        ValueError: Neither such a connection nor a link can be made from it.
+    """
+    try:
+        return address if module_connection(address) is not None else checked_address(address)
+    except ConfigError as error:
+        raise ValueError(f"expected an address; {error.message}. {error.hint}") from error
+
+
+class PluggableModel(DeviceModel):
+    """A pluggable module: behind an SC18IM700 serial-to-I2C bridge, an I2C adapter, or a memory file."""
+
+    address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
+        None,
+        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
+        "optoe:///sys/.../eeprom, or tcp:// and serial:// of a bridge; not used when emulated.",
+    )
+
+    @property
+    def nominal_nm(self) -> float | None:
+        """Wavelength that the bench file gives it; ``None`` if it gives none."""
+        return None
+
+
+def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
+    """Return what a driver of SFP+ modules takes, not yet open: over a connection, or a bridge behind a link."""
+    if isinstance(link, ModuleConnection):
+        return link.registers(clock, name)
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
+
+    return Sc18im700(link, clock, device=name, retry_s=_RETRY_S)
+
+
+def module_device(
+    link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
+) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
+    """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+    if isinstance(link, ModuleConnection):
+        return link.device(clock, name, pins)
+    from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
+
+    return BridgedI2c(Sc18im700(link, clock, device=name, retry_s=_RETRY_S)), None

@@ -1,0 +1,1 @@
+"""Options, output and helpers that several commands share."""

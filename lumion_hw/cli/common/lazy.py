@@ -1,0 +1,59 @@
+"""Command groups that know their commands by name and load a command only when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from lumion_hw.cli.common.own_packages import imported
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """One row of a command table.
+
+    Attributes:
+        name: What the user types.
+        target: ``module:attribute`` of the click command.
+        short_help: One line for the group's help, so that the help loads nothing.
+    """
+
+    name: str
+    target: str
+    short_help: str
+
+    def load(self) -> click.Command:
+        """Import the module and return its command.
+
+        Raises:
+            TypeError: The attribute is not a click command.
+        """
+        command = imported(self.target)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.target} is not a click command")
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group made from a table of :class:`LazyCommand`."""
+
+    def __init__(self, *args: Any, table: Sequence[LazyCommand] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = {row.name: row for row in table}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the table."""
+        return [*self.table, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load and return a command, or ``None`` if there is none of this name."""
+        row = self.table.get(cmd_name)
+        return row.load() if row else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands of the table, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(row.name, row.short_help) for row in self.table.values()])

@@ -1,0 +1,41 @@
+"""The options that say where a command writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lumion_hw.cli.common.parameter_type import ParameterType
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class NamedFile(ParameterType[Path]):
+    """The path of a file to write."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        path = Path(value)
+        if str(value) == "-":
+            self.fail("'-' is the standard output for other programs. Give the name of a file.", param, ctx)
+        if not path.name or "\0" in str(value):
+            self.fail(f"{str(value)!r} names no file.", param, ctx)
+        return path
+
+
+def out_option(help_text: str, *names: str, default: str | None = None) -> Callable[[_Command], _Command]:
+    """Return the option ``--out``, or one of other names, for a file to write."""
+    shown = default is not None
+    return click.option(*(names or ("--out",)), type=NamedFile(), default=default, show_default=shown, help=help_text)
+
+
+def force_option(function: _Command) -> _Command:
+    """Add ``--force`` to a command that writes files, as the parameter ``force``."""
+    text = "Write over a file that this program did not make."
+    decorated: _Command = click.option("--force", is_flag=True, help=text)(function)
+    return decorated

@@ -1,0 +1,173 @@
+"""How far a run is and how long it will still take: a bar per stage on a terminal, a line per stage elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from lumion_hw.cli.common.output import note, progress
+
+_TYPICAL_S: dict[str, tuple[float, float]] = {
+    "alignment": (5.0, 3.0),
+    "survey": (4.0, 0.5),
+    "sweeps": (20.0, 3.0),
+    "random settings": (10.0, 2.0),
+    "search": (0.0, 7.0),
+    "global fit": (0.0, 5.0),
+    "chosen settings": (12.0, 4.0),
+    "sources": (0.5, 0.1),
+    "fibres": (2.5, 0.3),
+    "verification": (3.0, 1.0),
+}
+"""Stages in their order, and their time on the hardware and on the processor, for 72 PUCs. What counts is how they
+compare: the pace is measured."""
+_OTHER_S = (3.0, 3.0)
+_BEAT_S = 1.0
+
+
+class Forecast:
+    """What is left of a run, by typical times of its stages and the pace so far.
+
+    Args:
+        emulated: Whether time on the hardware is virtual and takes none.
+        now: Clock, in seconds.
+    """
+
+    def __init__(self, emulated: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._typical_s = {
+            stage: processor_s + (0.0 if emulated else hardware_s)
+            for stage, (hardware_s, processor_s) in _TYPICAL_S.items()
+        }
+        self._other_s = _OTHER_S[1] + (0.0 if emulated else _OTHER_S[0])
+        self._now, self._began_s = now, now()
+        self._stage = ""
+        self._share = 0.0
+        self._over: list[str] = []
+
+    def at(self, stage: str, done: int, total: int) -> None:
+        """Take note of a step; stages may come again."""
+        if stage != self._stage:
+            if self._stage:
+                self._over.append(self._stage)
+            self._stage = stage
+            self._typical_s.setdefault(stage, self._other_s)
+        self._share = done / total if total else 1.0
+
+    def remaining_s(self) -> float | None:
+        """Return the time still needed; ``None`` as long as nothing can be said."""
+        present_s = self._typical_s.get(self._stage, 0.0)
+        done_s = sum(self._typical_s[stage] for stage in set(self._over) - {self._stage}) + self._share * present_s
+        if done_s <= 0.0:
+            return None
+        known = list(_TYPICAL_S)
+        reached = max((known.index(stage) for stage in {*self._over, self._stage} & set(known)), default=-1)
+        left_s = (1.0 - self._share) * present_s + sum(self._typical_s[stage] for stage in known[reached + 1 :])
+        return left_s * (self._now() - self._began_s) / done_s
+
+
+class RunProgress:
+    """Progress callback of a run; use it as a context manager.
+
+    On a terminal it is a bar per stage, drawn again every second: what takes long between two steps is seen to go on.
+
+    Args:
+        emulated: Whether the bench is emulated; ``None`` where nobody has said how long the stages take.
+        quiet: Say nothing unless there is a terminal.
+        now: Clock, in seconds.
+
+    Attributes:
+        stage: The stage the run is in.
+        done: Steps done in it.
+        total: Its steps.
+    """
+
+    def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+        self.stage, self.done, self.total = "", 0, 0
+        self._forecast = None if emulated is None else Forecast(emulated, now)
+        self._quiet, self._now = quiet, now
+        self._stage_began_s = now()
+        self._bars = ExitStack()
+        self._bar: Any = None
+        self._drawing = threading.Lock()
+        self._over = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Advance the bar of a stage; a new stage ends the one before."""
+        with self._drawing:
+            if stage != self.stage:
+                self._end(finished=True)
+                self.stage, self.done, self._stage_began_s = stage, 0, self._now()
+                self._bar = self._bars.enter_context(progress(total, self._label()))
+            if self._forecast is not None:
+                self._forecast.at(stage, done, total)
+            self.done, self.total = done, total
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the bar as it stands, if there is a terminal."""
+        bar = self._bar
+        if bar is not None and not bar.hidden:
+            bar.length, bar.label = self.total, self._label()
+            bar.update(self.done - bar.pos)
+            bar.render_progress()
+
+    def between(self) -> None:
+        """End the stage, so that something else can be printed."""
+        with self._drawing:
+            self._end(finished=True)
+            self.stage = ""
+
+    def _label(self) -> str:
+        return f"{self.stage:>15}  {_duration(self._now() - self._stage_began_s):>6}  {self._left():>14}"
+
+    def _left(self) -> str:
+        remaining_s = None if self._forecast is None else self._forecast.remaining_s()
+        return "" if remaining_s is None else f"{_duration(remaining_s)} left"
+
+    def _end(self, *, finished: bool) -> None:
+        """End the stage: close its bar, or print its line. One that ended before all its steps were needed is whole."""
+        hidden = self._bar is None or self._bar.hidden
+        if finished and not hidden:
+            self.total = max(self.done, 1)
+            self.done = self.total
+            self.draw()
+        self._bars.close()
+        self._bar = None
+        if self.stage and hidden and not self._quiet:
+            took, left = _duration(self._now() - self._stage_began_s), self._left()
+            early = finished and self.done < self.total
+            steps = f"done after {self.done}" if early else f"{self.done} of {self.total}"
+            note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
+
+    def where(self) -> str:
+        """Return in words how far the run is."""
+        return f"{self.stage}, {self.done} of {self.total}" if self.stage else "nothing measured"
+
+    def _keep_drawing(self) -> None:
+        while not self._over.wait(_BEAT_S):
+            with self._drawing:
+                self.draw()
+
+    def __enter__(self) -> RunProgress:
+        if sys.stderr.isatty():
+            self._beat = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
+            self._beat.start()
+        return self
+
+    def __exit__(self, error: object = None, *_: object) -> None:
+        self._over.set()
+        if self._beat is not None:
+            self._beat.join()
+        self._end(finished=error is None)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as people say it."""
+    if seconds < 90.0:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"
