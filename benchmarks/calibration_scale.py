@@ -53,10 +53,10 @@ COSTS = ("cpu_s", "memory_mb", "hardware_s")
 
 def document(pucs: int) -> dict[str, Any]:
     """Return the bench of a size."""
-    from lumion_hw.mesh.layout.topologies import mesh_laid_out
+    from lumion_hw.mesh.layout.topologies import build_mesh
 
     ((word, numbers),) = MESHES[pucs].items()
-    ports = mesh_laid_out(word, numbers if isinstance(numbers, list) else [numbers]).fibre_ports
+    ports = build_mesh(word, numbers if isinstance(numbers, list) else [numbers]).fibre_ports
     count = 3 if pucs == 15 else 8
     lit = [ports[len(ports) * number // count] for number in range(count)]
     modules = [f"sfp-{number}" for number in range(count)]

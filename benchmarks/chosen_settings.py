@@ -28,7 +28,7 @@ from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, defa
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from calibration.run.bootstrap import BootstrapPlan, first_settings
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.storage import load_record
 
 _MOST_S = 60.0
@@ -48,7 +48,7 @@ def main() -> None:
     own = np.ptp(parameters.source_detuning_hz) > 0.0
     free = space.mask(FREE_WITH_MODULES if own else FREE_GROUPS)
     prior = default_prior(space, parameters).moved({"monitor_db": 0.15}, space)
-    most_ma = KnownMesh.of(record).max_ma
+    most_ma = CalibratedMesh.from_record(record).max_ma
     count = first_settings(space.mesh, len(space.monitors))
     usual = BootstrapPlan().off_share
     first = Walk(most_ma, space.sources, space.monitors, stay=-(-count // len(space.sources)), off_share=usual)

@@ -44,7 +44,7 @@ class Clients:
 
     def visit(self) -> None:
         """One client, from its connection to its end."""
-        from lumion_hw.remote.codec import encoded
+        from lumion_hw.remote.codec import encode
         from lumion_hw.serving.calls import answered
         from lumion_hw.serving.lease import Caller
 
@@ -54,7 +54,7 @@ class Clients:
         caller = Caller(f"client {number}", f"{host}:{port}", "ada@lab")
 
         def ask(device: str, method: str, *arguments: object, lease: int | None = None) -> Any:
-            values = {"arguments": [encoded(each) for each in arguments], "named": encoded({})}
+            values = {"arguments": [encode(each) for each in arguments], "named": encode({})}
             request = {"device": device, "method": method, **values, "lease": lease}
             answer = answered(request, caller, owner.calls, owner.lease, {})
             if "error" in answer:

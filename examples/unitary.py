@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lumion_hw import load_record
-from lumion_hw.mesh import KnownMesh, predicted_fidelities, program_unitary
+from lumion_hw.mesh import CalibratedMesh, predicted_fidelities, program_unitary
 
 
 def random_unitary(n, rng):
@@ -28,7 +28,7 @@ def main():
     given = parser.parse_args()
 
     record = load_record(given.record)
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     unitary = random_unitary(given.modes, np.random.default_rng(given.seed))
     setting = program_unitary(known, unitary)
 

@@ -128,7 +128,7 @@ def pair_directions(
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
-    held = {CROSSTALK_PAIRS: fit.parameters.further[CROSSTALK_PAIRS]}
+    held = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
     other = model.beyond(Physics(widths, held=held))
     few, size = _thinned(likelihood, _MOST_FOR_PAIRS, other), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])

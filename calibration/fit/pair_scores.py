@@ -58,7 +58,7 @@ class Pairs:
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
-        kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
+        kernel = model.heating.crosstalk(replace(fit.parameters, extra_physics={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve.T[..., None].astype(np.float32)
         self._work, self._pass, self._explained = model.work, pass_, fit.discrepancy == 0.0
@@ -101,9 +101,9 @@ class Pairs:
             beside: Where the rows to be taken in are, and their widths.
             share: Share of all settings that a pass looks at.
         """
-        further = np.concatenate([np.zeros(0, np.int64), *(numbers_of(place) for place, _ in beside)])
-        halves, slopes = self._pass.gram.among(further)
-        seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + further])]
+        extra_physics = np.concatenate([np.zeros(0, np.int64), *(numbers_of(place) for place, _ in beside)])
+        halves, slopes = self._pass.gram.among(extra_physics)
+        seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
         n = seen.shape[1]
         prior = np.zeros((n, n))
         prior[: self._n, : self._n] = ahead

@@ -50,7 +50,9 @@ def fibre_losses_db(
     # The same mesh read at other ports, with a responsivity of one: power that leaves into each fibre.
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
-    alone = replace(parameters, monitor_ma_per_mw=np.ones(len(ports)), further=of_the_mesh(parameters.further))
+    alone = replace(
+        parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=of_the_mesh(parameters.extra_physics)
+    )
     leaving_mw = model.read_at(ports).predict(alone, there)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}

@@ -60,8 +60,8 @@ class Heating:
     """
 
     def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0, channels: Sequence[int] | None = None) -> None:
-        self._distances = HeaterDistances.of(mesh)
-        self._returns = SharedReturns.of(range(2 * mesh.n_pucs) if channels is None else channels)
+        self._distances = HeaterDistances.from_mesh(mesh)
+        self._returns = SharedReturns.from_channels(range(2 * mesh.n_pucs) if channels is None else channels)
         self._mw_per_ma2 = heater_ohm * 1e-3
         # By decay length: a fit asks for the same ones a hundred times at every point.
         self._shapes = functools.lru_cache(maxsize=4)(self._shapes_of)
@@ -74,9 +74,9 @@ class Heating:
             amplitude * near.arm_rad_per_mw + floor * everywhere.arm_rad_per_mw,
             amplitude * near.joint_rad_per_mw + floor * everywhere.joint_rad_per_mw,
         )
-        if (rise := parameters.further.get("crosstalk_directions")) is not None:
+        if (rise := parameters.extra_physics.get("crosstalk_directions")) is not None:
             found = self._distances.directed(found, rise)
-        if (pairs := parameters.further.get("crosstalk_pairs")) is None:
+        if (pairs := parameters.extra_physics.get("crosstalk_pairs")) is None:
             return found
         arms = len(found.arm_rad_per_mw)
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
@@ -85,7 +85,7 @@ class Heating:
         """Return phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T, 3)``."""
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
-        if late is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
+        if late is not None and (shares := parameters.extra_physics.get("slow_heat_share")) is not None:
             # It is heat that comes late, and heat follows the whole law: its bend counts where currents were large.
             powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
         rho2, rho4, rho6 = parameters.heater_law.T
@@ -98,13 +98,13 @@ class Heating:
         # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
         kernel = self.crosstalk(parameters)
-        turned, by_own = _departed(own, parameters.further.get("law_deviation"))
+        turned, by_own = _departed(own, parameters.extra_physics.get("law_deviation"))
         arm, joint = turned + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T
         return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         """Return the currents that flow through heaters."""
-        return self._returns.flowing_ma(driven_ma, parameters.further.get("shared_return_per_ma"))
+        return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Turn derivatives by phases into those by laws, heat factors and the kernel.
@@ -189,7 +189,7 @@ class Heating:
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
-        columns, rise = [], parameters.further.get("crosstalk_directions")
+        columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
         for part, factor in zip(self._shapes(float(length_mm)), (1.0, amplitude, 1.0), strict=True):
             shape = part if rise is None else self._distances.directed(part, rise)
@@ -198,7 +198,7 @@ class Heating:
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
         """Return derivatives by the rise of crosstalk along directions, shape ``(N, M, 2)``."""
-        alike = self.crosstalk(replace(parameters, further={}))
+        alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_warmth(
                 ThermalCrosstalk(alike.arm_rad_per_mw * on_arm, alike.joint_rad_per_mw * on_joint), heat_mw, arm, joint

@@ -26,7 +26,7 @@ from calibration.model.space import ParameterSpace
 from calibration.model.work import SLOPES, WEIGHED, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.waves.cell import UnitCells, heated_loss
+from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
 from lumion_hw.mesh.waves.scattering import Solver
 
 Real = NDArray[np.float64]
@@ -240,7 +240,7 @@ class MeshModel:
             shares = self._shares(parameters, number[chosen])
             power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
             full = self._scale(parameters, number[chosen])
-            reading[chosen] = Response.of(parameters.further, power * full, number[chosen], full).reading_ma
+            reading[chosen] = Response.of(parameters.extra_physics, power * full, number[chosen], full).reading_ma
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
@@ -323,12 +323,12 @@ class MeshModel:
             phase_upper=turns * heated.arm_rad[:, 0::2] + parameters.passive_phase_rad + common + half,
             phase_lower=turns * heated.arm_rad[:, 1::2] + common - half,
             joint_phase=turns * heated.joint_rad + parameters.joint_phase_rad,
-            arm_difference_db=parameters.further.get("arm_difference_db", 0.0),
-            joint_reflection=_amplitudes(parameters.further.get("joint_reflection")),
-            facet_reflection=_amplitudes(parameters.further.get("facet_reflection")),
+            arm_difference_db=parameters.extra_physics.get("arm_difference_db", 0.0),
+            joint_reflection=_amplitudes(parameters.extra_physics.get("joint_reflection")),
+            facet_reflection=_amplitudes(parameters.extra_physics.get("facet_reflection")),
         )
-        if (per_mw := parameters.further.get("heat_loss_db_per_mw")) is not None:
-            cells = heated_loss(cells, heated.heat_mw * per_mw)
+        if (per_mw := parameters.extra_physics.get("heat_loss_db_per_mw")) is not None:
+            cells = with_heat_loss(cells, heated.heat_mw * per_mw)
         return cells, heated
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
@@ -425,7 +425,7 @@ class MeshModel:
         """Return how readings follow the light of all lights together."""
         linear = functools.reduce(np.add, [light.linear for light in lights])
         number = lights[0].number
-        return Response.of(parameters.further, linear, number, self._scale(parameters, number))
+        return Response.of(parameters.extra_physics, linear, number, self._scale(parameters, number))
 
     def _by_detector(
         self, parameters: MeshParameters, response: Response, number: NDArray[np.int64]
@@ -471,11 +471,11 @@ class MeshModel:
         jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
         before = response.light_ma / response.ripple
         jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * before
-        if "background_share" in parameters.further:
+        if "background_share" in parameters.extra_physics:
             linear = functools.reduce(np.add, [light.linear for light in lights])
             past = before - linear
             jacobian[np.arange(len(number)), :, self.space.groups["source_db"].start + number] += _LN10_PER_10 * past
-        if any(name in parameters.further for name in DETECTOR_ROWS):
+        if any(name in parameters.extra_physics for name in DETECTOR_ROWS):
             jacobian = response.of_slopes(jacobian)
         for name, columns in self._by_detector(parameters, response, number):
             jacobian[..., self.space.groups[name]] = columns

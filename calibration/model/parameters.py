@@ -24,7 +24,7 @@ class MeshParameters(ChipParameters):
         source_detuning_hz: Shape ``(S,)`` or one number; frequency of each source's light above that it is said to
             have.
 
-    Of ``further`` count here besides ``compression_per_ma`` and ``offset_ma``, shape ``(M,)``; ``monitor_leak``, shape
+    Here count of ``extra_physics`` ``compression_per_ma`` and ``offset_ma``, shape ``(M,)``; ``monitor_leak``, shape
     ``(2(M - 1),)``: from the monitor before, then from that after; ``background_share``, shape ``(S·M,)``: light past
     the mesh over that of the source; ``facet_reflection``, shape ``(2p,)``, p ports: real, then imaginary part of a
     field; ``joint_reflection``, shape ``(4J,)``: the same of the first, then the second end of every joint, in the

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import SLOW_TAUS_S
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.waves.shared_return import SHARED_BY
+from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
 
 Real = NDArray[np.float64]
 
@@ -219,7 +219,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
         "time constant": len(SLOW_TAUS_S),
-        "size of a group": 2 * len(SHARED_BY),
+        "size of a group": 2 * len(RETURN_GROUP_SIZES),
         "chip": 1,
         "direction": 2,
         "puc": mesh.n_pucs,

@@ -30,14 +30,14 @@ REFLECTIONS = ("facet_reflection", "joint_reflection")
 _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
-def of_the_mesh(further: Mapping[str, Real]) -> dict[str, Real]:
+def of_the_mesh(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
     """Return the physics of the mesh alone, whatever monitors and their facets do."""
-    return {name: value for name, value in further.items() if name not in _OF_MONITORS}
+    return {name: value for name, value in extra_physics.items() if name not in _OF_MONITORS}
 
 
-def of_one_way(further: Mapping[str, Real]) -> dict[str, Real]:
+def of_one_way(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
     """Return the physics of light that nothing sends back."""
-    return {name: value for name, value in further.items() if name not in REFLECTIONS}
+    return {name: value for name, value in extra_physics.items() if name not in REFLECTIONS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,25 +63,27 @@ class Response:
     mixing: Real | None
 
     @classmethod
-    def of(cls, further: Mapping[str, Real], linear_ma: Real, number: NDArray[np.int64], full_ma: Real) -> Response:
+    def of(
+        cls, extra_physics: Mapping[str, Real], linear_ma: Real, number: NDArray[np.int64], full_ma: Real
+    ) -> Response:
         """Return the response at n settings.
 
         Args:
-            further: What there is beyond photodiodes in proportion.
+            extra_physics: What there is beyond photodiodes in proportion.
             linear_ma: Shape ``(n, M)``; L.
             number: Shape ``(n,)``; number of the source.
             full_ma: Shape ``(n, M)``; L if all light of the source came.
         """
         ripple: Real | float = 1.0
-        if (ripple_db := further.get("port_ripple_db")) is not None:
+        if (ripple_db := extra_physics.get("port_ripple_db")) is not None:
             ripple = 10.0 ** (ripple_db.reshape(-1, linear_ma.shape[1])[number] / 10.0)
         light = through = linear_ma * ripple
-        if (past := further.get("background_share")) is not None:
+        if (past := extra_physics.get("background_share")) is not None:
             light = light + past.reshape(-1, light.shape[1])[number] * full_ma
-        mixing = None if (leak := further.get("monitor_leak")) is None else mixing_of(leak)
+        mixing = None if (leak := extra_physics.get("monitor_leak")) is None else mixing_of(leak)
         mixed = light if mixing is None else light @ mixing.T
-        compression = further.get("compression_per_ma", 0.0)
-        reading = mixed * (1.0 - compression * mixed) + further.get("offset_ma", 0.0)
+        compression = extra_physics.get("compression_per_ma", 0.0)
+        reading = mixed * (1.0 - compression * mixed) + extra_physics.get("offset_ma", 0.0)
         gain = np.broadcast_to(1.0 - 2.0 * compression * mixed, mixed.shape)
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 

@@ -101,7 +101,7 @@ class ParameterSpace:
         vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
         vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
         for name in self.physics.names:
-            value = parameters.further.get(name)
+            value = parameters.extra_physics.get(name)
             if value is not None and name == "crosstalk_pairs" and self.physics.pairs:
                 value = self.physics.pairs.along(value)
             vector[self.groups[name]] = 0.0 if value is None else value
@@ -127,7 +127,7 @@ class ParameterSpace:
             second_db=part("second_db"),
             source_detuning_hz=part("source_detuning_hz"),
             **{name: float(part(name)[0]) for name in _NUMBERS},
-            further=self._further(vector),
+            extra_physics=self._further(vector),
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
@@ -207,7 +207,7 @@ def space_of(record: CalibrationRecord) -> ParameterSpace:
 def physics_of(record: CalibrationRecord) -> Physics:
     """Return the physics of a record beyond the model of every chip; pairs are held and have no errors there."""
     widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
-    held = record.further
+    held = record.extra_physics
     if widths.pop(CROSSTALK_PAIRS, None) is None:
         return Physics(widths)
     return Physics(widths, held={CROSSTALK_PAIRS: held[CROSSTALK_PAIRS]})

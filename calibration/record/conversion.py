@@ -28,7 +28,7 @@ from lumion_hw.mesh.record.calibration_record import (
     CrosstalkKernel,
     Defect,
     Dispersion,
-    FurtherPhysics,
+    ExtraPhysics,
     HeaterEntry,
     JointsEntry,
     PortEntry,
@@ -120,8 +120,8 @@ def record_from(
     if covariance is not None:
         covariance = covariance[:kept, :kept]
         arrays = {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
-    if CROSSTALK_PAIRS in parameters.further:
-        arrays[CROSSTALK_PAIRS] = parameters.further[CROSSTALK_PAIRS].astype(np.float32)
+    if CROSSTALK_PAIRS in parameters.extra_physics:
+        arrays[CROSSTALK_PAIRS] = parameters.extra_physics[CROSSTALK_PAIRS].astype(np.float32)
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -156,7 +156,7 @@ def record_from(
 
 
 def parameters_of(record: CalibrationRecord) -> MeshParameters:
-    """Return the parameters of a record: what was not found is taken as nothing, as in ``KnownMesh``.
+    """Return the parameters of a record: what was not found is taken as nothing, as in ``CalibratedMesh``.
 
     Sources are the ports with a ``source_dbm`` that are not lit with another, monitors those of ``monitor_ports``: see
     :func:`space_of`.
@@ -173,7 +173,7 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
     sources = [record.port(port) for port in space_of(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
-        **vars(ChipParameters.of(record)),
+        **vars(ChipParameters.from_record(record)),
         source_db=np.array([entry.source_dbm for entry in sources], dtype=np.float64),
         monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
         second_db=_second_db(record),
@@ -343,16 +343,16 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
-) -> tuple[FurtherPhysics, ...]:
+) -> tuple[ExtraPhysics, ...]:
     """Return what was needed beyond the model of every chip, in the order of the table."""
     pairs, entries = space.physics.pairs, []
     for row in PHYSICS:
-        if (values := parameters.further.get(row.name)) is None:
+        if (values := parameters.extra_physics.get(row.name)) is None:
             continue
         few = () if row.name == CROSSTALK_PAIRS else tuple(values.tolist())
         count = pairs.count if row.name == CROSSTALK_PAIRS and pairs else values.size
         width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
-        entries.append(FurtherPhysics(row.name, row.words, count, width, gain, few))
+        entries.append(ExtraPhysics(row.name, row.words, count, width, gain, few))
     return tuple(entries)
 
 

@@ -17,7 +17,7 @@ from calibration.record.conversion import covariance_of, parameters_of
 from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import csv_cell
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 from lumion_hw.storage.array_files import write_arrays
@@ -73,8 +73,8 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 def _named(found: MeshParameters) -> dict[str, Any]:
     """Return all values by name, those of further physics beside the others."""
     values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
-    del values["further"]
-    return values | dict(found.further)
+    del values["extra_physics"]
+    return values | dict(found.extra_physics)
 
 
 def _plain(value: object) -> object:
@@ -112,7 +112,7 @@ def _pucs(record: CalibrationRecord) -> Rows:
 
 
 def _heaters(record: CalibrationRecord) -> Rows:
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     rows: Rows = []
     for puc, entry in enumerate(record.pucs):
         for arm, heater in enumerate((entry.upper, entry.lower)):

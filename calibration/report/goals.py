@@ -30,8 +30,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.file.loader import builtin_path
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, program_unitary
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -186,7 +186,7 @@ def phase_errors(
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
     """Return the normalised error of the phase of every heater where its law says a turn, shape ``(2E,)``."""
-    known, space = KnownMesh.of(record), space_of(record)
+    known, space = CalibratedMesh.from_record(record), space_of(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
     off = known.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
@@ -229,7 +229,7 @@ def held_out_db(
     what the least covariance of the parameters leaves of the first (``_bound``).
     """
     compared: dict[str, dict[str, Real]] = {}
-    reach = np.minimum(KnownMesh.of(record).max_ma, bench.mesh.heater_max_ma)
+    reach = np.minimum(CalibratedMesh.from_record(record).max_ma, bench.mesh.heater_max_ma)
     for kind in ("random", "states"):
         rows: list[Real] = []
         while len(rows) < _SETTINGS:
@@ -273,8 +273,8 @@ def _compared(
     parts = list(model.linearise(found, plan))
     read_ma = np.concatenate([part.reading_ma for part in parts])
     # What photodiodes make of it is no light.
-    lit = {name: value for name, value in found.further.items() if name not in DETECTOR_ROWS}
-    predicted = model.predict(replace(found, further=lit), plan)
+    lit = {name: value for name, value in found.extra_physics.items() if name not in DETECTOR_ROWS}
+    predicted = model.predict(replace(found, extra_physics=lit), plan)
     plain = len(least)
     by_parameter = [part.jacobian[..., :plain] for part in parts]
     variance = np.concatenate([((each @ least) * each).sum(axis=-1) for each in by_parameter])
@@ -319,7 +319,7 @@ def unitary_fidelity(bench: Bench, record: CalibrationRecord, rng: np.random.Gen
     q, r = np.linalg.qr(np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128))
     # QR alone is not uniform over unitaries: the phases of the diagonal of R make it so (Haar).
     wanted = np.asarray(q * (np.diag(r) / np.abs(np.diag(r))), dtype=np.complex128)
-    known = KnownMesh.of(record, bench.mesh.heater_max_ma)
+    known = CalibratedMesh.from_record(record, bench.mesh.heater_max_ma)
     try:
         setting = program_unitary(known, wanted)
     except LimitError:

@@ -64,7 +64,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     """
     world = bench.emulated.world
     truth = world.truth
-    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.settable])
+    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.is_settable])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
     # Heaters stuck at a current turn phases at rest: a calibration cannot tell that from the passive phase.
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))

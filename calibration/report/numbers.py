@@ -16,7 +16,7 @@ from calibration.report.uncertainty import (
 )
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
 
 Real = NDArray[np.float64]
@@ -143,7 +143,7 @@ def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
     """Return the phase of each arm (row) for π on another heater (column), shape ``(2E, 2E)``; ``None`` if unknown."""
     if record.crosstalk is None:
         return None
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     shift: Real = known.arm_rad_per_mw * (np.pi * known.heat_mw_per_rad)
     return shift if shift.any() else None
 
@@ -241,11 +241,11 @@ def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[in
     Couplers and standard errors are in it. Empty if currents cannot be found.
     """
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
-    from lumion_hw.mesh.programming.prediction import predict
+    from lumion_hw.mesh.programming.prediction import predict_pucs
 
-    wanted = {puc: state for puc in range(len(record.pucs)) if len(record.states_of(puc)) == len(_STATES)}
+    wanted = {puc: state for puc in range(len(record.pucs)) if len(record.usable_states(puc)) == len(_STATES)}
     try:
-        expected = predict(KnownMesh.of(record), heater_currents_ma(record, wanted)).extinction_db
+        expected = predict_pucs(CalibratedMesh.from_record(record), heater_currents_ma(record, wanted)).extinction_db
     except (CalibrationError, LimitError):
         return {}
     return {puc: float(expected[puc]) for puc in wanted if np.isfinite(expected[puc])}

@@ -15,7 +15,7 @@ from calibration.report.readings import Readings
 from lumion_hw.errors import LumionError
 from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.mesh.picture.values import PictureValues
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances
 
@@ -178,7 +178,7 @@ def _physics(material: Material) -> Iterator[Block]:
 
 def _element(record: CalibrationRecord, defect: Defect) -> str:
     if defect.element == "heater" and defect.number < 2 * len(record.pucs):
-        return KnownMesh.of(record).heater_name(defect.number)
+        return CalibratedMesh.from_record(record).heater_name(defect.number)
     if defect.element in ("puc", "heater", "port", "monitor", "source"):
         return f"{'PUC' if defect.element == 'puc' else defect.element} {defect.number}"
     return defect.element
@@ -235,7 +235,7 @@ def _losses(material: Material) -> Iterator[Block]:
 
 def _heaters(material: Material) -> Iterator[Block]:
     record, readings = material.record, material.readings
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     power = {heater: float(np.pi * each) for heater, each in enumerate(known.heat_mw_per_rad) if each}
     if not power:
         yield "No heater has an effect."
@@ -295,7 +295,7 @@ def _crosstalk(material: Material) -> Iterator[Block]:
             f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm) + "
             f"{1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW, with PUCs {kernel.edge_mm:g} mm long."
         )
-    distance = HeaterDistances.of(record.mesh).arm_mm
+    distance = HeaterDistances.from_mesh(record.mesh).arm_mm
     caption = (
         "Phase of every arm for π on every other heater, as a matrix and over their distance. It spreads at "
         "one distance because heaters differ in their power for π."

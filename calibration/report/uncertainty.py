@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.programming.known_mesh import KnownMesh, kernel_crosstalk
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh, kernel_crosstalk
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkKernel
 
@@ -57,7 +57,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     error of the loops for that light at that temperature. ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
-    place = None if record.covariance is None else record.covariance.place("loops")
+    place = None if record.covariance is None else record.covariance.rows_of("loops")
     if factor is None or directions is None or place is None:
         return None
     basis = np.asarray(directions, dtype=np.float64)
@@ -91,11 +91,11 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
     From the covariance of the kernel; ``None`` without one.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
-    place = None if entry is None else entry.place("crosstalk")
+    place = None if entry is None else entry.rows_of("crosstalk")
     kernel = record.crosstalk.kernel if record.crosstalk else None
     if kernel is None or place is None or factor is None:
         return None
-    heat_mw = np.pi * KnownMesh.of(record).heat_mw_per_rad
+    heat_mw = np.pi * CalibratedMesh.from_record(record).heat_mw_per_rad
     by_kernel = np.stack(
         [_arm_slope(record.mesh, kernel, name, heat_mw) for name in _KERNEL_TERMS],
         axis=1,
@@ -121,7 +121,7 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
         return []
     rows = []
     for group, words, scale, unit in _DISPERSION:
-        place = entry.place(group) if entry is not None else None
+        place = entry.rows_of(group) if entry is not None else None
         sigma = None if place is None or factor is None else float(np.linalg.norm(factor[place]))
         rows.append((words, scale * float(getattr(found, group)), scale * sigma if sigma else None, unit))
     return rows
@@ -140,7 +140,7 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
     unit = np.divide(wide, length, out=np.zeros_like(wide), where=length > 0.0)
     size = np.abs(unit @ unit.T)
     np.fill_diagonal(size, 0.0)
-    named = [(name, place) for name, _ in entry.groups if (place := entry.place(name)) is not None]
+    named = [(name, place) for name, _ in entry.groups if (place := entry.rows_of(name)) is not None]
     free = [(name, place) for name, place in named if length[place].any()]
     largest = np.array([[size[first, second].max() for _, second in free] for _, first in free])
     return tuple(name for name, _ in free), largest
@@ -162,7 +162,7 @@ def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
         return ()
     variance = (np.asarray(factor, dtype=np.float64) ** 2).sum(axis=1)
     for name, sigma in PRIOR_SIGMA.items():
-        place = entry.place(name)
+        place = entry.rows_of(name)
         if place is not None and np.isfinite(sigma):
             named += (place.start + np.flatnonzero(variance[place] > _SET_BY_PRIOR * sigma**2)).tolist()
     return tuple(space.describe(index) for index in sorted(named))

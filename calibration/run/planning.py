@@ -289,8 +289,8 @@ def designer_after(
         inner, rest = known[np.ix_(kept, kept)], np.flatnonzero(~plain[free])
         across = known[np.ix_(kept, rest)]
         known = inner - across @ np.linalg.solve(known[np.ix_(rest, rest)], across.T)
-        parameters = replace(fit.parameters, further=of_one_way(fit.parameters.further))
-        model = model.beyond(Physics(held=parameters.further))
+        parameters = replace(fit.parameters, extra_physics=of_one_way(fit.parameters.extra_physics))
+        model = model.beyond(Physics(held=parameters.extra_physics))
         free, vector = free[: model.space.size], vector[: model.space.size]
         wanted = None if wanted is None else wanted[: model.space.size]
     precision = np.zeros((model.space.size, model.space.size))

@@ -24,11 +24,11 @@ from calibration.record.conversion import dark_ma_of, parameters_of
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import State, Trace
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, JointsEntry
-from lumion_hw.mesh.record.validity import Use, check_validity
+from lumion_hw.mesh.record.validity import UseConditions, check_validity
 from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
@@ -261,7 +261,7 @@ def _plan(
 ) -> list[_VerificationStep]:
     """Return settings by source: moving the light takes longest."""
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
-    most_ma = np.minimum(KnownMesh.of(record).max_ma, probe.heater_max_ma)
+    most_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     seen: Counter[int] = Counter()
     plan = []
     for index in range(settings):
@@ -308,7 +308,7 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
     """Return the power leaving at every port as its monitor should show it, shape ``(N, n_ports)``."""
     if record.physics:
         return _shown_dbm(record, plan, detuning_hz)
-    known, solver = KnownMesh.of(record), Solver(record.mesh)
+    known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
     power = np.empty((len(plan), record.mesh.n_ports))
     for source in sorted({step.source for step in plan}):
         chosen = [index for index, step in enumerate(plan) if step.source == source]
@@ -508,7 +508,7 @@ def verify_at(
         LimitError: The record does not hold there, or a source cannot make it.
         ConfigError: No source can be tuned.
     """
-    check_validity(record, Use(wavelength_nm=wavelength_nm))
+    check_validity(record, UseConditions(wavelength_nm=wavelength_nm))
     asked_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
     elsewhere = abs(asked_hz - record.reference_hz) > TUNING_ERROR_HZ
     ports = [port for port in probe.sources if probe.tunable_hz(port) is not None]

@@ -92,7 +92,7 @@ class LambdaScan:
         }
         self.words = f"{self._name}, with {' and '.join(meters)}"
         self.points_in_pass = moves.plan.axes[-1].n_points
-        most = min(_MOST_AT_ONCE, *(meter.most_samples for meter in meters.values()))
+        most = min(_MOST_AT_ONCE, *(meter.max_samples for meter in meters.values()))
         if moves.fastest_followed and (step_nm := _step_nm(moves)) > 0.0:
             most = min(most, max(int(_WIDEST_NM / step_nm * (1.0 + 1e-9)) + 1, 2))
         while most > 2 and self.points_in_pass % most == 1:  # one point is no sweep
@@ -182,7 +182,9 @@ class LambdaScan:
         with contextlib.ExitStack() as on_error:
             for name, meter in self._meters.items():
                 own = _inside(self._bench, name) == self._name
-                runs[name] = meter.start_triggered_log(self._channels[name], n_samples, averaging_s, own_pulses=own)
+                runs[name] = meter.start_triggered_log(
+                    self._channels[name], n_samples, averaging_s, internal_trigger=own
+                )
                 on_error.callback(_stop, runs[name])
             log = self._laser.sweep(plan)
             # Counted first: for a pulse that the laser did not give, no meter has to wait.

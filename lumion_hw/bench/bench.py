@@ -44,7 +44,7 @@ from lumion_hw.links.base import Link
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
     from lumion_hw.interfaces.open_device import OpenDevice
-    from lumion_hw.remote.stand_in import RemoteDevice
+    from lumion_hw.remote.proxies import RemoteDevice
 
 BUILTIN = "lumion-prototype"
 LONGEST_LEFT_ON_S = 3600.0
@@ -216,7 +216,7 @@ class Bench:
             ConnectError: No bench is served there.
         """
         from lumion_hw.remote.client import PvaConnection
-        from lumion_hw.remote.stand_in import stand_in
+        from lumion_hw.remote.proxies import device_proxy
 
         connection = PvaConnection(address, take_over=take_over)
         try:
@@ -229,7 +229,7 @@ class Bench:
 
         def device(name: str, _model: DeviceModel) -> RemoteDevice:
             interface, properties = devices[name]
-            return stand_in(interface, name, connection, properties)
+            return device_proxy(interface, name, connection, properties)
 
         chosen = devices if only is None else only
         return cls(

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.wiring import BLOCKED_DB, InputPath, LightPart, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import BLOCKED_DB, InlineDevice, InputPath, OutputPath, Wiring
 
 if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
@@ -81,21 +81,21 @@ def _losses_adder(bench: _OpenBench) -> _WithLosses:
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
 
-    def loss_db(part: LightPart, planned_gain_db: float) -> float:
+    def loss_db(part: InlineDevice, planned_gain_db: float) -> float:
         insertion_db: float = getattr(bench.model.devices[part.device], "insertion_loss_db", 0.0)
         if part.device in bench.attenuators:
             settings = bench.attenuators[part.device].settings(part.channel)
             return insertion_db + settings.attenuation_db if settings.passing else BLOCKED_DB
         if part.device in bench.switches:
-            return insertion_db if connections(part.device).get(part.channel) == part.leaves else BLOCKED_DB
+            return insertion_db if connections(part.device).get(part.channel) == part.exit_port else BLOCKED_DB
         if part.device in bench.amplifiers:
             measured_db = gain_db(part.device)
             return 0.0 if measured_db is None else planned_gain_db - measured_db
         return 0.0
 
     def add_losses(path: PathT, planned_gain_db: float) -> PathT:
-        parts_db = tuple(loss_db(part, planned_gain_db) for part in path.through)
-        return replace(path, parts_db=parts_db, loss_db=path.loss_db + sum(parts_db))
+        inline_losses_db = tuple(loss_db(part, planned_gain_db) for part in path.through)
+        return replace(path, inline_losses_db=inline_losses_db, loss_db=path.loss_db + sum(inline_losses_db))
 
     return add_losses
 

@@ -68,7 +68,7 @@ class MeterMonitors:
 
 def _facet_ma_per_w(out: OutputPath) -> float:
     """Return the photocurrent that stands for the light at the facet, per power at the meter."""
-    for part, loss_db in zip(out.through, out.parts_db, strict=False):
+    for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(
                 f"the light of port {out.port} does not reach {out.meter}, by which it is read",

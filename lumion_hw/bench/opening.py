@@ -8,7 +8,7 @@ from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.module_connection import ModuleConnection, module_connection
 from lumion_hw.errors import ConfigError
 from lumion_hw.links.address import DEFAULT_BAUD, open_link
-from lumion_hw.remote.stand_in import RemoteDevice
+from lumion_hw.remote.proxies import RemoteDevice
 
 if TYPE_CHECKING:
     from lumion_hw.bench.file.devices import DeviceModel

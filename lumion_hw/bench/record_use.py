@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lumion_hw.errors import LumionError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.record.validity import Policy, Use, check_validity
+from lumion_hw.mesh.record.validity import Policy, UseConditions, check_validity
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
     conditions = record.conditions
     if conditions.wavelength_range_nm is not None:
         for wavelength_nm in source_wavelengths_nm(bench):
-            check_validity(record, Use(wavelength_nm=wavelength_nm), policy)
+            check_validity(record, UseConditions(wavelength_nm=wavelength_nm), policy)
     temperature_c = None if conditions.temperature_valid_c is None else bench.mesh.chip_temperature_c()
-    return check_validity(record, Use(age_s=record_age_s(bench, record), temperature_c=temperature_c), policy)
+    return check_validity(record, UseConditions(age_s=record_age_s(bench, record), temperature_c=temperature_c), policy)
 
 
 def source_wavelengths_nm(bench: Bench) -> tuple[float, ...]:

@@ -25,7 +25,7 @@ from lumion_hw.circuits.trimming import Trimmer
 from lumion_hw.errors import LimitError, LumionError
 from lumion_hw.mesh.programming.heater_currents import PucTarget
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.routing.request import opposite_state
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 Real = NDArray[np.float64]
@@ -154,7 +154,7 @@ class ArmLeveller:
         for wave, state in self._trimmer(plan).free_waves(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
-                currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(other(state)))
+                currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
                     found.append((self._astray_db(plan, circuit, currents_ma, arm), puc, currents_ma))
         astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))

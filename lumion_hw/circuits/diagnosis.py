@@ -24,7 +24,7 @@ from lumion_hw.circuits.standing import setting_beside
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.routing.request import opposite_state
 from lumion_hw.quantities import dbm_from_w, ratio_from_db, w_from_dbm
 
 Place = Literal[
@@ -206,7 +206,7 @@ class _ArmInQuestion:
         # One that is to couple partly does so: what it takes away is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
-            _Fault(at, {puc: other(states[puc])})
+            _Fault(at, {puc: opposite_state(states[puc])})
             for puc in self._arm.path.pucs
             if puc not in self._do.held and puc != trimmed
         ]
@@ -221,7 +221,7 @@ class _ArmInQuestion:
             puc = self._telling(alive)
             if puc is None:
                 break
-            states = {**self._do.states, puc: other(self._do.states[puc])}
+            states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
             self._do.set(states)
             seen_w = self._look(states)
             # A PUC that does not obey tells nothing against itself: whoever names it predicts no change.
@@ -233,7 +233,7 @@ class _ArmInQuestion:
         best, least = None, len(alive)
         reached = {puc for each in alive for puc in self._way(each, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
-            states = {**self._do.states, puc: other(self._do.states[puc])}
+            states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
             largest = max(Counter(self._way(each, states)[0] for each in alive).values())
             if largest < least:
                 best, least = puc, largest

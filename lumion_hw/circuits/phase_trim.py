@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import LimitError
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 DITHER_RAD = 0.2
@@ -60,7 +60,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         LimitError: Its heaters do not reach the phases beside the one they have; nothing was changed.
         LumionError: A device failed.
     """
-    known, before_ma = KnownMesh.of(record, mesh.heater_max_ma), mesh.driven_ma()
+    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.driven_ma()
     aside_ma = {sign: moved_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
@@ -77,7 +77,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
     return PhaseError(puc, error_rad, corrected)
 
 
-def moved_ma(known: KnownMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float) -> NDArray[np.float64]:
+def moved_ma(known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float) -> NDArray[np.float64]:
     """Return currents with the differential phase of one PUC moved; heat moves as little as it can.
 
     Args:

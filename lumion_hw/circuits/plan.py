@@ -24,8 +24,8 @@ from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
-from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import Progress, no_progress, other
+from lumion_hw.mesh.routing.parking import park_unused_pucs
+from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
@@ -271,10 +271,10 @@ class _Draughtsman:
             turned: PUCs that are parked the other way than parking has it.
         """
         ends, paths, routing = self._found(ceilings, avoided)
-        parked = dict(park(self._mesh, routing.states, unusable=self._planning.unusable).states)
+        parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
-            if (puc, other(parked[puc])) not in self._planning.unusable:
-                parked[puc] = other(parked[puc])
+            if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
+                parked[puc] = opposite_state(parked[puc])
         routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
         circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)

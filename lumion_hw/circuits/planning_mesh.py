@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
 from lumion_hw.interfaces.wiring import InputPath, Wiring
-from lumion_hw.mesh.layout.topology import LEAVES, State
-from lumion_hw.mesh.programming.heater_currents import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.heater_currents import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program_pucs
 from lumion_hw.mesh.programming.inverse import split_phase
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path
-from lumion_hw.mesh.routing.request import STATES, other
-from lumion_hw.mesh.routing.result import way_of
+from lumion_hw.mesh.routing.request import STATES, opposite_state
+from lumion_hw.mesh.routing.result import to_wave_path
 from lumion_hw.mesh.waves.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
@@ -50,11 +50,11 @@ class PlanningMesh:
     """
 
     def __init__(self, record: CalibrationRecord) -> None:
-        self.known = KnownMesh.of(record)
+        self.known = CalibratedMesh.from_record(record)
         self.puc_loss_db: Real = np.maximum(record.loss_db, _LEAST_LOSS_DB)
         self._ports = {entry.port: entry for entry in record.ports}
-        allowed = [record.states_of(puc) for puc in range(len(record.pucs))]
-        self._settable = [entry.settable for entry in record.pucs]
+        allowed = [record.usable_states(puc) for puc in range(len(record.pucs))]
+        self._settable = [entry.is_settable for entry in record.pucs]
         self._allowed = allowed
         self.unusable: tuple[tuple[int, State], ...] = tuple(
             (puc, state)
@@ -63,7 +63,7 @@ class PlanningMesh:
             if state not in allowed[puc] or not _reaches(record, puc, state)
         )
         entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
-        place = None if entry is None else entry.place("loss_db")
+        place = None if entry is None else entry.rows_of("loss_db")
         own = np.diag([puc.loss_sigma_db for puc in record.pucs])
         self._loss_factor: Real = own if factor is None or place is None else np.asarray(factor[place], np.float64)
 
@@ -121,7 +121,7 @@ class PlanningMesh:
             if self._settable[puc] or state not in self._allowed[puc]
         }
         targets |= {puc: PucTarget.coupling(k, self.known.coupler(puc)) for puc, k in couplings.items()}
-        return program(self.known, targets, limits=HeaterLimits(total_mw)).currents_ma
+        return program_pucs(self.known, targets, limits=HeaterLimits(total_mw)).currents_ma
 
     def heat_mw(self, currents_ma: Real) -> Real:
         """Return the heat of every heater, shape ``(2 n_pucs,)``."""
@@ -166,12 +166,12 @@ class PlanningMesh:
         """Return the PUC of a way from which most of what strays of its light reaches a port."""
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
-        way = way_of(self.known.mesh, path)
+        way = to_wave_path(self.known.mesh, path)
         reach, light, found = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
         for wave, state in zip(way.waves, way.states, strict=True):
             kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # of the rail: bar keeps it
             right, wrong = (kept, changed) if state == "bar" else (changed, kept)
-            found = max(found, (float(light * wrong * reach[wave ^ LEAVES[other(state)]]), wave // 4))
+            found = max(found, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
             light *= right
         return found[1]
 

@@ -82,7 +82,7 @@ def _blocking(circuit: PlannedCircuit) -> list[str]:
     found = [
         part.device
         for path in paths
-        for part, loss_db in zip(path.through, path.parts_db, strict=False)  # of a file nobody has asked them
+        for part, loss_db in zip(path.through, path.inline_losses_db, strict=False)  # of a file nobody has asked them
         if loss_db >= 0.5 * BLOCKED_DB
     ]
     return list(dict.fromkeys(found))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.mesh.layout.topology import MeshTopology, State
-from lumion_hw.mesh.programming.heater_currents import PucTarget, program
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.heater_currents import PucTarget, program_pucs
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
-from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.parking import park_unused_pucs
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def setting_beside(
         LimitError: A heater does not reach its phase.
     """
     planning = planning_mesh(record)
-    states = park(mesh, used, unusable=planning.unusable).states
+    states = park_unused_pucs(mesh, used, unusable=planning.unusable).states
     known = planning.known
     kept_ma = np.zeros_like(driven_ma)
     heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
@@ -76,17 +76,17 @@ def setting_beside(
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
-        if state not in record.states_of(puc) or record.pucs[puc].settable
+        if state not in record.usable_states(puc) or record.pucs[puc].is_settable
     }
     targets |= {puc: PucTarget.coupling(k, known.coupler(puc)) for puc, k in couplings.items()}
     free = {puc: target for puc, target in targets.items() if puc not in held}
-    currents_ma = kept_ma + program(beside, free).currents_ma
+    currents_ma = kept_ma + program_pucs(beside, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
     return StandingSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
-    known: KnownMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
+    known: CalibratedMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
 ) -> float:
     if not held:
         return 0.0
@@ -110,7 +110,7 @@ def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: StandingSe
     """Return the plan of what stands and what is added, in one setting."""
     states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
     routing = replace(
-        added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), standing=()
+        added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), active=()
     )
     circuits = (*(() if standing is None else standing.circuits), *added.circuits)
     return replace(

@@ -37,7 +37,7 @@ from lumion_hw.files.reading import is_there
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.routing import Path, Routing, standing_states
+from lumion_hw.mesh.routing import Path, Routing, states_for_paths
 from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, checked, read_lines
 
 JOURNAL = "circuits.jsonl"
@@ -415,7 +415,7 @@ def standing_plan(
     paths = tuple(path for circuit in state.circuits for path in circuit.paths)
     return CircuitPlan(
         reckoned(model, wiring, planning, routed, currents_ma),
-        Routing(standing_states(mesh, paths), paths),
+        Routing(states_for_paths(mesh, paths), paths),
         dict(state.states),
         currents_ma,
         heat_mw=float(planning.heat_mw(currents_ma).sum()),

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from lumion_hw.circuits.planned import ArmTrim
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.routing import Path
-from lumion_hw.mesh.routing.request import STATES, other
-from lumion_hw.mesh.routing.result import way_of
+from lumion_hw.mesh.routing.request import STATES, opposite_state
+from lumion_hw.mesh.routing.result import to_wave_path
 
 MOST_TRIM_DB = 15.0
 """More is no trimming: the couplers' own imperfections would decide."""
@@ -58,16 +58,16 @@ class Trimmer:
             low, high = self.planning.known.coupler(puc).interval
             coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
             if low <= coupling <= high:
-                port = self._end_of(wave, other(state))
+                port = self._end_of(wave, opposite_state(state))
                 # What strays over what is kept, and how much of it a receiver gets.
-                harm = (1.0 - kept) / kept * float(reach[wave ^ LEAVES[other(state)]])
+                harm = (1.0 - kept) / kept * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
                 found.append((self._badness(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(found, key=lambda each: each[0])]
 
     def free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that no other path passes, and itself once, with their states."""
         shared = {puc for each in self.paths if each is not path for puc in each.pucs}
-        way = way_of(self.mesh, path)
+        way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
             if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:
                 yield wave, state

@@ -152,7 +152,7 @@ class WayFinder:
             surcharge=surcharge if surcharge.any() else 0.0,
             unusable=self._planning.unusable,
             fixed=self._fixed,
-            standing=taken,
+            active=taken,
             max_hops=most if any(each is not None for each in most) else None,
             equal_hops=equal,
             improve_s=self._effort.improve_s,
@@ -236,7 +236,7 @@ class WayFinder:
         """Return one routing of all circuits: the last one knows all states; what PUCs were priced at is no cost."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
-            return route(self._mesh, RouteRequest([], standing=self._standing))
+            return route(self._mesh, RouteRequest([], active=self._standing))
         last = routings[-1]
         if len(routings) == 1 and not priced:
             return last
@@ -247,4 +247,4 @@ class WayFinder:
             for path in paths
         )
         bound = min(cost, alone + sum(path.loss_db for path in self._standing))
-        return replace(last, paths=paths, standing=self._standing, moved=(), cost=cost, bound=bound)
+        return replace(last, paths=paths, active=self._standing, moved=(), cost=cost, bound=bound)

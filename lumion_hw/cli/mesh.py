@@ -113,7 +113,7 @@ def route(
 ) -> None:
     """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
-    from lumion_hw.mesh.routing.parking import park
+    from lumion_hw.mesh.routing.parking import park_unused_pucs
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
@@ -131,7 +131,7 @@ def route(
     )
     with RunProgress(None, quiet=True) as bars:
         routing = find_routes(topology, replace(request, progress=bars))
-    parked = park(topology, routing.states, unusable=faults.unusable()).states
+    parked = park_unused_pucs(topology, routing.states, unusable=faults.unusable_states()).states
     if svg is not None:
         _write(_picture(topology, routing, parked, faults), svg, force)
     if as_json:
@@ -183,11 +183,11 @@ def mesh_named(layout: str) -> MeshTopology:
         BadParameter: There is no such mesh.
         ConfigError: The file is no mesh, or the layout is none.
     """
-    from lumion_hw.mesh.layout.topologies import LAYOUTS, mesh_laid_out
+    from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
 
     word, _, size = layout.partition(":")
     if word in LAYOUTS:
-        return mesh_laid_out(word, _integers("--mesh", size, ",") if size else ())
+        return build_mesh(word, _integers("--mesh", size, ",") if size else ())
     if layout.endswith(".json"):
         return _mesh_of_file(pathlib.Path(layout))
     from lumion_hw.bench.file.loader import load_bench

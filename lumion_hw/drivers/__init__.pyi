@@ -6,7 +6,7 @@ from .held_setup import HeldSetting as HeldSetting, HeldSetup as HeldSetup
 from .lasers.itla import ItlaLaser as ItlaLaser
 from .lasers.keysight_laser import KeysightLaser as KeysightLaser
 from .lasers.santec_tsl import SantecTsl as SantecTsl
-from .life_cycle import Driver as Driver, IdentifiedDriver as IdentifiedDriver, closed_if_failed as closed_if_failed
+from .life_cycle import Driver as Driver, IdentifiedDriver as IdentifiedDriver, close_on_error as close_on_error
 from .mesh.line_server import LineServerMesh as LineServerMesh
 from .mesh.lumion.controller import LumionMeshController as LumionMeshController
 from .mesh.lumion.reconnect import (
@@ -31,7 +31,12 @@ from .polarization.keysight_n778x import KeysightN7785C as KeysightN7785C
 from .polarization.novoptel_pm1000 import NovoptelPm1000 as NovoptelPm1000
 from .polarization.oz_epc04 import OzEpc04 as OzEpc04
 from .polarization.thorlabs_mpc import ThorlabsMpc as ThorlabsMpc
-from .scpi import Expected as Expected, Identity as Identity, ScpiDriver as ScpiDriver, StrictScpi as StrictScpi
+from .scpi import (
+    ExpectedIdentity as ExpectedIdentity,
+    Identity as Identity,
+    ScpiDriver as ScpiDriver,
+    StrictScpi as StrictScpi,
+)
 from .switches.polatis import Polatis as Polatis
 from .temperature.arroyo_tec import ArroyoTec as ArroyoTec
 from .transponders.cmis.context import Quirks as Quirks

@@ -169,7 +169,7 @@ class HeldSetup:
         reply = self._session.query(message, timeout_s)
         replies = reply.split(";") if len(queries) > 1 else [reply]
         if len(replies) != len(queries):
-            self._session.taint(f"{message} answered with {reply!r}")
+            self._session.mark_out_of_sync(f"{message} answered with {reply!r}")
             raise FrameError(
                 f"{message}: expected {len(queries)} replies, found {reply!r}",
                 device=self._session.device,

@@ -45,7 +45,7 @@ class Driver(abc.ABC):
 
 
 @contextlib.contextmanager
-def closed_if_failed(close: Callable[[], None]) -> Iterator[None]:
+def close_on_error(close: Callable[[], None]) -> Iterator[None]:
     """Call ``close`` if the block, which opens a device, ends in any exception.
 
     Also Ctrl-C: a port that is held on to is in use for everybody.
@@ -68,7 +68,7 @@ def not_open(what: str, device: str, address: str) -> ConnectError:
     return ConnectError(f"{what} is not open", device=device, address=address, hint="Call open() first.")
 
 
-class NamesItself(Protocol):
+class SelfIdentifying(Protocol):
     """What every instrument that says who it is says at least."""
 
     @property
@@ -80,7 +80,7 @@ class NamesItself(Protocol):
         """Serial number."""
 
 
-IdentityT = TypeVar("IdentityT", bound=NamesItself)
+IdentityT = TypeVar("IdentityT", bound=SelfIdentifying)
 SessionT = TypeVar("SessionT", bound=Conversation)
 
 

@@ -33,7 +33,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedIdentity:
     """Who should answer.
 
     Attributes:
@@ -59,7 +59,7 @@ class Expected:
         )
 
 
-def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Identity:
+def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentity) -> Identity:
     """Return the identity in a reply to ``*IDN?``.
 
     Raises:
@@ -145,18 +145,18 @@ class StrictScpi:
         except ValueError:
             raise self.wrong_shape(command, reply, "numbers") from None
 
-    def word(self, command: str, words: Iterable[str]) -> str:
+    def read_keyword(self, command: str, keywords: Iterable[str]) -> str:
         """Return the one of some words, in mixed case such as ``SMEasure``, that a query is answered with.
 
         Raises ``FrameError`` for any other answer.
         """
-        by_form = {form: word for word in words for form in (_short(word), word.upper())}
+        by_form = {form: word for word in keywords for form in (_short(word), word.upper())}
         reply = self.session.query(command)
         if reply.strip().upper() not in by_form:
             raise self.wrong_shape(command, reply, f"one of {', '.join(by_form.values())}")
         return by_form[reply.strip().upper()]
 
-    def set_word(self, header: str, word: str) -> None:
+    def set_keyword(self, header: str, word: str) -> None:
         """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
         short = _short(word)
         with self.session.transaction():
@@ -298,7 +298,7 @@ class StrictScpi:
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
         """Return the error of a reply that is not what it should be, and trust no reply before a resynchronisation."""
-        self.session.taint(f"{command} answered with {reply!r}")
+        self.session.mark_out_of_sync(f"{command} answered with {reply!r}")
         return FrameError(
             f"{command}: expected {expected}, found {reply!r}",
             device=self.session.device,
@@ -366,7 +366,7 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         self._scpi = StrictScpi(self._session, self.ignorable_errors)
         self._clock = clock
         self._device = device
-        self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
+        self._expected = ExpectedIdentity(self.makers, self.models, expected_model, expected_serial)
         self._closing = fork_safe(threading.Lock())
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:

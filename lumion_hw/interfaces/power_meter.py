@@ -194,11 +194,11 @@ class LoggingMeter(PowerMeter, Protocol):
     """A power meter that by itself takes a sample at every pulse of its trigger input. Not every meter can."""
 
     @property
-    def most_samples(self) -> int:
+    def max_samples(self) -> int:
         """Samples per channel that it holds at least."""
 
     def start_triggered_log(
-        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> LogRun:
         """Begin to wait for pulses, and average at each.
 
@@ -206,7 +206,7 @@ class LoggingMeter(PowerMeter, Protocol):
             channels: Channels to log.
             n_samples: Samples per channel; the range stays what it is during the run.
             averaging_s: Averaging time of one sample; a pulse that comes meanwhile is lost.
-            own_pulses: The pulses come from the instrument itself, such as a laser in the mainframe of the sensors.
+            internal_trigger: The pulses come from the instrument itself, such as a laser in the sensors' mainframe.
 
         Raises:
             LimitError: There are no such samples; nothing was changed.

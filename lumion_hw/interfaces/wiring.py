@@ -17,7 +17,7 @@ Tributary = Literal["x", "y"]
 
 
 @dataclass(frozen=True)
-class LightPart:
+class InlineDevice:
     """A device that light passes on its way: an attenuator, a switch or an amplifier.
 
     What it does depends on its settings, so it is no part of any ``loss_db`` or ``gain_db``.
@@ -30,7 +30,7 @@ class LightPart:
 
     device: str
     channel: int = 1
-    leaves: int | None = None
+    exit_port: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ class InputPath:
         laser: Device name of the tunable laser; ``None`` where a module is the source.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the first one next to the source.
-        parts_db: What each of them takes as it is set, of an amplifier beyond ``gain_db``; it is part of ``loss_db``.
-            Empty as long as nobody has asked them: see :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
+        inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier, the loss
+            beyond ``gain_db``. Part of ``loss_db``. Empty until the devices have been read: see
+            :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
     """
 
     transponder: str | None
@@ -81,8 +82,8 @@ class InputPath:
     tributary: Tributary | None = None
     laser: str | None = None
     noise_figure_db: float = 5.0
-    through: tuple[LightPart, ...] = ()
-    parts_db: tuple[float, ...] = ()
+    through: tuple[InlineDevice, ...] = ()
+    inline_losses_db: tuple[float, ...] = ()
 
     @property
     def source(self) -> str:
@@ -92,7 +93,7 @@ class InputPath:
     @property
     def fibre_loss_db(self) -> float:
         """Loss without that of the devices that are set."""
-        return self.loss_db - sum(self.parts_db)
+        return self.loss_db - sum(self.inline_losses_db)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class OutputPath:
         tap_fraction: Share of the power that goes to the meter; the rest goes to the receiver.
         tributary: Which input of a polarization combiner this is; ``None`` without one.
         through: Devices that the light passes before the splitter, the first one next to the mesh.
-        parts_db: What each of them takes as it is set, as of an input.
+        inline_losses_db: What each of them takes as it is set, as of an input.
         taps: Further ends of the splitter, besides that of ``meter``.
     """
 
@@ -119,9 +120,9 @@ class OutputPath:
     meter_channel: int | None
     tap_fraction: float
     tributary: Tributary | None = None
-    through: tuple[LightPart, ...] = ()
+    through: tuple[InlineDevice, ...] = ()
     taps: tuple[MeterTap, ...] = ()
-    parts_db: tuple[float, ...] = ()
+    inline_losses_db: tuple[float, ...] = ()
 
     @property
     def receiver_fraction(self) -> float:
@@ -129,7 +130,7 @@ class OutputPath:
         return 1.0 - self.tap_fraction - sum(tap.fraction for tap in self.taps)
 
     @property
-    def ends(self) -> tuple[MeterTap, ...]:
+    def all_taps(self) -> tuple[MeterTap, ...]:
         """All meters and analysers at the splitter."""
         first = self.meter is not None and self.meter_channel is not None
         own = (MeterTap(self.meter or "", self.meter_channel or 0, self.tap_fraction),) if first else ()
@@ -151,7 +152,7 @@ class FibrePath:
     source: str
     transponder: str | None
     loss_db: float
-    through: tuple[LightPart, ...] = ()
+    through: tuple[InlineDevice, ...] = ()
     taps: tuple[MeterTap, ...] = ()
 
     @property

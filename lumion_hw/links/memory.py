@@ -8,7 +8,7 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import LinkLost
 from lumion_hw.links.base import Peer
 from lumion_hw.links.draining import drain_by_reading
-from lumion_hw.links.owner import Owner
+from lumion_hw.links.owner import OwnerProcess
 
 
 class MemoryLink:
@@ -24,7 +24,7 @@ class MemoryLink:
         self._connect = connect
         self._clock = clock
         self._name = name
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._peer: Peer | None = None
 
     @property
@@ -35,7 +35,7 @@ class MemoryLink:
     def open(self, deadline: Deadline) -> None:
         """Connect to the device."""
         del deadline
-        self._owner.take(self._name)
+        self._owner.claim(self._name)
         if self._peer is None:
             self._peer = self._connect()
 

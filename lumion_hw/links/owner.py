@@ -20,7 +20,7 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class Owner:
+class OwnerProcess:
     """The process something belongs to: the first one that opened it, for good."""
 
     __slots__ = ("_pid",)
@@ -31,11 +31,11 @@ class Owner:
         self._pid = 0
 
     @property
-    def is_elsewhere(self) -> bool:
+    def belongs_to_other_process(self) -> bool:
         """Whether it was opened, and by another process than this one."""
         return self._pid not in (0, self.this_process)
 
-    def take(self, address: str, device: str | None = None) -> None:
+    def claim(self, address: str, device: str | None = None) -> None:
         """Note that this process opens it. Raises ``ForkError`` if another one did before."""
         self.check(address, device)
         self._pid = self.this_process
@@ -64,7 +64,7 @@ def forget_in_child(link: Any) -> None:
 
 
 def _in_child() -> None:
-    Owner.this_process = os.getpid()
+    OwnerProcess.this_process = os.getpid()
     for lock in tuple(_locks):
         owned: Callable[[], bool] = getattr(lock, "_is_owned", lambda: False)
         if not owned():  # what the thread that forked holds, it goes on to hold here

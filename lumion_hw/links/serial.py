@@ -12,7 +12,7 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, InUseError, LinkLost
 from lumion_hw.files import AnyPath
 from lumion_hw.links.draining import drain_by_reading
-from lumion_hw.links.owner import Owner
+from lumion_hw.links.owner import OwnerProcess
 
 if TYPE_CHECKING:
     import serial
@@ -45,7 +45,7 @@ class SerialLink:
         self._path = str(path)
         self._baud = baud
         self._clock = clock
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._port: serial.Serial | None = None
         # About 0.1 s of wire time, so that a stalled writer is noticed within the write time-out.
         self._piece_bytes = min(max(baud // 100, 64), _LARGEST_PIECE)
@@ -58,7 +58,7 @@ class SerialLink:
     def open(self, deadline: Deadline) -> None:
         """Open the port. Raises ``ConnectError`` when it is missing, ``InUseError`` when it is in use."""
         del deadline  # opening a port does not wait
-        self._owner.take(self.name)
+        self._owner.claim(self.name)
         if self._port is not None:
             return
         import serial

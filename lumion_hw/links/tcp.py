@@ -11,7 +11,7 @@ from typing import TypeVar
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
-from lumion_hw.links.owner import Owner
+from lumion_hw.links.owner import OwnerProcess
 
 ReceivedT = TypeVar("ReceivedT", bytes, int)
 
@@ -33,7 +33,7 @@ class TcpLink:
         self._host = host
         self._port = port
         self._clock = clock
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._socket: socket.socket | None = None
         self._readable: Callable[[float], bool] = _never
         self._writable: Callable[[float], bool] = _never
@@ -45,7 +45,7 @@ class TcpLink:
 
     def open(self, deadline: Deadline) -> None:
         """Connect. Raises ``ConnectError`` when refused, unreachable, unknown or not answered by ``deadline``."""
-        self._owner.take(self.name)
+        self._owner.claim(self.name)
         if self._socket is not None:
             return
         patience_s = max(deadline - self._clock.now(), 1e-3)

@@ -14,7 +14,7 @@ from typing import Any
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
-from lumion_hw.links.owner import Owner, forget_in_child, fork_safe
+from lumion_hw.links.owner import OwnerProcess, forget_in_child, fork_safe
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class VisaLink:
         self._resource_name = resource
         self._clock = clock
         self._backend = backend
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._resource: Any = None
         # Stream resources are polled in slices. Those with an END mark lose a partly read message at a time-out,
         # so one call waits until the deadline.
@@ -76,7 +76,7 @@ class VisaLink:
 
     def open(self, deadline: Deadline) -> None:
         """Open the resource. Raises ``ConnectError`` when it is missing, refused or not answered by ``deadline``."""
-        self._owner.take(self.name)
+        self._owner.claim(self.name)
         if self._resource is not None:
             return
         patience_ms = max(int(1e3 * (deadline - self._clock.now())), 1)

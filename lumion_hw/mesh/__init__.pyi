@@ -1,21 +1,21 @@
 from .layout.faults import MeshFaults as MeshFaults
 from .layout.hexagonal import HexMesh as HexMesh
 from .layout.rectangular import RectangularMesh as RectangularMesh
-from .layout.topologies import mesh_from_dict as mesh_from_dict, mesh_of_label as mesh_of_label
+from .layout.topologies import mesh_from_dict as mesh_from_dict, mesh_from_label as mesh_from_label
 from .layout.topology import MeshTopology as MeshTopology, State as State, Trace as Trace
 from .picture.drawing import PicturePath as PicturePath, mesh_svg as mesh_svg
+from .programming.calibrated_mesh import CalibratedMesh as CalibratedMesh
 from .programming.heater_currents import (
     HeaterLimits as HeaterLimits,
-    Programmed as Programmed,
+    ProgrammedCurrents as ProgrammedCurrents,
     PucTarget as PucTarget,
-    program as program,
+    program_pucs as program_pucs,
 )
-from .programming.known_mesh import KnownMesh as KnownMesh
 from .programming.prediction import (
     PathPrediction as PathPrediction,
     Prediction as Prediction,
-    predict as predict,
     predict_path as predict_path,
+    predict_pucs as predict_pucs,
 )
 from .programming.unitary import (
     UnitarySetting as UnitarySetting,
@@ -27,19 +27,19 @@ from .programming.unitary import (
 from .record.validity import (
     CalibrationWarning as CalibrationWarning,
     Policy as Policy,
-    Use as Use,
+    UseConditions as UseConditions,
     check_validity as check_validity,
 )
-from .routing.leakage import DarkRouting as DarkRouting, route_dark as route_dark
+from .routing.leakage import LowCrosstalkRouting as LowCrosstalkRouting, route_low_crosstalk as route_low_crosstalk
 from .routing.matchings import (
     AllToAll as AllToAll,
     Configuration as Configuration,
     all_to_all as all_to_all,
-    fewest_configurations as fewest_configurations,
+    min_configurations as min_configurations,
 )
-from .routing.parking import Parking as Parking, park as park
+from .routing.parking import Parking as Parking, park_unused_pucs as park_unused_pucs
 from .routing.request import RouteRequest as RouteRequest
-from .routing.result import Path as Path, Routing as Routing, standing_states as standing_states
+from .routing.result import Path as Path, Routing as Routing, states_for_paths as states_for_paths
 from .routing.router import route as route
 from .waves.adjoint import CellGradient as CellGradient, gradient as gradient
 from .waves.cell import UnitCells as UnitCells

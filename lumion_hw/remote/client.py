@@ -15,8 +15,9 @@ from lumion_hw.clock import Clock, SystemClock, boot_id
 from lumion_hw.errors import BusyError, ConfigError, ConnectError, FrameError, LinkLost, LumionError
 from lumion_hw.files.json_text import json_text
 from lumion_hw.files.reading import parse_json
-from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.remote.codec import decoded_error, encoded, received
+from lumion_hw.links.owner import OwnerProcess, fork_safe
+from lumion_hw.remote.codec import decode_error, decode_received, encode
+from lumion_hw.remote.proxies import device_proxy
 from lumion_hw.remote.pv_names import (
     CALL,
     HANDLE,
@@ -71,8 +72,8 @@ class PvaConnection:
         self.address = address
         self._owner_name = owner or _program_name()
         self._take_over = take_over
-        self._process = Owner()
-        self._process.take(address)
+        self._process = OwnerProcess()
+        self._process.claim(address)
         self._p4p = require_p4p()
         self._lock = fork_safe(threading.RLock())
         self._number: int | None = None
@@ -136,7 +137,7 @@ class PvaConnection:
         """
         self._process.check(self.address, device or None)
         try:
-            values = {"arguments": [encoded(each) for each in arguments], "named": encoded(dict(named or {}))}
+            values = {"arguments": [encode(each) for each in arguments], "named": encode(dict(named or {}))}
         except TypeError as error:
             raise TypeError(f"{method}(): {error}") from None
         if device and not device.startswith(HANDLE) and method not in READS and method not in SAFE:
@@ -176,12 +177,10 @@ class PvaConnection:
         if not isinstance(document, dict):
             raise FrameError("the served bench answered with something else than an answer", address=self.address)
         if "error" in document:
-            raise decoded_error(document["error"])
+            raise decode_error(document["error"])
         if "handle" in document:
-            from lumion_hw.remote.stand_in import stand_in
-
-            return stand_in(document["interface"], document["handle"], self)
-        return received(document["value"])
+            return device_proxy(document["interface"], document["handle"], self)
+        return decode_received(document["value"])
 
     def _gone(self, device: str, words: str) -> LinkLost:
         return LinkLost(words, device=device or None, address=self.address)
@@ -229,7 +228,7 @@ class PvaConnection:
 
     def close(self) -> None:
         """Give the lease back and end the connection; idempotent, never raises. Nothing is sent from a child."""
-        if self._process.is_elsewhere or self._ended.is_set():
+        if self._process.belongs_to_other_process or self._ended.is_set():
             return
         if self._number is not None:
             with contextlib.suppress(LumionError):
@@ -243,7 +242,7 @@ class PvaConnection:
 
 
 def _internal(method: str, named: Mapping[str, Any], number: int | None) -> dict[str, Any]:
-    return {"device": "", "method": method, "arguments": [], "named": encoded(dict(named)), "lease": number}
+    return {"device": "", "method": method, "arguments": [], "named": encode(dict(named)), "lease": number}
 
 
 def _program_name() -> str:

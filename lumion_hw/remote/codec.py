@@ -44,76 +44,76 @@ _BUILTIN_ERRORS = {
 _MOST_DEPTH = 32
 
 
-def received(document: Any) -> Any:
-    """Return the value of a document that has arrived. Raises ``FrameError`` if :func:`encoded` makes no such one."""
+def decode_received(document: Any) -> Any:
+    """Return the value of a document that has arrived. Raises ``FrameError`` if :func:`encode` makes no such one."""
     try:
-        return decoded(document)
+        return decode(document)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FrameError(f"what arrived is no value of these interfaces: {type(error).__name__}: {error}") from error
 
 
 @functools.singledispatch
-def encoded(value: object) -> Any:
+def encode(value: object) -> Any:
     """Return a value as JSON knows it, with a mark wherever JSON would forget what it was.
 
     Raises:
         TypeError: The interfaces do not speak of such values.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {each.name: encoded(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        fields = {each.name: encode(getattr(value, each.name)) for each in dataclasses.fields(value)}
         return {_KIND: type(value).__name__, "fields": fields}
     raise TypeError(f"values of {type(value).__name__} do not cross to a served bench")
 
 
-@encoded.register(type(None))
-@encoded.register(bool)
-@encoded.register(int)
-@encoded.register(str)
+@encode.register(type(None))
+@encode.register(bool)
+@encode.register(int)
+@encode.register(str)
 def _itself(value: object) -> Any:
     return value
 
 
-@encoded.register
+@encode.register
 def _encoded_float(value: float) -> Any:
     return value if math.isfinite(value) else {_KIND: "float", "items": [str(value)]}
 
 
-@encoded.register
+@encode.register
 def _encoded_complex(value: complex) -> Any:
-    return {_KIND: "complex", "items": [encoded(value.real), encoded(value.imag)]}
+    return {_KIND: "complex", "items": [encode(value.real), encode(value.imag)]}
 
 
-@encoded.register
+@encode.register
 def _encoded_enum(value: enum.Enum) -> Any:
-    return {_KIND: type(value).__name__, "value": encoded(value.value)}
+    return {_KIND: type(value).__name__, "value": encode(value.value)}
 
 
-@encoded.register(np.generic)
+@encode.register(np.generic)
 def _encoded_number(value: Any) -> Any:
-    return encoded(value.item())
+    return encode(value.item())
 
 
-@encoded.register(Mapping)
+@encode.register(Mapping)
 def _encoded_mapping(value: Mapping[Any, Any]) -> Any:
-    return {_KIND: "dict", "items": [[encoded(key), encoded(each)] for key, each in value.items()]}
+    return {_KIND: "dict", "items": [[encode(key), encode(each)] for key, each in value.items()]}
 
 
-@encoded.register(AbstractSet)
+@encode.register(AbstractSet)
 def _encoded_set(value: AbstractSet[Any]) -> Any:
-    return {_KIND: "set", "items": [encoded(each) for each in value]}
+    return {_KIND: "set", "items": [encode(each) for each in value]}
 
 
-@encoded.register(tuple)
+@encode.register(tuple)
 def _encoded_tuple(value: tuple[Any, ...]) -> Any:
-    return {_KIND: "tuple", "items": [encoded(each) for each in value]}
+    return {_KIND: "tuple", "items": [encode(each) for each in value]}
 
 
-@encoded.register(list)
+@encode.register(list)
 def _encoded_list(value: list[Any]) -> Any:
-    return [encoded(each) for each in value]
+    return [encode(each) for each in value]
 
 
-@encoded.register(np.ndarray)
+@encode.register(np.ndarray)
 def _encoded_array(array: Any) -> dict[str, Any]:
     """Return an array with its type: what a driver refuses here, such as masked values, it shall refuse there."""
     kind = array.dtype.kind
@@ -125,23 +125,23 @@ def _encoded_array(array: Any) -> dict[str, Any]:
         _KIND: "array",
         "dtype": kind,
         "shape": list(array.shape),
-        "items": [encoded(each) for each in plain.ravel().tolist()],
+        "items": [encode(each) for each in plain.ravel().tolist()],
     }
     return document | {"mask": np.ma.getmaskarray(array).ravel().tolist()} if masked else document
 
 
-def decoded(document: Any, depth: int = 0) -> Any:
+def decode(document: Any, depth: int = 0) -> Any:
     """Return the value of a document. Raises ``ValueError``, ``TypeError`` or ``KeyError`` if it is none."""
     if depth > _MOST_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(document, list):
-        return [decoded(each, depth + 1) for each in document]
+        return [decode(each, depth + 1) for each in document]
     if not isinstance(document, dict):
         return document
     kind = document[_KIND]
     if kind in _CLASSES:
         return _made(_CLASSES[kind], document, depth)
-    values = [decoded(each, depth + 1) for each in document["items"]]
+    values = [decode(each, depth + 1) for each in document["items"]]
     return _array(document, values) if kind == "array" else _MAKERS[kind](values)
 
 
@@ -156,8 +156,8 @@ _MAKERS: Mapping[str, Callable[[list[Any]], Any]] = {
 
 def _made(cls: type[Any], document: Mapping[str, Any], depth: int) -> Any:
     if issubclass(cls, enum.Enum):
-        return cls(decoded(document["value"], depth + 1))
-    return cls(**{name: decoded(each, depth + 1) for name, each in document["fields"].items()})
+        return cls(decode(document["value"], depth + 1))
+    return cls(**{name: decode(each, depth + 1) for name, each in document["fields"].items()})
 
 
 def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
@@ -170,7 +170,7 @@ def _array(document: Mapping[str, Any], values: list[Any]) -> Any:
     return np.ma.array(array, mask=np.reshape(document["mask"], shape)) if "mask" in document else array
 
 
-def encoded_error(error: BaseException) -> dict[str, Any]:
+def encode_error(error: BaseException) -> dict[str, Any]:
     """Return an error as JSON knows it: class, message, what it carries, and notes."""
     fields = {name: _plain(value) for name, value in vars(error).items() if not name.startswith("__")}
     document = {
@@ -180,23 +180,23 @@ def encoded_error(error: BaseException) -> dict[str, Any]:
         "notes": [str(note) for note in getattr(error, "__notes__", ())],
     }
     if isinstance(error, BaseExceptionGroup):
-        document |= {"message": error.message, "members": [encoded_error(each) for each in error.exceptions]}
+        document |= {"message": error.message, "members": [encode_error(each) for each in error.exceptions]}
     return document
 
 
-def decoded_error(document: Mapping[str, Any]) -> Exception:
+def decode_error(document: Mapping[str, Any]) -> Exception:
     """Return the error that left elsewhere, as the nearest class that is known here."""
     if "members" in document:
-        return ExceptionGroup(str(document["message"]), [decoded_error(each) for each in document["members"]])
+        return ExceptionGroup(str(document["message"]), [decode_error(each) for each in document["members"]])
     known = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _tree(LumionError)}
     cls = next((known[name] for name in document["classes"] if name in known), None)
-    arguments = [decoded(each) for each in document["arguments"]]
+    arguments = [decode(each) for each in document["arguments"]]
     if cls is None:
         words = ": ".join([document["classes"][0], *(str(each) for each in arguments[:1])])
         return LumionError(f"the served bench failed with {words}", hint="Look at its log.")
     error: Exception = cls.__new__(cls, *arguments)
     error.args = tuple(arguments)
-    vars(error).update({name: decoded(each) for name, each in document["fields"].items()})
+    vars(error).update({name: decode(each) for name, each in document["fields"].items()})
     for note in document["notes"]:
         error.add_note(str(note))
     return error
@@ -209,6 +209,6 @@ def _tree(cls: type[LumionError]) -> list[type[LumionError]]:
 def _plain(value: object) -> Any:
     """Return what an error carries; what does not cross goes as text."""
     try:
-        return encoded(value)
+        return encode(value)
     except TypeError:
         return str(value)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.topology import MeshTopology, State
-from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route, standing_states
+from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route, states_for_paths
 from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
@@ -167,7 +167,7 @@ class MeshRouter:
         for pair in sorted(circuits):
             if pair in self._ways:
                 try:
-                    standing_states(self.mesh, [self._ways[each] for each in (*fitting, pair)])
+                    states_for_paths(self.mesh, [self._ways[each] for each in (*fitting, pair)])
                 except ConfigError:
                     continue
                 fitting.append(pair)
@@ -182,17 +182,17 @@ class MeshRouter:
             puc_loss_db=self.puc_loss_db,
             faults=self.faults or MeshFaults(),
             unusable=self.unusable,
-            standing=standing,
+            active=standing,
             max_hops=self.max_hops,
             counter_propagation=self._one_fibre,
             exact="rescue" if hard else "never",
             explain_s=explain_s,
         )
         if not new:
-            return Routing(standing_states(self.mesh, standing), tuple(standing))
+            return Routing(states_for_paths(self.mesh, standing), tuple(standing))
         found = route(self.mesh, request)
-        paths = dict(zip([*known, *new], [*found.standing, *found.paths], strict=True))
-        return replace(found, paths=tuple(paths[pair] for pair in circuits), standing=(), moved=())
+        paths = dict(zip([*known, *new], [*found.active, *found.paths], strict=True))
+        return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
 def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:

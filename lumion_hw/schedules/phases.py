@@ -27,7 +27,7 @@ from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
-from lumion_hw.mesh.routing import standing_states
+from lumion_hw.mesh.routing import states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.schedules.cost import LONGEST_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
@@ -417,7 +417,7 @@ class _Configurations:
         passes = Counter(puc for path in paths for puc in path.pucs)
         trimmed = [arm.trim.puc for circuit in circuits for arm in circuit.arms if arm.trim is not None]
         try:
-            states = standing_states(mesh, paths)
+            states = states_for_paths(mesh, paths)
             traced_paths(mesh, [(path.source, path.target) for path in paths], states, self._record.loss_db)
         except (ConfigError, VerifyError):
             return False
@@ -437,7 +437,7 @@ def _in_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
     found = {_ends(each): each for each in plan.everything}
     ordered = tuple(found[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
-    routing = replace(plan.routing, paths=paths, standing=(), moved=())
+    routing = replace(plan.routing, paths=paths, active=(), moved=())
     return replace(plan, circuits=ordered, standing=(), routing=routing)
 
 

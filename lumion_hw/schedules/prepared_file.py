@@ -19,7 +19,7 @@ from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash, readable
-from lumion_hw.mesh.routing import Routing, standing_states
+from lumion_hw.mesh.routing import Routing, states_for_paths
 from lumion_hw.schedules.phases import JobPhase, ModuleCircuits, PhasePlan, PreparedPhase
 
 _SCHEMA, _VERSION = "lumion-prepared-phases", 1
@@ -201,7 +201,7 @@ def _prepared(stored: _Configuration, mesh: MeshTopology, name: str) -> Prepared
     """
     paths = tuple(path for circuit in stored.planned for path in circuit.paths)
     try:
-        fits = standing_states(mesh, paths) == stored.routing.states and paths == stored.routing.paths
+        fits = states_for_paths(mesh, paths) == stored.routing.states and paths == stored.routing.paths
     except ConfigError as error:
         raise ConfigError(f"{name}: phase {stored.phase.tag}: {error.message}", hint=_HINT) from error
     if not fits or len(stored.currents_ma) != 2 * mesh.n_pucs:

@@ -14,10 +14,10 @@ from typing import Any
 
 from lumion_hw.clock import boot_id
 from lumion_hw.errors import BusyError, ConfigError, LumionError, UnknownNameError
-from lumion_hw.remote.codec import decoded, encoded, encoded_error
+from lumion_hw.remote.codec import decode, encode, encode_error
+from lumion_hw.remote.proxies import STREAM
 from lumion_hw.remote.pv_names import HANDLE
 from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, members
-from lumion_hw.remote.stand_in import STREAM
 from lumion_hw.serving.lease import Caller, LeaseBook
 
 _MOST_HANDLES = 16
@@ -177,7 +177,7 @@ class Calls:
         if isinstance(result, Iterator):
             return {"handle": self._kept(result, caller, device), "interface": STREAM}
         try:
-            return {"value": encoded(result)}
+            return {"value": encode(result)}
         except TypeError:
             interface = interface_of(result)
             if interface is None:
@@ -253,8 +253,8 @@ def answered(
     """
     try:
         device, method = str(request["device"]), str(request["method"])
-        arguments = [decoded(each) for each in request["arguments"]]
-        named: dict[str, Any] = decoded(request["named"])
+        arguments = [decode(each) for each in request["arguments"]]
+        named: dict[str, Any] = decode(request["named"])
         number = request["lease"]
         asks = Caller(caller.name, caller.connection, caller.account, number if isinstance(number, int) else None)
         if device:
@@ -268,9 +268,9 @@ def answered(
             "release": lambda: lease.release(asks),
         }
         if method in own:
-            return {"value": encoded(own[method](*arguments, **named))}
+            return {"value": encode(own[method](*arguments, **named))}
         if method not in others:
             raise UnknownNameError(f"a served bench does not know {method!r}")
-        return {"value": encoded(others[method](asks, *arguments, **named))}
+        return {"value": encode(others[method](asks, *arguments, **named))}
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller is told
-        return {"error": encoded_error(error)}
+        return {"error": encode_error(error)}

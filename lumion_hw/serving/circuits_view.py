@@ -123,7 +123,11 @@ def served_mesh(
     states = {} if service is None else dict(service.state.states)
     circuits = () if service is None else service.state.circuits
     used = {puc for circuit in circuits for puc in circuit.pucs}
-    dead = frozenset() if record is None else frozenset(puc for puc in range(n_pucs) if len(record.states_of(puc)) == 0)
+    dead = (
+        frozenset()
+        if record is None
+        else frozenset(puc for puc in range(n_pucs) if len(record.usable_states(puc)) == 0)
+    )
     return ServedMesh(
         states=states,
         heat_mw=tuple(heat_mw.tolist()),

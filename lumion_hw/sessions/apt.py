@@ -156,7 +156,7 @@ class AptSession(Conversation):
             foreign = self._decoder.foreign_bytes - foreign
             if foreign:
                 self._count(foreign_bytes=foreign)
-                self.taint(f"{foreign} bytes that are no message, before {what}")
+                self.mark_out_of_sync(f"{foreign} bytes that are no message, before {what}")
         if self._tainted:
             self._resynchronise()
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import DeviceError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 
 _log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
@@ -86,7 +86,7 @@ class Conversation(abc.ABC):
         self._device = device
         self._timeout_s = timeout_s
         self._quiet_s = quiet_s
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._lock = _lock_of(link.name)
         self._buffer = bytearray()
         self._tainted = False
@@ -105,9 +105,9 @@ class Conversation(abc.ABC):
         return self._link.name
 
     @property
-    def is_elsewhere(self) -> bool:
+    def belongs_to_other_process(self) -> bool:
         """Whether another process opened it: then nothing is sent from here."""
-        return self._owner.is_elsewhere
+        return self._owner.belongs_to_other_process
 
     @property
     def counters(self) -> Counters:
@@ -127,7 +127,7 @@ class Conversation(abc.ABC):
 
     def open_link(self, timeout_s: float) -> None:
         """Open the link and throw away what an earlier user left in it. Raises ``ConnectError``."""
-        self._owner.take(self.address, self._device)
+        self._owner.claim(self.address, self._device)
         with self._lock, self._named():
             # Opening a port does not empty it everywhere: pyserial flushes its input on POSIX and
             # not on Windows (pyserial issue 249), and USB bridges deliver old bytes after a reset.
@@ -197,7 +197,7 @@ class Conversation(abc.ABC):
                 return
             # Also KeyboardInterrupt and thread exits: the reply may still come.
             self._patience_s = max(patience_s, self._timeout_s)
-            self.taint(f"{what}: {type(error).__name__}")
+            self.mark_out_of_sync(f"{what}: {type(error).__name__}")
             self._count(timeouts=isinstance(error, LinkTimeout))
             if isinstance(error, LumionError):
                 error.device = error.device or self._device
@@ -213,7 +213,7 @@ class Conversation(abc.ABC):
             error.device = error.device or self._device
             raise
 
-    def taint(self, why: str) -> None:
+    def mark_out_of_sync(self, why: str) -> None:
         """Trust no reply before the next resynchronisation."""
         if not self._tainted:
             _log.warning("%s @ %s: out of step after %s", self._device, self.address, why)
@@ -238,7 +238,7 @@ class Conversation(abc.ABC):
                 self._buffer.clear()
             if stray and stray.strip(self.harmless):
                 self._count(foreign_bytes=len(stray))
-                self.taint(f"{len(stray)} bytes that nobody asked for, before {what}")
+                self.mark_out_of_sync(f"{len(stray)} bytes that nobody asked for, before {what}")
         if self._tainted:
             self._resynchronise()
 

@@ -302,7 +302,7 @@ class QontrolSession(Conversation):
             foreign += self._sift("") if len(self._buffer) > _LARGEST_BUFFER else 0
         foreign += self._sift("")
         if foreign:
-            self.taint(f"{foreign} bytes that nobody asked for, before {what}")
+            self.mark_out_of_sync(f"{foreign} bytes that nobody asked for, before {what}")
 
     def _discard_input(self, quiet_s: float) -> int:
         end = self._clock.now() + quiet_s + self._patience_s

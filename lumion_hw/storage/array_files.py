@@ -17,7 +17,7 @@ from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, most_bytes, open_hdf5, requi
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
-from lumion_hw.mesh.record.canonical import Arrays, plain_array
+from lumion_hw.mesh.record.canonical import Arrays, storable_array
 
 _COPY = "It belongs beside its calibration record: copy both together, or restore it from a copy."
 
@@ -40,7 +40,7 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
         ConfigError: An array holds something else than numbers, h5py is missing for an ``.h5``, or as ``write_file``.
         LumionError: As ``write_file``.
     """
-    plain = {name: plain_array(name, array) for name, array in arrays.items()}
+    plain = {name: storable_array(name, array) for name, array in arrays.items()}
     if path.suffix == ".h5":
         h5py = require_hdf5()
 
@@ -97,5 +97,5 @@ def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[An
         name = member.filename.removesuffix(".npy")
         if name == "allow_pickle":  # an argument of savez_compressed that numpy below 2.2 stored as an array
             continue
-        arrays[name] = plain_array(name, np.lib.format.read_array(data, allow_pickle=False))
+        arrays[name] = storable_array(name, np.lib.format.read_array(data, allow_pickle=False))
     return arrays

@@ -111,7 +111,7 @@ def test_a_scan_downwards_has_its_rows_as_asked(bench: Bench) -> None:
 
 def test_a_log_beyond_the_memory_of_the_meter_is_several_sweeps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = swept(bench)
-    monkeypatch.setattr(Keysight816x, "most_samples", 8)
+    monkeypatch.setattr(Keysight816x, "max_samples", 8)
     data, why = swept(bench)
     assert data.by_instrument.all(), why
     assert data.value[IN[1]] == pytest.approx(whole.value[IN[1]], rel=0.01)

@@ -19,7 +19,7 @@ from lumion_hw.acquisition.plotting import plot, read_recording
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.file.loader import check_bench, load_bench
 from lumion_hw.errors import ConfigError, UnknownNameError
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.storage import load_record, save_record
 
 RECORD = Path(__file__).parent.parent / "data" / "calibration-record-v1.json"
@@ -39,7 +39,7 @@ def test_completion_imports_nothing() -> None:
 def test_whole_things_show_themselves_in_a_line() -> None:
     record = load_record(RECORD)
     with Bench.emulate("lumion-prototype") as bench:
-        for thing in (bench, bench.model, bench.mesh, bench.mesh.topology, record, KnownMesh.of(record)):
+        for thing in (bench, bench.model, bench.mesh, bench.mesh.topology, record, CalibratedMesh.from_record(record)):
             assert "\n" not in repr(thing)
             assert len(repr(thing)) < 300, repr(thing)
         assert "72 PUCs" in repr(bench.mesh)

@@ -81,7 +81,7 @@ class SimulatedMesh:
             truth.joint_phase,
         )
         crosstalk = ThermalCrosstalk(truth.crosstalk.arm_rad_per_mw, truth.crosstalk.joint_rad_per_mw)
-        return crosstalk.warmed(cold, self.heat_mw(currents_ma) * turns, truth.p_pi_mw)
+        return crosstalk.heated_cells(cold, self.heat_mw(currents_ma) * turns, truth.p_pi_mw)
 
     def detuned_cells(self, currents_ma: Real, detuning_hz: Real | float) -> UnitCells:
         """The same for light of another frequency: delay and slopes count (docs/sources.md)."""

@@ -26,7 +26,7 @@ def found() -> Iterator[Calibrated]:
 @pytest.mark.parametrize("ports", [3, 4, 6, 7])
 def test_its_loops_are_what_powers_show_of_a_unitary(ports: int) -> None:
     """(N - 1)² parameters of a unitary show in powers; N (N - 1) / 2 are the couplings, the rest are loops."""
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     loops = loop_basis(mesh)
     assert len(loops) == (ports - 1) ** 2 - ports * (ports - 1) // 2
     assert not (loops @ signed_incidence(mesh)).any()
@@ -36,7 +36,7 @@ def test_its_loops_are_what_powers_show_of_a_unitary(ports: int) -> None:
 def test_phases_and_states_are_found_as_on_a_hexagonal_mesh(found: Calibrated) -> None:
     """Within 3 mrad, the tolerance of the small hexagonal bench; every state the couplers allow reaches 30 dB."""
     assert found.record.complete
-    assert found.record.mesh == RectangularMesh.of(6)
+    assert found.record.mesh == RectangularMesh.from_ports(6)
     assert np.sqrt((found.report.phase_error_rad**2).mean()) < 0.003
     assert found.report.shortfalls() == 0
     assert found.record.quality["held_out_excess_db"] < 0.1

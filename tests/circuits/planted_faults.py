@@ -9,7 +9,7 @@ from lumion_hw.bench.bench import load
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.routing.request import opposite_state
 from tests.circuits.known_mesh import SMALL
 
 
@@ -25,7 +25,7 @@ def stick_on_the_way(setup: PathSetup, source: str, target: str, hop: int) -> in
     standing = setup.active.circuits if setup.active else ()
     plan = plan_circuits(setup.bench, setup.record, [CircuitRequest(source, target)], standing=standing)
     puc = plan.circuits[0].path.pucs[hop]
-    stick(setup, puc, other(plan.states[puc]))
+    stick(setup, puc, opposite_state(plan.states[puc]))
     return puc
 
 

@@ -15,7 +15,7 @@ from lumion_hw.circuits.breaks import FaultFound, LightSeen, fault_of
 from lumion_hw.circuits.hold import Upkeep
 from lumion_hw.circuits.phase_trim import DITHER_RAD
 from lumion_hw.circuits.service import CircuitService
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.storage import load_record, save_record
 from tests.circuits.lasting_bench import LastingBench
 
@@ -68,7 +68,7 @@ def _driven_puc(bench: LastingBench, upkeep: Upkeep) -> int:
     """The PUC on the first circuit's way, and on no other's, that is heated most."""
     (first, second) = upkeep.circuits
     own = [puc for puc in first.path.pucs if puc not in second.path.pucs]
-    known = KnownMesh.of(upkeep.record)
+    known = CalibratedMesh.from_record(upkeep.record)
     phase = np.abs(np.subtract(*known.own_rad(bench.driven_ma()).reshape(-1, 2).T))
     # Nearest to half a turn: then the open heater sends the light elsewhere.
     return min(own, key=lambda puc: abs(phase[puc] % (2 * math.pi) - math.pi))

@@ -19,7 +19,7 @@ import pytest
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.routing.request import opposite_state
 from tests.circuits.known_mesh import path_setup
 from tests.circuits.planted_faults import stick
 
@@ -76,7 +76,7 @@ def stuck_puc(trial: Trial) -> Iterator[None]:
     taken = {puc for circuit in active.circuits for puc in circuit.path.pucs}
     puc = int(trial.rng.choice([puc for puc in plan.circuits[0].path.pucs if puc not in taken]))
     before = dict(truth.stuck_current_ma)
-    trial.later(lambda: stick(trial.setup, puc, other(plan.states[puc])))
+    trial.later(lambda: stick(trial.setup, puc, opposite_state(plan.states[puc])))
     yield
     truth.stuck_current_ma.clear()
     truth.stuck_current_ma.update(before)

@@ -20,7 +20,7 @@ from lumion_hw.errors import ForkError
 from lumion_hw.links.base import Link, Peer
 from lumion_hw.links.fault import FaultLink, FaultPlan
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.links.serial import SerialLink
 from lumion_hw.links.tcp import TcpLink
 from lumion_hw.links.visa import VisaLink
@@ -166,8 +166,8 @@ def test_the_visa_library_of_a_child_is_not_asked_to_end_the_session_of_its_pare
 
 
 def test_the_error_names_both_processes_and_says_what_to_do() -> None:
-    owner = Owner()
-    owner.take("tcp://a:1", "meter")
+    owner = OwnerProcess()
+    owner.claim("tcp://a:1", "meter")
 
     def told() -> bool:
         with pytest.raises(ForkError, match=r"nothing was sent.*spawn") as refused:

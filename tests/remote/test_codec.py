@@ -32,11 +32,11 @@ from lumion_hw.interfaces import (
     RangeState,
     SweepPlan,
 )
-from lumion_hw.remote.codec import decoded_error, encoded, encoded_error, received
+from lumion_hw.remote.codec import decode_error, decode_received, encode, encode_error
 
 
 def there_and_back(value):
-    return received(json.loads(json.dumps(encoded(value), allow_nan=False)))
+    return decode_received(json.loads(json.dumps(encode(value), allow_nan=False)))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_every_value_type_of_the_interfaces_can_cross() -> None:
 )  # fmt: skip
 def test_what_is_no_value_of_the_interfaces_is_an_error_of_the_link(document) -> None:
     with pytest.raises(FrameError, match="no value of these interfaces"):
-        received(document)
+        decode_received(document)
 
 
 def test_endless_nesting_is_refused() -> None:
@@ -129,13 +129,13 @@ def test_endless_nesting_is_refused() -> None:
     for _ in range(100):
         document = [document]
     with pytest.raises(FrameError):
-        received(document)
+        decode_received(document)
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes", lambda: None, np.array([b"x"])])
 def test_what_the_interfaces_do_not_speak_of_does_not_leave(value) -> None:
     with pytest.raises(TypeError, match="do not cross"):
-        encoded(value)
+        encode(value)
 
 
 ERRORS = [
@@ -154,7 +154,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_arrives_as_the_class_it_left_as(error) -> None:
-    arrived = decoded_error(json.loads(json.dumps(encoded_error(error))))
+    arrived = decode_error(json.loads(json.dumps(encode_error(error))))
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
@@ -167,17 +167,17 @@ def test_every_error_of_the_house_crosses() -> None:
         error = cls.__new__(cls)
         error.args = ("said",)
         vars(error).update(message="said", device=None, address=None, hint=None)
-        assert type(decoded_error(json.loads(json.dumps(encoded_error(error))))) is cls
+        assert type(decode_error(json.loads(json.dumps(encode_error(error))))) is cls
 
 
 def test_notes_groups_and_what_the_link_knows_of_a_timeout_cross() -> None:
     error = LinkTimeout("silent", device="mesh0")
     error.took_effect = False
     error.add_note("At the same time: another")
-    arrived = decoded_error(encoded_error(error))
+    arrived = decode_error(encode_error(error))
     assert isinstance(arrived, LinkTimeout)
     assert (arrived.took_effect, arrived.__notes__) == (False, ["At the same time: another"])
-    group = decoded_error(encoded_error(ExceptionGroup("two", [error, ValueError("x")])))
+    group = decode_error(encode_error(ExceptionGroup("two", [error, ValueError("x")])))
     assert isinstance(group, ExceptionGroup)
     assert [type(each) for each in group.exceptions] == [LinkTimeout, ValueError]
 
@@ -186,10 +186,10 @@ def test_an_error_of_a_class_that_is_not_known_here_arrives_as_what_it_is_a_kind
     class AnotherLabError(DeviceError):
         pass
 
-    document = encoded_error(AnotherLabError("odd", code=4))
+    document = encode_error(AnotherLabError("odd", code=4))
     document["classes"][0] = "NotHere"
-    arrived = decoded_error(document)
+    arrived = decode_error(document)
     assert type(arrived) is DeviceError
     assert arrived.code == 4
     document["classes"] = ["RobotError", "object"]
-    assert "RobotError: odd" in str(decoded_error(document))
+    assert "RobotError: odd" in str(decode_error(document))

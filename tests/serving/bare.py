@@ -10,7 +10,7 @@ import numpy as np
 
 from lumion_hw.errors import LumionError
 from lumion_hw.remote.client import PvaConnection
-from lumion_hw.remote.stand_in import RemoteDevice, stand_in
+from lumion_hw.remote.proxies import RemoteDevice, device_proxy
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.lease import Caller, LeaseBook
 from lumion_hw.serving.owner import Subscription
@@ -54,7 +54,7 @@ class BareServer:
 
         self.owner.calls = Calls({"served": driver}, self.owner.lease, closing=closing)
         interface, properties = self.owner.calls.describe()["served"]
-        return stand_in(interface, "served", self.connection, properties)
+        return device_proxy(interface, "served", self.connection, properties)
 
     def close(self) -> None:
         self.connection.close()

@@ -241,7 +241,7 @@ def test_an_unanswered_request_is_sent_three_times_with_doubling_waits_under_one
 ) -> None:
     board.script[fp.Command.PING] = [silent]
     session.open()
-    session.hurry()
+    session.shorten_retries()
     with pytest.raises(LinkTimeout, match=r"mesh0 @ memory://mesh0: PING: no answer within 182 ms"):
         session.request(fp.PingRequest())
     # No UART: RTO = t_cmd 1 ms + 25 ms (section 4.5), sends at 0, 1 and 3 RTO, deadline 7 RTO.
@@ -305,7 +305,7 @@ def test_after_a_time_out_the_port_stays_open_and_the_next_good_reply_heals(
 ) -> None:
     board.script[fp.Command.PING] = [silent, silent, silent, says(PONG)]
     session.open()
-    session.hurry()
+    session.shorten_retries()
     with pytest.raises(LinkTimeout):
         session.request(fp.PingRequest())
     assert session.request(fp.PingRequest()) == PONG
@@ -324,7 +324,7 @@ def test_a_reply_that_comes_after_its_deadline_never_answers_the_next_request(
         lambda frame: [(0.02, reply_to(frame, replace(PONG, token=222)))],
     ]
     session.open()
-    session.hurry()
+    session.shorten_retries()
     with pytest.raises(LinkTimeout):
         session.request(fp.PingRequest(111))
     assert session.request(fp.PingRequest(222)).token == 222

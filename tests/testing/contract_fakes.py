@@ -45,7 +45,7 @@ from lumion_hw.interfaces import (
     TelemetrySample,
     TransponderIdentity,
 )
-from lumion_hw.links.owner import Owner
+from lumion_hw.links.owner import OwnerProcess
 
 WHERE = {"device": "fake", "address": "fake://0"}
 
@@ -62,8 +62,8 @@ class Fake:
         self.is_open = True
         self.garbage = b""
         self.silent = False
-        self.owner = Owner()
-        self.owner.take(WHERE["address"])
+        self.owner = OwnerProcess()
+        self.owner.claim(WHERE["address"])
 
     def need_link(self) -> None:
         self.owner.check(WHERE["address"])

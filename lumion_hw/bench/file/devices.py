@@ -101,9 +101,9 @@ class MeterModel(DeviceModel):
 
     def set_up(self, device: MeterT) -> MeterT:
         """Let every channel range automatically, at the wavelength and averaging time of the file; return the meter."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             for channel in device.channels:
                 device.set_range_dbm(channel, None)
                 device.set_wavelength_nm(channel, self.wavelength_nm)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.fields import Whole
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.layout.topologies import LAYOUTS, TOPOLOGIES, mesh_laid_out
+from lumion_hw.mesh.layout.topologies import LAYOUTS, TOPOLOGIES, build_mesh
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 _FIRST = next(iter(TOPOLOGIES))
@@ -62,7 +62,7 @@ def topology_of(section: Mapping[str, Any]) -> MeshTopology:
     if len(chosen) != 1:
         raise ConfigError("the section mesh does not say which mesh it is", hint="See its other mistakes.")
     ((word, numbers),) = chosen.items()
-    return mesh_laid_out(word, numbers)
+    return build_mesh(word, numbers)
 
 
 def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
@@ -85,7 +85,7 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
         yield LayoutProblem("topology", f"expected {sizes} with it, the size of a {kind.name} mesh, found none")
     for word, numbers in chosen.items() if len(keys) == 1 else ():
         try:
-            mesh_laid_out(word, numbers)
+            build_mesh(word, numbers)
         except ConfigError as error:
             found = section[keys[0]]
             yield LayoutProblem(keys[0], f"expected the {kind.layouts[word].size} of a mesh, found {found}: {error}")

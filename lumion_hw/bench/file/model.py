@@ -19,7 +19,7 @@ from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whol
 from lumion_hw.bench.file.known_kinds import KnownKinds, UnusableKindError, kind_named, known_names
 from lumion_hw.bench.file.layout import layout_fields, topology_of
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, LoopPath, MeterTap, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, LoopPath, MeterTap, OutputPath, Wiring
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.layout.topology import MeshTopology
@@ -120,9 +120,9 @@ class LightPartModel(StrictModel):
     enters: Whole | None = Field(None, ge=1, description="Port of a switch at which the light enters.")
     leaves: Whole | None = Field(None, ge=1, description="Port of a switch at which it leaves to go on this way.")
 
-    def to_part(self) -> LightPart:
+    def to_part(self) -> InlineDevice:
         """Return it in the form of the wiring."""
-        return LightPart(self.device, self.enters or self.channel or 1, self.leaves)
+        return InlineDevice(self.device, self.enters or self.channel or 1, self.leaves)
 
 
 _THROUGH = "Attenuators, switches and amplifiers that the light passes, in its order; their losses are not in loss_db."

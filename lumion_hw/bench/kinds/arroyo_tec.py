@@ -36,9 +36,9 @@ class TemperatureControllerModel(DeviceModel):
 
     def set_up(self, device: ArroyoTec) -> ArroyoTec:
         """Tell it the tolerance of the file, and neither temperature nor output; return the controller."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             device.set_tolerance(self.tolerance_c, self.window_s)
         return device
 

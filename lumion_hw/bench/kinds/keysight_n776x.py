@@ -46,9 +46,9 @@ class AttenuatorModel(PartModel):
 
     def set_up(self, device: KeysightN776x) -> KeysightN776x:
         """Tell every channel the wavelength of the file, and nothing else; return the attenuator."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             for channel in device.channels:
                 device.set_wavelength_nm(channel, self.wavelength_nm)
         return device

@@ -58,7 +58,7 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
 
 
 def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
-    from lumion_hw.drivers.life_cycle import closed_if_failed
+    from lumion_hw.drivers.life_cycle import close_on_error
     from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 
     # On a UART every byte takes its time, and time-outs have to allow for it.
@@ -73,7 +73,7 @@ def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> Me
         hold_s=model.leave_on_s,
     )
     controller.open()
-    with closed_if_failed(controller.close):
+    with close_on_error(controller.close):
         if model.leave_on_s:
             controller.end_hold()
         controller.configure(model.limits(controller.info.n_heaters, model.watchdog_s))

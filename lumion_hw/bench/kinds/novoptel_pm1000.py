@@ -39,9 +39,9 @@ class PolarimeterModel(DeviceModel):
 
     def set_up(self, device: NovoptelPm1000) -> NovoptelPm1000:
         """Tell it averaging time and frequency of the file; return the polarimeter."""
-        from lumion_hw.drivers.life_cycle import closed_if_failed
+        from lumion_hw.drivers.life_cycle import close_on_error
 
-        with closed_if_failed(device.close):
+        with close_on_error(device.close):
             device.set_averaging_s(self.averaging_s)
             if self.frequency_thz is not None:
                 device.set_frequency_thz(self.frequency_thz)

@@ -80,7 +80,7 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
 def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshController:
     import numpy as np
 
-    from lumion_hw.drivers.life_cycle import closed_if_failed
+    from lumion_hw.drivers.life_cycle import close_on_error
     from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 
     controller = QontrolController(
@@ -95,7 +95,7 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
         leave_on=model.leave_on_s > 0.0,
     )
     controller.open()
-    with closed_if_failed(controller.close):
+    with close_on_error(controller.close):
         n_heaters = controller.info.n_heaters
         if not model.leave_on_s:  # without a watchdog, currents of a host that died are still flowing
             controller.program(np.zeros(n_heaters))

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TypeVar, Unpack
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
+from lumion_hw.drivers.life_cycle import IdentifiedDriver, close_on_error
 from lumion_hw.drivers.ranges import check_range
-from lumion_hw.drivers.scpi import DeviceNames, Expected, Identity, StrictScpi
+from lumion_hw.drivers.scpi import DeviceNames, ExpectedIdentity, Identity, StrictScpi
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -111,7 +111,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         )
         self._scpi = StrictScpi(self._session)
         self._clock = clock
-        self._expected = Expected(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
+        self._expected = ExpectedIdentity(("AMONICS",), (), names.get("expected_model"), names.get("expected_serial"))
         self._held: dict[AmplifierMode, _HeldQuantity] = {}
         self._n_pumps = 1
         self._monitors: set[str] = set()
@@ -128,7 +128,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identity = self._checked_identity(self._session.open())
             words = self._find_words()
             count = self._unless_silent(partial(self._scpi.setting, f":READ:CH:DRIV:{words[0]}?"))
@@ -322,7 +322,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         if len(self._held) == 1:
             (only,) = self._held
             return next(word for word, mode in WORDS.items() if mode is only)
-        return self._scpi.word(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
+        return self._scpi.read_keyword(":MODE:SW:CH1?", [word for word, mode in WORDS.items() if mode in self._held])
 
     def _quantity(self, word: str) -> _HeldQuantity:
         """Return how a quantity is held; its unit is read each time, for somebody at the panel may have changed it."""
@@ -332,7 +332,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return self._held[mode]
 
     def _unit(self, word: str) -> str:
-        return self._scpi.word(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
+        return self._scpi.read_keyword(f":READ:DRIV:UNIT:{word}:CH1?", (*_MILLI, "DBM", "DB"))
 
     def _read_held(self, word: str) -> _HeldQuantity:
         unit = self._unit(word)

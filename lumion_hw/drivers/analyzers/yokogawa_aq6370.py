@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import (
@@ -169,7 +169,7 @@ class YokogawaAq6370(ScpiDriver):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
             self._hold(self._axis, _AXIS)

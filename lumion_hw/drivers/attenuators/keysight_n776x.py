@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, ScpiDriver
 from lumion_hw.errors import ConfigError, DeviceTimeoutError
 from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
@@ -53,7 +53,7 @@ class KeysightN776x(ScpiDriver):
             DeviceError: The instrument refuses a setting.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
             slots = [_slot(channel) for channel in self.channels]

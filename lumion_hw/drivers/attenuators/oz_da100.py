@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, IdentityError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import AttenuatorLimits, AttenuatorSettings
@@ -78,7 +78,7 @@ class OzDa100(Driver):
             DeviceError: It does not find home.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
             known = _found(_ATTENUATION, lines)
             if known is None:
@@ -171,7 +171,7 @@ class OzDa100(Driver):
         lines = self._command("D")
         found = _found(_ATTENUATION, lines)
         if found is None:
-            self._session.taint(f"D answered with {lines!r}")
+            self._session.mark_out_of_sync(f"D answered with {lines!r}")
             raise FrameError(
                 f"D: expected an attenuation, found {' / '.join(lines)!r}",
                 device=self._device,

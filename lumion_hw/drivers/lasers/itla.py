@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
+from lumion_hw.drivers.life_cycle import IdentifiedDriver, close_on_error
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
     ConfigError,
@@ -94,7 +94,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             IdentityError: Something else answers, or another module.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._session.open_link(timeout_s=5.0)
             self._identity = self._checked_identity()
             # FCF3 came with MSA 01.3; older modules answer that they do not have the register (RNI).

@@ -126,8 +126,8 @@ class KeysightLaser(ScpiLaser):
     def prepare_sweep(self, plan: LaserSweep) -> int:
         """Set a continuous sweep up, with a trigger at every step, and let the instrument check it."""
         sweep = "SOUR0:WAV:SWE"
-        self._scpi.set_word(f"{sweep}:MODE", "CONTinuous")
-        self._scpi.set_word(f"{sweep}:REP", "ONEWay")
+        self._scpi.set_keyword(f"{sweep}:MODE", "CONTinuous")
+        self._scpi.set_keyword(f"{sweep}:REP", "ONEWay")
         for header, value_nm in (("STAR", plan.start_nm), ("STOP", plan.stop_nm), ("STEP", plan.step_nm)):
             self._set_nm(f"{sweep}:{header}", value_nm, f"{header} of the sweep in nm")
         speed = plan.speed_nm_per_s
@@ -135,7 +135,7 @@ class KeysightLaser(ScpiLaser):
             f"{sweep}:SPE", f"{speed:.9g}NM/S", speed, 1e9, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
         )
         # Logging wants a trigger at every step: with another output the check refuses it (375).
-        self._scpi.set_word("TRIG0:OUTP", "STFinished")
+        self._scpi.set_keyword("TRIG0:OUTP", "STFinished")
         self._scpi.set_number(f"{sweep}:LLOG", str(int(plan.log)), int(plan.log), 1.0, 0.0, "wavelength log (1 is on)")
         self._check_sweep()
         # The instrument counts its triggers itself: with the rounding of its steps nobody else can.
@@ -166,7 +166,7 @@ class KeysightLaser(ScpiLaser):
         with self._session.transaction():
             self._scpi.set("SOUR0:WAV:SWE 0")
             self._scpi.set("SOUR0:WAV:SWE:LLOG 0")
-            self._scpi.set_word("TRIG0:OUTP", "DISabled")
+            self._scpi.set_keyword("TRIG0:OUTP", "DISabled")
 
     def _set_nm(self, header: str, wavelength_nm: float, what: str) -> None:
         text = f"{wavelength_nm:.5f}NM"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import (
@@ -164,7 +164,7 @@ class ScpiLaser(ScpiDriver):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._limits_nm, self._limits_dbm = self.prepare()
 

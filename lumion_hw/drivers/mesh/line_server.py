@@ -17,7 +17,7 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MeshStatesInfo, PucState, Submission
 from lumion_hw.links.base import Link
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class LineServerMesh:
         self._clock = clock
         self._device = device
         self._n_pucs = n_pucs
-        self._owner = Owner()
-        self._owner.take("")  # there is no open(): a bench opens it by making it
+        self._owner = OwnerProcess()
+        self._owner.claim("")  # there is no open(): a bench opens it by making it
         # One connection for each configuration, and one at a time: nothing would tell whose line took effect last.
         self._lock = fork_safe(threading.Lock())
         self._closed = False

@@ -28,7 +28,7 @@ class Keysight816x(LoggingKeysightMeter):
     models = MAINFRAMES
     highest_range_dbm = 30.0  # of the commands for ranges; which of its sensors go so far the mainframe does not say
     channel_word = "channel"
-    most_samples = 4000  # of the smallest sensors
+    max_samples = 4000  # of the smallest sensors
 
     def slot_and_head(self, channel: int) -> tuple[int, int]:
         """Return slot and head of a channel, as in the mainframe's own numbering."""

@@ -59,7 +59,7 @@ class TriggerWiring(enum.Enum):
 class LoggingKeysightMeter(KeysightMeter, abc.ABC):
     """Base of the drivers; implements ``LoggingMeter``. Args and readings as of ``KeysightMeter``."""
 
-    most_samples: ClassVar[int]
+    max_samples: ClassVar[int]
 
     @property
     def functions(self) -> KeysightFunctions:
@@ -67,12 +67,12 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
         return KeysightFunctions(self)
 
     def start_triggered_log(
-        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> PowerRun:
         """Begin to wait for pulses, and average at each. Raises as :meth:`KeysightFunctions.start_log`."""
         functions = self.functions
         # Pulses of the instrument's own output reach its input only where they are looped back.
-        functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if own_pulses else TriggerWiring.DEFAULT)
+        functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if internal_trigger else TriggerWiring.DEFAULT)
         return functions.start_log(channels, n_samples, averaging_s, TriggerInput.ONE_SAMPLE)
 
 
@@ -137,12 +137,12 @@ class KeysightFunctions:
 
     def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
         """Choose when a trigger is put out; read back."""
-        self._scpi.set_word(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
+        self._scpi.set_keyword(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
 
     def set_trigger_wiring(self, wiring: TriggerWiring) -> None:
         """Choose how the trigger connectors are joined; read back."""
         self._meter.check_idle("trigger wiring")
-        self._scpi.set_word("TRIG:CONF", wiring.value)
+        self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
     def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
         """Return the result of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` for another length."""
@@ -178,7 +178,7 @@ class KeysightFunctions:
                 # Heads of one module share a log: it is set and started once.
                 masters = dict.fromkeys(head.master for head in heads)
                 for module in dict.fromkeys(head.module for head in heads):
-                    self._scpi.set_word(f"TRIG{module}:INP", trigger.value)
+                    self._scpi.set_keyword(f"TRIG{module}:INP", trigger.value)
                 for master in masters:
                     self._set_parameters(master, plan)
                 run.started_s = self._meter.clock.now()
@@ -262,7 +262,7 @@ class PowerRun:
                 for master in dict.fromkeys(head.master for head in self._heads):
                     scpi.set(f"{master}:FUNC:STAT LOGG,STOP")
                 for module in dict.fromkeys(head.module for head in self._heads):
-                    scpi.set_word(f"TRIG{module}:INP", TriggerInput.IGNORE.value)
+                    scpi.set_keyword(f"TRIG{module}:INP", TriggerInput.IGNORE.value)
                     scpi.set(f"INIT{module}:CONT 0")
         finally:
             self._meter.end_run()

@@ -17,7 +17,7 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, StrictScpi
@@ -95,7 +95,7 @@ class KeysightMeter(ScpiMeter):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._heads = self.find_heads()
             self._averaging_s = {}

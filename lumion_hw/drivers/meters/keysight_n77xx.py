@@ -23,7 +23,7 @@ class KeysightN77xx(LoggingKeysightMeter):
 
     models = tuple(PORTS)
     highest_range_dbm = 10.0
-    most_samples = LARGEST_LOG
+    max_samples = LARGEST_LOG
 
     def find_heads(self) -> tuple[Head, ...]:
         """Check that the instrument has the ports its model has: pairs of uint16, slot and channel."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.drivers.scpi import NOT_A_VALUE, is_value
@@ -69,7 +69,7 @@ class SantecMpm(ScpiMeter):
     makers = ("SANTEC",)
     models = MODELS
     terminator = b"\r\n"
-    most_samples = LARGEST_LOG
+    max_samples = LARGEST_LOG
     _modules: tuple[int, ...] = ()
     _averaging_s = 0.0
     _under_way = False
@@ -84,7 +84,7 @@ class SantecMpm(ScpiMeter):
             DeviceError: No module is plugged in.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._modules = self._find_modules()
             self._under_way = False
@@ -267,16 +267,16 @@ class SantecMpm(ScpiMeter):
         return self._start(channels, n_samples, period_s).wait(patience_s)
 
     def start_triggered_log(
-        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, own_pulses: bool = False
+        self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> MpmRun:
         """Begin to wait for pulses at the trigger input, and average at each. Every channel keeps its gain level.
 
         Raises:
-            NotSupportedError: ``own_pulses``: there is no laser in this mainframe.
+            NotSupportedError: ``internal_trigger``: there is no laser in this mainframe.
             LimitError: There are no such samples, or there is no such averaging time; nothing was changed.
             BusyError: A run is under way.
         """
-        if own_pulses:
+        if internal_trigger:
             raise NotSupportedError(
                 "this meter has no pulses of its own",
                 command="start_triggered_log",

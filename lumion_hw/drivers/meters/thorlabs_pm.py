@@ -13,7 +13,7 @@ from typing import Unpack
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.held_setup import HeldSetting, HeldSetup
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi import DeviceNames
@@ -97,7 +97,7 @@ class ThorlabsPm(ScpiMeter):
             DeviceError: No sensor is plugged in, or one that does not measure power.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self.errors()  # what was left by others is not ours
             self._sensor = self._checked_sensor()

@@ -10,7 +10,7 @@ import math
 from typing import Unpack
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
@@ -53,7 +53,7 @@ class KeysightN7785C(ScpiDriver):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._started = False
             self._identify()
             self._scpi.errors()  # what was left by others is not ours

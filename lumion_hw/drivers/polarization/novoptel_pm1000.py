@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
     DeviceError,
@@ -88,7 +88,7 @@ class NovoptelPm1000(Driver):
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             (exponent,) = self._session.read(AVERAGING)
             self._held = {AVERAGING: exponent}

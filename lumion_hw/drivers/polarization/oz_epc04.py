@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LimitError, VerifyError
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.links.base import Link
@@ -66,7 +66,7 @@ class OzEpc04(Driver):
             IdentityError: Something else answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
             self._known_mv = _voltages(lines)
             if self._known_mv is None:
@@ -182,7 +182,7 @@ class OzEpc04(Driver):
         lines = self._session.command("V?")
         found = _voltages(lines)
         if found is None:
-            self._session.taint(f"V? answered with {lines!r}")
+            self._session.mark_out_of_sync(f"V? answered with {lines!r}")
             raise FrameError(
                 f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
                 device=self._device,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.errors import (
     ConfigError,
     DeviceError,
@@ -112,7 +112,7 @@ class ThorlabsMpc(Driver):
             LimitError: The velocity asked for is outside 10 to 100 %.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             try:
                 self._session.open()
                 self._speed_deg_per_s = FULL_SPEED_DEG_PER_S / 100.0 * self._agree_on_velocity()

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Unpack
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import BusyError, ConfigError, IdentityError, VerifyError
 from lumion_hw.interfaces import SwitchPorts
@@ -60,7 +60,7 @@ class Polatis(ScpiDriver):
             IdentityError: Another instrument answers, or a switch of another size.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             self._identify()
             self._scpi.errors()  # what was left by others is not ours
             sizes = self._scpi.numbers(":OXC:SWIT:SIZE?")

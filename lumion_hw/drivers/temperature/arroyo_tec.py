@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import DeviceError, DeviceTimeoutError
@@ -75,7 +75,7 @@ class ArroyoTec(ScpiDriver):
             DeviceError: The controller holds something other than a temperature in degrees Celsius.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction(), closed_if_failed(self.close):
+        with self._session.transaction(), close_on_error(self.close):
             reply = self._session.open()
             fields = reply.replace(",", " ").replace("Instruments", " ").split(None, 3)
             self._identity = checked_identity(

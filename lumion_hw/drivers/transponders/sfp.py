@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import Driver, close_on_error, not_open
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DIAGNOSTIC_BYTES,
     MONITORS,
@@ -124,7 +124,7 @@ class SfpTransponder(Driver):
             DeviceError: CC_EXT or CC_DMI is wrong, and not accepted; a wrong CC_BASE is one of the :attr:`warnings`.
             NotSupportedError: The diagnostic memory needs an address change.
         """
-        with self._registers.transaction(), closed_if_failed(self.close):
+        with self._registers.transaction(), close_on_error(self.close):
             self._registers.open()
             self._memory.await_bus(BUS_READY_S)
             self.identify()

@@ -54,7 +54,7 @@ class HeatSpread:
             sizes: Effects.
             rng: Draws the scatter; not needed without.
         """
-        heaters, joints = arm_places_mm(mesh), mesh.joint_places * PUC_MM
+        heaters, joints = arm_places_mm(mesh), mesh.joint_positions * PUC_MM
         arms = _curve(_distances(heaters, heaters), heat_per_pi_mw)
         arms[np.diag_indices_from(arms)] = 0.0  # what a heater does to its own arm is its Pπ
         onto_joints = _curve(_distances(joints, heaters), heat_per_pi_mw)
@@ -71,7 +71,7 @@ class HeatSpread:
 
 def arm_places_mm(mesh: MeshTopology) -> Real:
     """Return the middles of all arms, upper and lower in turn, shape ``(2E, 2)``."""
-    ends = mesh.end_places * PUC_MM
+    ends = mesh.end_positions * PUC_MM
     middle, way = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
     way = way / np.hypot(way[:, 0], way[:, 1])[:, None]
     # Arm u lies to the left of who travels from A to B.
@@ -95,7 +95,7 @@ def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
     """Return 1 for a heater at the die's edge, falling to 0 inside with the range of the crosstalk."""
-    corners = mesh.end_places.reshape(-1, 2) * PUC_MM
+    corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
     share: Real = np.exp(-to_edge / _DECAY_MM)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.interfaces.wiring import LightPart
+from lumion_hw.interfaces.wiring import InlineDevice
 from lumion_hw.quantities import OSNR_OF_0_DBM_DB
 
 OSNR_BAND_HZ = 12.5e9
@@ -97,7 +97,7 @@ class LightParts:
         """An amplifier does this at a total input power in watts."""
         self._amplifiers[device] = amplification
 
-    def amplified(self, parts: Iterable[LightPart]) -> bool:
+    def amplified(self, parts: Iterable[InlineDevice]) -> bool:
         """Tell whether there is an amplifier among some parts."""
         return any(part.device in self._amplifiers for part in parts)
 
@@ -111,7 +111,7 @@ class LightParts:
         finally:
             self._seen = None
 
-    def passed(self, beam: Beam, parts: Iterable[LightPart]) -> Beam:
+    def passed(self, beam: Beam, parts: Iterable[InlineDevice]) -> Beam:
         """Return the light behind some parts."""
         for part in parts:
             before_w = beam.total_w
@@ -120,9 +120,9 @@ class LightParts:
                 self._seen[part.device, part.channel] = before_w, beam.total_w
         return beam
 
-    def _through(self, beam: Beam, part: LightPart, before_w: float) -> Beam:
+    def _through(self, beam: Beam, part: InlineDevice, before_w: float) -> Beam:
         if part.device in self._switches:
-            meets = self._switches[part.device]().get(part.channel) == part.leaves
+            meets = self._switches[part.device]().get(part.channel) == part.exit_port
             return beam.times(self._switch_losses[part.device] if meets else 0.0)
         if part.device in self._amplifiers:
             does = self._amplifiers[part.device](before_w)

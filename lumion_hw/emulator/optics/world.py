@@ -27,7 +27,7 @@ from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
-from lumion_hw.interfaces.wiring import FibrePath, InputPath, LightPart, OutputPath, Wiring
+from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
@@ -366,7 +366,7 @@ class OpticalWorld:
         self._bring_up_to_date()
         before_w = behind_w = 0.0
 
-        def leads(through: Sequence[LightPart]) -> bool:
+        def leads(through: Sequence[InlineDevice]) -> bool:
             return any((part.device, part.channel) == (device, channel) for part in through)
 
         looks: list[Callable[[], Beam]] = [
@@ -706,6 +706,6 @@ def _taps_of(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | Fi
     found: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
     ways: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
     for way in ways:
-        for tap in way.ends if isinstance(way, OutputPath) else way.taps:
+        for tap in way.all_taps if isinstance(way, OutputPath) else way.taps:
             found.setdefault((tap.meter, tap.channel), []).append((way, tap.fraction))
     return found

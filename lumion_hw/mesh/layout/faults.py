@@ -53,7 +53,7 @@ class MeshFaults:
             if not (np.isfinite(loss_db) and loss_db >= 0.0):
                 raise ConfigError(f"PUC {puc} cannot have an excess loss of {loss_db} dB", hint="Give 0 dB or more.")
 
-    def unusable(self, split_tolerance: float = 0.0) -> frozenset[tuple[int, State]]:
+    def unusable_states(self, split_tolerance: float = 0.0) -> frozenset[tuple[int, State]]:
         """Return the ``(puc, state)`` that cannot be taken.
 
         Args:

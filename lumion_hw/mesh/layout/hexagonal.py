@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.documents import check_format, check_graph, graph_entries, read_integers, read_numbers
-from lumion_hw.mesh.layout.topology import LEAVES, MeshLayout, MeshTopology, TopologyKind
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
 """Most cells of a mesh: some 12,000 PUCs, fifty times the largest chip there is."""
@@ -190,9 +190,9 @@ def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
     # Light that walks the rim in the bar state from one port arrives at the first port of the next open corner.
     arrives: dict[int, int] = {}
     for start in open_ports.tolist():
-        leaving = start ^ LEAVES["bar"]
+        leaving = start ^ EXIT_XOR["bar"]
         while mate[leaving] >= 0:
-            leaving = int(mate[leaving]) ^ LEAVES["bar"]
+            leaving = int(mate[leaving]) ^ EXIT_XOR["bar"]
         arrives[start] = leaving
     partner = _corner_partners(mate, open_ports)
     first = int(open_ports[open_ports < 4][-1]) if 1 not in open_ports else 1

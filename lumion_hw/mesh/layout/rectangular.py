@@ -19,10 +19,10 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_integers
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
-MOST_PORTS = 128
+MAX_PORTS = 128
 """Most ports on one side: some 8,000 PUCs, of the order of the largest hexagonal mesh that is accepted."""
 
-_FEWEST_PORTS = 3
+_MIN_PORTS = 3
 """Two are a single PUC without a joint: a coupler, no mesh."""
 
 _PITCH = 0.5
@@ -47,7 +47,7 @@ class RectangularMesh(MeshTopology):
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ports: int) -> RectangularMesh:
+    def from_ports(cls, ports: int) -> RectangularMesh:
         """Return the mesh of N ports on each side.
 
         Args:
@@ -56,8 +56,8 @@ class RectangularMesh(MeshTopology):
         Raises:
             ConfigError: There are too few or too many.
         """
-        if not _FEWEST_PORTS <= ports <= MOST_PORTS:
-            raise ConfigError(f"{ports} ports on each side make no mesh", hint=f"Give {_FEWEST_PORTS} to {MOST_PORTS}.")
+        if not _MIN_PORTS <= ports <= MAX_PORTS:
+            raise ConfigError(f"{ports} ports on each side make no mesh", hint=f"Give {_MIN_PORTS} to {MAX_PORTS}.")
         places = [(column, row) for column in range(ports) for row in range(column % 2, ports - 1, 2)]
         mate = np.full(4 * len(places), -1, dtype=np.int64)
         first: dict[int, int] = {}
@@ -88,7 +88,7 @@ class RectangularMesh(MeshTopology):
         return np.stack([x, y], axis=2).reshape(-1, 2).astype(np.float64)
 
     @property
-    def port_places(self) -> NDArray[np.float64]:
+    def port_positions(self) -> NDArray[np.float64]:
         """Shape ``(n_ports, 2)``; at both sides, also where a waveguide passes the outermost column by."""
         port = np.arange(self.n_ports)
         x, y = port // self.n_waveguides * self.n_waveguides, -_PITCH * (port % self.n_waveguides)
@@ -100,11 +100,11 @@ class RectangularMesh(MeshTopology):
 
 
 def _layout(numbers: Sequence[int]) -> RectangularMesh:
-    return RectangularMesh.of(*numbers)
+    return RectangularMesh.from_ports(*numbers)
 
 
 def _read(document: Mapping[str, Any]) -> RectangularMesh:
-    mesh = RectangularMesh.of(int(read_integers(document, "ports", columns=0)))
+    mesh = RectangularMesh.from_ports(int(read_integers(document, "ports", columns=0)))
     check_graph(mesh, document)
     return mesh
 

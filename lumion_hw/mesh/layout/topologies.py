@@ -25,7 +25,7 @@ def _laid_out(word: str, numbers: tuple[int, ...]) -> MeshTopology:
     return LAYOUTS[word].build(numbers)
 
 
-def mesh_laid_out(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
+def build_mesh(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
     """Return the mesh of a layout, made once.
 
     Args:
@@ -44,7 +44,7 @@ def mesh_laid_out(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
     return _laid_out(word, tuple(numbers))
 
 
-def mesh_of_label(label: str) -> MeshTopology:
+def mesh_from_label(label: str) -> MeshTopology:
     """Return the mesh of a label such as ``columns 2 3 2``.
 
     Raises:
@@ -53,7 +53,7 @@ def mesh_of_label(label: str) -> MeshTopology:
     word, *numbers = label.split() or [""]
     if not all(number.isdecimal() for number in numbers):
         raise ConfigError(f"{label!r} is no layout of a mesh", hint="A label is a word and whole numbers.")
-    return mesh_laid_out(word, [int(number) for number in numbers])
+    return build_mesh(word, [int(number) for number in numbers])
 
 
 def mesh_from_dict(document: Mapping[str, Any]) -> MeshTopology:

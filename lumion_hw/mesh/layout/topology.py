@@ -25,8 +25,8 @@ from lumion_hw.errors import ConfigError
 State = Literal["bar", "cross"]
 """State of a PUC that routes light: ``bar`` keeps the rail, ``cross`` changes it."""
 
-LEAVES: dict[str, int] = {"bar": 2, "cross": 3}
-"""``p ^ LEAVES[state]`` is the PUC-port at which a wave that entered at ``p`` leaves."""
+EXIT_XOR: dict[str, int] = {"bar": 2, "cross": 3}
+"""``p ^ EXIT_XOR[state]`` is the PUC-port at which a wave that entered at ``p`` leaves."""
 _ENDRAIL = ("AL", "AR", "BL", "BR")
 
 
@@ -71,7 +71,7 @@ class MeshTopology(ABC):
         """
 
     @property
-    def port_places(self) -> NDArray[np.float64]:
+    def port_positions(self) -> NDArray[np.float64]:
         """Shape ``(n_ports, 2)``; where each port lies, in PUC lengths; ports may share a place."""
         places: NDArray[np.float64] = self.corners[self.port_puc_port]
         return places
@@ -115,7 +115,7 @@ class MeshTopology(ABC):
     @cached_property
     def successors(self) -> NDArray[np.int64]:
         """Shape ``(4 n_pucs, 2)``; the wave that follows each wave in bar and in cross, or ``-1 - port`` at a port."""
-        leaving = np.arange(4 * self.n_pucs)[:, None] ^ np.array(list(LEAVES.values()))
+        leaving = np.arange(4 * self.n_pucs)[:, None] ^ np.array(list(EXIT_XOR.values()))
         following: NDArray[np.int64] = np.where(self.mate[leaving] >= 0, self.mate[leaving], -1 - self.port_at[leaving])
         return following
 
@@ -126,7 +126,7 @@ class MeshTopology(ABC):
         Each begins at its smallest PUC; the cells are in ascending order of those. A feed-forward mesh has none.
         """
         # A wave on the rail at its right hand (2nd of end A, 1st of end B) goes round the cell at its right.
-        orbits = closed_orbits(self, ["bar"] * self.n_pucs)
+        orbits = closed_rings(self, ["bar"] * self.n_pucs)
         rounds = [tuple(wave // 4 for wave in orbit) for orbit in orbits if orbit[0] % 4 in (1, 2)]
         rotated = [each[(first := each.index(min(each))) :] + each[:first] for each in rounds]
         return tuple(sorted(rotated))
@@ -171,7 +171,7 @@ class MeshTopology(ABC):
         return np.stack([first, self.mate[first]], axis=1)
 
     @cached_property
-    def end_places(self) -> NDArray[np.float64]:
+    def end_positions(self) -> NDArray[np.float64]:
         """Shape ``(n_pucs, 2, 2)``; end A and end B of each PUC, midway between the corners of their rails."""
         places: NDArray[np.float64] = self.corners.reshape(-1, 2, 2, 2).mean(axis=2)
         return places
@@ -179,11 +179,11 @@ class MeshTopology(ABC):
     @cached_property
     def puc_centres(self) -> NDArray[np.float64]:
         """Shape ``(n_pucs, 2)``; PUC centres in PUC lengths."""
-        centres: NDArray[np.float64] = self.end_places.mean(axis=1)
+        centres: NDArray[np.float64] = self.end_positions.mean(axis=1)
         return centres
 
     @cached_property
-    def joint_places(self) -> NDArray[np.float64]:
+    def joint_positions(self) -> NDArray[np.float64]:
         """Shape ``(n_joints, 2)``; middles of the joints in PUC lengths."""
         places: NDArray[np.float64] = self.corners[self.joints].mean(axis=1)
         return places
@@ -256,13 +256,13 @@ class MeshTopology(ABC):
         while node >= 0:
             puc = node // 4
             state = states.get(puc)
-            if state not in LEAVES:
+            if state not in EXIT_XOR:
                 raise ConfigError(
                     f"light from port {port} reaches PUC {puc}, whose state is {state!r}",
                     hint="Give 'bar' or 'cross' for every PUC on the way.",
                 )
             pucs.append(puc)
-            leaving = node ^ LEAVES[state]
+            leaving = node ^ EXIT_XOR[state]
             node = int(self.mate[leaving])
         return Trace(port=int(self.port_at[leaving]), pucs=tuple(pucs))
 
@@ -291,7 +291,7 @@ def _followers(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
     return following
 
 
-def closed_orbits(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
+def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
     """Return the rings in which light would go round for ever, as the waves passed in order.
 
     Every ring comes twice, once for each sense of rotation.

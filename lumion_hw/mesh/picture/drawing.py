@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import xml_text
-from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.picture.field import checked_field_db, field_lines, scale_steps
-from lumion_hw.mesh.picture.geometry import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
+from lumion_hw.mesh.picture.geometry import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PageLayout
 from lumion_hw.mesh.picture.values import PictureValues, value_figures
 
 _ROW_HEIGHT = 25.0  # px
@@ -130,7 +130,7 @@ def mesh_svg(
     if unknown := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
         raise ConfigError(f"failed PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
-    page = PictureLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
+    page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     legend_top = page.mesh_bottom + MARGIN
     height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
     parts = [
@@ -179,7 +179,7 @@ def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[i
     leaving: list[int] = []
     while node >= 0:
         entering.append(node)
-        leaving.append(node ^ LEAVES[states[node // 4]])
+        leaving.append(node ^ EXIT_XOR[states[node // 4]])
         node = int(mesh.mate[leaving[-1]])
     return _Circuit(path, index, tuple(entering), tuple(leaving), trace.port)
 
@@ -213,7 +213,7 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
 
-def _joints(mesh: MeshTopology, page: PictureLayout) -> Iterator[str]:
+def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     """Draw the waveguides between PUCs."""
     yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
@@ -223,7 +223,7 @@ def _joints(mesh: MeshTopology, page: PictureLayout) -> Iterator[str]:
     yield "</g>"
 
 
-def _field(mesh: MeshTopology, page: PictureLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
+def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
     """Colour the waveguides by the power they carry, with a scale at the top right."""
     yield '<g fill="none">'
     for curve, colour, width, words in field_lines(mesh, page, field, range_db):
@@ -241,7 +241,7 @@ def _field(mesh: MeshTopology, page: PictureLayout, field: NDArray[np.float64], 
 
 def _cells(
     mesh: MeshTopology,
-    page: PictureLayout,
+    page: PageLayout,
     states: Mapping[int, State],
     failed: frozenset[int],
     parked: frozenset[int],
@@ -288,7 +288,7 @@ def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bo
 
 def _numbers(
     mesh: MeshTopology,
-    page: PictureLayout,
+    page: PageLayout,
     states: Mapping[int, State],
     failed: frozenset[int],
     parked: frozenset[int],
@@ -311,7 +311,7 @@ def _port_disc(x: float, y: float, *, fibre: bool) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
-def _ports(mesh: MeshTopology, page: PictureLayout, labelled: bool) -> Iterator[str]:
+def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
     """Draw the ports and their leads."""
     fibres = frozenset(mesh.fibre_ports)
     for port in range(mesh.n_ports):
@@ -331,7 +331,7 @@ def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
     return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
 
 
-def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
+def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
     passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
@@ -388,7 +388,7 @@ def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
     )
 
 
-def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
+def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
     """Write the names at both ends of a circuit."""
     for port, name in circuit.ends:
         (x, y), angle, flipped = page.name_place(port)

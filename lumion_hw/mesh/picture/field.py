@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.picture.geometry import Curve, PictureLayout
+from lumion_hw.mesh.picture.geometry import Curve, PageLayout
 
 _SCALE = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
 """Bright to dark, evenly perceived (viridis), so that it also reads in grey."""
@@ -37,7 +37,7 @@ def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.floa
 
 
 def field_lines(
-    mesh: MeshTopology, page: PictureLayout, field_db: NDArray[np.float64], range_db: float
+    mesh: MeshTopology, page: PageLayout, field_db: NDArray[np.float64], range_db: float
 ) -> Iterator[tuple[Curve, str, float, str]]:
     """Yield curve, colour, width in px and words for every joint and port that carries light.
 

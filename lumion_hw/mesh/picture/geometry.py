@@ -43,7 +43,7 @@ _NAME_REACH = 0.63
 _NUMBER_GAP = 7.0  # px
 
 
-class PictureLayout:
+class PageLayout:
     """Where everything lies, in px with y down.
 
     Args:
@@ -57,7 +57,7 @@ class PictureLayout:
     """
 
     def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
-        along = mesh.end_places[:, 1] - mesh.end_places[:, 0]
+        along = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
         left = np.stack([-along[:, 1], along[:, 0]], axis=1)
         self._mesh = mesh
         self._towards_b = along
@@ -66,7 +66,7 @@ class PictureLayout:
         side = RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
         # Ports that share a place stand beside each other.
-        places, corner = np.unique(mesh.port_places, axis=0, return_inverse=True)
+        places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
         self._shared = np.bincount(corner.reshape(-1), minlength=len(places))[corner.reshape(-1)] > 1
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
         self.scale = self._fitting_scale(names)
@@ -107,7 +107,7 @@ class PictureLayout:
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
-        place = self._mesh.port_places[port]
+        place = self._mesh.port_positions[port]
         side = math.copysign(1.0, float((self._rail_ends[puc_port] - place) @ across)) * self._shared[port]
         apart = max(_PORT_APART, (PORT_RADIUS + 1.5) / scale)
         point: _Vector = place + reach * outward + side * apart * across

@@ -11,7 +11,7 @@ import numpy as np
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.shown import xml_text
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.picture.geometry import MARGIN, PictureLayout
+from lumion_hw.mesh.picture.geometry import MARGIN, PageLayout
 
 _VIRIDIS = (
     "#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26",
@@ -114,7 +114,7 @@ def colour_at(share: float) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def value_figures(mesh: MeshTopology, page: PictureLayout, values: PictureValues) -> Iterator[str]:
+def value_figures(mesh: MeshTopology, page: PageLayout, values: PictureValues) -> Iterator[str]:
     """Write the numbers on PUCs (whose bodies are coloured already) and cells, with their scale at the top right."""
     for puc, value in values.pucs.items():
         x, y = page.centre(puc)[0]
@@ -129,7 +129,7 @@ def value_figures(mesh: MeshTopology, page: PictureLayout, values: PictureValues
     yield from _scale(page, values)
 
 
-def _scale(page: PictureLayout, values: PictureValues) -> Iterator[str]:
+def _scale(page: PageLayout, values: PictureValues) -> Iterator[str]:
     left, width = page.width - MARGIN - _SCALE_WIDTH, _SCALE_WIDTH / _STEPS
     for step in range(_STEPS):
         colour = colour_at((step + 0.5) / _STEPS)

@@ -62,10 +62,10 @@ class ChipParameters:
     delay_s: float = BASIC_UNIT_DELAY_S
     differential_slope_rad_per_hz: float = 0.0
     coupler_slope_rad_per_hz: float = 0.0
-    further: Mapping[str, Real] = field(default_factory=dict)
+    extra_physics: Mapping[str, Real] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, record: CalibrationRecord) -> ChipParameters:
+    def from_record(cls, record: CalibrationRecord) -> ChipParameters:
         """Return the chip of a record; what was not found is taken as nothing.
 
         Balanced couplers, joints without phase, no kernel, no passive phase. A matrix of crosstalk, which records of
@@ -96,7 +96,7 @@ class ChipParameters:
             delay_s=dispersion.delay_s,
             differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
             coupler_slope_rad_per_hz=dispersion.coupler_slope_rad_per_hz,
-            further=record.further,
+            extra_physics=record.extra_physics,
         )
 
     def cold_cells(self, reference_hz: float) -> UnitCells:
@@ -115,5 +115,5 @@ class ChipParameters:
             # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
             eta_slope_per_hz=np.sin(2.0 * common) * self.coupler_slope_rad_per_hz,
             differential_slope_per_hz=self.differential_slope_rad_per_hz,
-            arm_difference_db=self.further.get("arm_difference_db", 0.0),
+            arm_difference_db=self.extra_physics.get("arm_difference_db", 0.0),
         )

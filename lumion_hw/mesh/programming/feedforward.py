@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Rows:
 
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
-        x, y = mesh.end_places[..., 0] / 1.5, mesh.end_places[..., 1] * -2.0 / math.sqrt(3.0)
+        x, y = mesh.end_positions[..., 0] / 1.5, mesh.end_positions[..., 1] * -2.0 / math.sqrt(3.0)
         column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
         # Vertices of a honeycomb lie on half-steps of √3 / 2; of another lattice they do not.
         if not np.allclose(y, row):
@@ -176,7 +176,7 @@ class _Rows:
             behind = self._side(puc, mixers[column]) if column < len(mixers) else None
             entering = self._port_side(puc, behind) if before is None else before
             leaving = self._port_side(puc, before) if behind is None else behind
-            state: State = "bar" if leaving == entering ^ LEAVES["bar"] else "cross"
+            state: State = "bar" if leaving == entering ^ EXIT_XOR["bar"] else "cross"
             wires.append(BlockWire(puc, state, bool(entering % 2)))
             ports += [entering] * (before is None) + [leaving] * (behind is None)
         return wires, *(int(self._mesh.port_at[puc_port]) for puc_port in ports)  # type: ignore[return-value]
@@ -188,7 +188,7 @@ class _Rows:
 
     def _port_side(self, puc: int, other: int | None) -> int:
         """Return the PUC-port of the other end that has a fibre; the one on the same rail if both have."""
-        straight = (4 * puc if other is None else other) ^ LEAVES["bar"]
+        straight = (4 * puc if other is None else other) ^ EXIT_XOR["bar"]
         for side in (straight, straight ^ 1):
             if self._mesh.port_at[side] in self._mesh.fibre_ports:
                 return side

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology, State
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CouplerEntry
 
 Real = NDArray[np.float64]
@@ -95,7 +95,7 @@ class HeaterLimits:
 
 
 @dataclass(frozen=True, eq=False)
-class Programmed:
+class ProgrammedCurrents:
     """Currents that do what was wanted.
 
     Attributes:
@@ -113,13 +113,13 @@ class Programmed:
     joint_error_rad: float
 
 
-def program(
-    known: KnownMesh,
+def program_pucs(
+    known: CalibratedMesh,
     targets: Mapping[int, PucTarget],
     *,
     limits: HeaterLimits | None = None,
     cancel_joints: NDArray[np.bool_] | None = None,
-) -> Programmed:
+) -> ProgrammedCurrents:
     """Return the currents that do what is wanted with the least heat; PUCs without a target are left unheated.
 
     Args:
@@ -158,7 +158,7 @@ def program(
     if heat > limits.total_mw:
         raise LimitError("heat of all heaters", asked=heat, limit=limits.total_mw, unit="mW")
     off = known.own_rad(currents) - known.own_rad(exact)
-    return Programmed(
+    return ProgrammedCurrents(
         currents,
         heat,
         own,
@@ -212,7 +212,7 @@ def _joints_at(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.i
 class _JointTakers:
     """Common phases that take up the phases of joints."""
 
-    def __init__(self, known: KnownMesh, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> None:
+    def __init__(self, known: CalibratedMesh, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> None:
         self._known, self._wanted = known, np.flatnonzero(joints)
         self._common = common_for_joints(known.mesh, joints, takers)
         self._at = _joints_at(known.mesh, self._wanted, _ends(takers))
@@ -235,14 +235,14 @@ class _JointTakers:
         return float(np.max(np.abs(left), initial=0.0))
 
 
-def _stray(known: KnownMesh, own_rad: Real, taken: _JointTakers | None) -> tuple[Real, Real]:
+def _stray(known: CalibratedMesh, own_rad: Real, taken: _JointTakers | None) -> tuple[Real, Real]:
     """Return what heat adds to every arm ``(2E,)``, and what the common phases have to take up besides ``(E,)``."""
     heat = known.heat_mw(own_rad)
     common = np.zeros(len(own_rad) // 2) if taken is None else taken.common_rad(heat)
     return known.arm_rad_per_mw @ heat, common
 
 
-def _settled(known: KnownMesh, choice: _Choice, taken: _JointTakers | None, own_rad: Real) -> Real:
+def _settled(known: CalibratedMesh, choice: _Choice, taken: _JointTakers | None, own_rad: Real) -> Real:
     """Iterate the own phases against the crosstalk until they stand still."""
     moved = math.inf
     # Crosstalk is a small part of any phase: a round leaves a small part of what the last one moved.
@@ -271,7 +271,7 @@ class _Choice:
     -D on the lower if it is negative. One with a common phase sets both arms.
     """
 
-    def __init__(self, known: KnownMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
+    def __init__(self, known: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
         self._known, self._targets = known, targets
         # Plain numbers: they are looked up one by one, thousands of times.
         self._reach: list[float] = known.reach_rad.tolist()

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
 from lumion_hw.mesh.layout.topology import State
-from lumion_hw.mesh.programming.heater_currents import DIFFERENTIAL_RAD, PucTarget, program
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.heater_currents import DIFFERENTIAL_RAD, PucTarget, program_pucs
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.waves.heater import HeaterLaw
 
@@ -80,6 +80,6 @@ def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
-        if state not in record.states_of(puc) or record.pucs[puc].settable
+        if state not in record.usable_states(puc) or record.pucs[puc].is_settable
     }
-    return program(KnownMesh.of(record), targets).currents_ma
+    return program_pucs(CalibratedMesh.from_record(record), targets).currents_ma

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.waves.adjoint import CellGradient, gradient
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
@@ -56,7 +56,7 @@ class PathPrediction:
     sigma_db: float
 
 
-def predict(known: KnownMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
+def predict_pucs(known: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
     """Return what every PUC should do.
 
     The standard errors come from the covariance of passive phases and heater laws if the record holds it, else from
@@ -90,7 +90,7 @@ def predict(known: KnownMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Pr
 
 
 def predict_path(
-    known: KnownMesh,
+    known: CalibratedMesh,
     currents_ma: Real,
     source: int,
     port: int,
@@ -125,7 +125,7 @@ def predict_path(
     return PathPrediction(10.0 * float(np.log10(power)), per_db * _power_sigma(known, cells, currents_ma, by))
 
 
-def drawn_cells(known: KnownMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
+def sample_cells(known: CalibratedMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
     """Return what the mesh may be at given currents: so many samples from the covariance of the record.
 
     Without a covariance passive phases and losses are drawn by their own standard errors. Crosstalk is taken as known.
@@ -159,7 +159,7 @@ def drawn_cells(known: KnownMesh, currents_ma: Real, count: int, seed: int = 0) 
     )
 
 
-def _drawn(known: KnownMesh, count: int, rng: np.random.Generator) -> dict[str, Real]:
+def _drawn(known: CalibratedMesh, count: int, rng: np.random.Generator) -> dict[str, Real]:
     """Return errors of parameters by group, each of shape ``(count, n)``."""
     entry, factor = known.record.covariance, known.record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
@@ -168,26 +168,26 @@ def _drawn(known: KnownMesh, count: int, rng: np.random.Generator) -> dict[str, 
         sigmas = {"passive_phase_rad": np.array(phase), "loss_db": np.array(loss)}
         return {name: sigma * rng.standard_normal((count, len(sigma))) for name, sigma in sigmas.items()}
     off = rng.standard_normal((count, factor.shape[1])) @ np.asarray(factor, dtype=np.float64).T
-    return {name: off[:, place] for name, _ in entry.groups if (place := entry.place(name)) is not None}
+    return {name: off[:, place] for name, _ in entry.groups if (place := entry.rows_of(name)) is not None}
 
 
-def _coupler_angles(known: KnownMesh) -> tuple[Real, Real]:
+def _coupler_angles(known: CalibratedMesh) -> tuple[Real, Real]:
     """Return the common part of the coupler angles and half their difference."""
     couplers = [known.coupler(puc) for puc in range(len(known.passive_rad))]
     common = np.array([coupler.common_rad for coupler in couplers])
     return common, 0.5 * np.array([coupler.difference_rad for coupler in couplers])
 
 
-def _phase_sigma_rad(known: KnownMesh, currents_ma: Real) -> Real:
+def _phase_sigma_rad(known: CalibratedMesh, currents_ma: Real) -> Real:
     """Return the standard error of every differential phase, heater laws included."""
     entry, factor = known.record.covariance, known.record.arrays.get(COVARIANCE_FACTOR)
-    place = None if entry is None or factor is None else entry.place("passive_phase_rad")
+    place = None if entry is None or factor is None else entry.rows_of("passive_phase_rad")
     if entry is None or factor is None or place is None:
         sigma = [puc.passive_phase_sigma_rad for puc in known.record.pucs]
         return np.array([np.nan if value is None else value for value in sigma])
     rows = np.array(factor[place], dtype=np.float64)
     for term, name in enumerate(_LAW_TERMS):
-        law = entry.place(name)
+        law = entry.rows_of(name)
         if law is not None:
             # Upper arm minus lower, like the phase itself: what their laws have in common cancels.
             moved = factor[law] * (currents_ma ** (2 * (term + 1)))[:, None]
@@ -196,7 +196,7 @@ def _phase_sigma_rad(known: KnownMesh, currents_ma: Real) -> Real:
     return np.where(np.isnan(known.passive_rad), np.nan, sigma_rad)
 
 
-def _rounding_sigma_rad(known: KnownMesh, currents_ma: Real, dac_step_ma: float) -> Real:
+def _rounding_sigma_rad(known: CalibratedMesh, currents_ma: Real, dac_step_ma: float) -> Real:
     """Return the standard deviation of every differential phase by rounding of currents, uniform over a step."""
     # dφ/dI = dφ/dI² · 2 I; a step is spread evenly, with a standard deviation of 1/√12 of it.
     per_ma = known.own_slope_rad_per_ma2(currents_ma) * 2.0 * currents_ma
@@ -204,7 +204,7 @@ def _rounding_sigma_rad(known: KnownMesh, currents_ma: Real, dac_step_ma: float)
     return sigma
 
 
-def _power_sigma(known: KnownMesh, cells: UnitCells, currents_ma: Real, by: CellGradient) -> float:
+def _power_sigma(known: CalibratedMesh, cells: UnitCells, currents_ma: Real, by: CellGradient) -> float:
     """Return the standard error of a power whose derivatives are given."""
     record = known.record
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
@@ -214,13 +214,13 @@ def _power_sigma(known: KnownMesh, cells: UnitCells, currents_ma: Real, by: Cell
         return float(np.sqrt(((by.phase_upper * phase) ** 2).sum() + ((by.loss_db * loss) ** 2).sum()))
     total = np.zeros(factor.shape[1])
     for name, slope in _slopes(known, cells, currents_ma, by).items():
-        place = entry.place(name)
+        place = entry.rows_of(name)
         if place is not None:
             total += slope @ factor[place]
     return float(np.sqrt((total**2).sum()))
 
 
-def _slopes(known: KnownMesh, cells: UnitCells, currents_ma: Real, by: CellGradient) -> Mapping[str, Real]:
+def _slopes(known: CalibratedMesh, cells: UnitCells, currents_ma: Real, by: CellGradient) -> Mapping[str, Real]:
     """Return the derivatives by the groups of a covariance."""
     arms = np.stack([by.phase_upper, by.phase_lower], axis=-1).reshape(-1)
     # dη = sin 2a · da = 2 √(η (1 - η)) da

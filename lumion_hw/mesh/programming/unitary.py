@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.feedforward import FeedForwardBlock, block
-from lumion_hw.mesh.programming.heater_currents import HeaterLimits, PucTarget, program, rounded_ma
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.programming.prediction import drawn_cells
+from lumion_hw.mesh.programming.heater_currents import HeaterLimits, PucTarget, program_pucs, rounded_ma
+from lumion_hw.mesh.programming.prediction import sample_cells
 from lumion_hw.mesh.waves.adjoint import gradient
 from lumion_hw.mesh.waves.scattering import Solver
 
@@ -200,7 +200,7 @@ def _targets(where: FeedForwardBlock, theta: dict[int, float], phase: Real) -> d
 
 
 def program_unitary(
-    known: KnownMesh,
+    known: CalibratedMesh,
     unitary: Complex,
     *,
     where: FeedForwardBlock | None = None,
@@ -228,7 +228,7 @@ def program_unitary(
     unknown = set(np.flatnonzero(np.isnan(known.passive_rad)).tolist())
     where = where or block(known.mesh, len(unitary), avoid=dead | unknown | set(avoid))
     targets = _parked(known, where) | block_targets(where, unitary)
-    start = program(known, targets, limits=limits, cancel_joints=where.joints)
+    start = program_pucs(known, targets, limits=limits, cancel_joints=where.joints)
     model = UnitaryModel(known, where, np.asarray(unitary, dtype=np.complex128))
     unrefined = fidelity(model.unitary, model.matrix(start.currents_ma))
     own = model.refined(start.own_rad) if refine else start.own_rad
@@ -242,19 +242,19 @@ def program_unitary(
 
 
 def predicted_fidelities(
-    known: KnownMesh, setting: UnitarySetting, unitary: Complex, *, draws: int = 64, seed: int = 0
+    known: CalibratedMesh, setting: UnitarySetting, unitary: Complex, *, draws: int = 64, seed: int = 0
 ) -> Real:
     """Return the fidelities that a setting may reach, shape ``(draws,)``, given how sure the record is of itself.
 
     Phases at inputs and outputs, which power meters cannot see, are left out.
     """
-    cells = drawn_cells(known, setting.currents_ma, draws, seed)
+    cells = sample_cells(known, setting.currents_ma, draws, seed)
     fields = Solver(known.mesh).solve(cells, cells.reference_hz, setting.block.inputs)
     outputs = list(setting.block.outputs)
     return np.array([fidelity_up_to_port_phases(unitary, field[outputs]) for field in fields])
 
 
-def _parked(known: KnownMesh, where: FeedForwardBlock) -> dict[int, PucTarget]:
+def _parked(known: CalibratedMesh, where: FeedForwardBlock) -> dict[int, PucTarget]:
     """Return targets for the rows beside a block, so that what leaks there leaves; whatever cannot be set is left."""
     rest = range(where.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
@@ -274,7 +274,7 @@ class UnitaryModel:
         unitary: Shape ``(N, N)``.
     """
 
-    def __init__(self, known: KnownMesh, where: FeedForwardBlock, unitary: Complex) -> None:
+    def __init__(self, known: CalibratedMesh, where: FeedForwardBlock, unitary: Complex) -> None:
         self.unitary = unitary
         self._known, self._where = known, where
         self._solver = Solver(known.mesh)

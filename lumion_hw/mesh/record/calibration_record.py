@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files.json_text import check_numbers
-from lumion_hw.mesh.layout.topologies import mesh_from_dict, mesh_of_label
+from lumion_hw.mesh.layout.topologies import mesh_from_dict, mesh_from_label
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.canonical import arrays_sha256, content_hash, readable
 from lumion_hw.mesh.record.entries import (
@@ -30,7 +30,7 @@ from lumion_hw.mesh.record.entries import (
     CrosstalkKernel,
     Defect,
     Dispersion,
-    FurtherPhysics,
+    ExtraPhysics,
     HeaterEntry,
     JointsEntry,
     PortEntry,
@@ -51,7 +51,7 @@ __all__ = [
     "CrosstalkKernel",
     "Defect",
     "Dispersion",
-    "FurtherPhysics",
+    "ExtraPhysics",
     "HeaterEntry",
     "JointsEntry",
     "PortEntry",
@@ -130,7 +130,7 @@ class CalibrationRecord:
     defects: tuple[Defect, ...] = ()
     raw: ArrayFile | None = None
     mesh_document: dict[str, Any] | None = None
-    physics: tuple[FurtherPhysics, ...] = ()
+    physics: tuple[ExtraPhysics, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class CalibrationRecord:
             "wavelength": f"{self.wavelength_nm:g} nm",
             "made": self.created_utc,
             "complete": self.complete,
-            "PUCs that can be set": f"{sum(entry.settable for entry in self.pucs)} of {len(self.pucs)}",
+            "PUCs that can be set": f"{sum(entry.is_settable for entry in self.pucs)} of {len(self.pucs)}",
             "standard error of a phase": f"{1e3 * float(np.median(found)):.3g} mrad (median)" if found else None,
             "loss of a PUC": f"{float(np.median(self.loss_db)):.3g} dB (median)" if self.pucs else None,
             "faults": "; ".join(self.faults),
@@ -198,7 +198,7 @@ class CalibrationRecord:
         """
         try:
             document = self.mesh_document
-            mesh = mesh_of_label(self.mesh_label) if document is None else mesh_from_dict(document)
+            mesh = mesh_from_label(self.mesh_label) if document is None else mesh_from_dict(document)
         except ConfigError as error:
             raise CalibrationError(f"the record does not say what mesh {self.mesh_label!r} is: {error}") from error
         if mesh.sha256 != self.mesh_sha256:
@@ -220,7 +220,7 @@ class CalibrationRecord:
         return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
 
     @property
-    def further(self) -> dict[str, NDArray[np.float64]]:
+    def extra_physics(self) -> dict[str, NDArray[np.float64]]:
         """Values of the physics beyond the model of every chip, by name; of pairs ``(2E + J, 2E)``, rad/mW.
 
         Raises:
@@ -236,7 +236,7 @@ class CalibrationRecord:
                 values[entry.name] = np.asarray(self.arrays[CROSSTALK_PAIRS], dtype=np.float64)
         return values
 
-    def states_of(self, puc: int) -> tuple[State, ...]:
+    def usable_states(self, puc: int) -> tuple[State, ...]:
         """Return the routing states that a PUC can take as far as faults go; not whether its heaters reach them."""
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
@@ -246,7 +246,7 @@ class CalibrationRecord:
     def unusable_states(self) -> tuple[tuple[int, State], ...]:
         """Return the PUC states that routing must not use: both of a PUC that cannot be set, unless stuck in one."""
         return tuple(
-            (puc, state) for puc in range(len(self.pucs)) for state in _STATES if state not in self.states_of(puc)
+            (puc, state) for puc in range(len(self.pucs)) for state in _STATES if state not in self.usable_states(puc)
         )
 
     def port(self, number: int) -> PortEntry:

@@ -31,13 +31,13 @@ def arrays_sha256(arrays: Arrays) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(arrays):
-        array = plain_array(name, arrays[name])
+        array = storable_array(name, arrays[name])
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def plain_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array in little-endian order and one piece. Raises ``ConfigError`` if it holds no numbers."""
     plain = np.ascontiguousarray(array)
     if plain.dtype.kind not in _NUMBERS:

@@ -89,7 +89,7 @@ class PucEntry:
     coupler: CouplerEntry | None = None
 
     @property
-    def settable(self) -> bool:
+    def is_settable(self) -> bool:
         """Whether it can be set: its phase is known, and a heater moves it."""
         return self.passive_phase_rad is not None and (self.upper.law is not None or self.lower.law is not None)
 
@@ -182,7 +182,7 @@ class JointsEntry:
 
 
 @dataclass(frozen=True)
-class FurtherPhysics:
+class ExtraPhysics:
     """Physics that was needed beyond the model of every chip.
 
     Attributes:
@@ -283,7 +283,7 @@ class CovarianceEntry:
         """Number of parameters that were free."""
         return self.rank + len(self.unidentifiable)
 
-    def place(self, group: str) -> slice | None:
+    def rows_of(self, group: str) -> slice | None:
         """Return the rows of a group; ``None`` if it has none."""
         first = 0
         for name, size in self.groups:

@@ -19,7 +19,7 @@ class CalibrationWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Use:
+class UseConditions:
     """What a record is to be used for; ``None`` where that is not known and not judged.
 
     Attributes:
@@ -35,7 +35,7 @@ class Use:
     age_s: float | None = None
 
 
-def check_validity(record: CalibrationRecord, use: Use, policy: Policy = "warn") -> tuple[str, ...]:
+def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy = "warn") -> tuple[str, ...]:
     """Judge a record against the range of validity it states; what it states no range for is not judged.
 
     Args:
@@ -86,7 +86,7 @@ def _passed(value: float | None, interval: tuple[float, float] | None) -> float 
     return interval[0] if value < interval[0] else interval[1]
 
 
-def _age_s(record: CalibrationRecord, use: Use) -> float | None:
+def _age_s(record: CalibrationRecord, use: UseConditions) -> float | None:
     """Return the age of a record at the time of use."""
     if use.age_s is not None or use.now_utc is None:
         return use.age_s

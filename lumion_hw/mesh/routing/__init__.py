@@ -6,7 +6,7 @@ Private: users import from :mod:`lumion_hw.mesh`.
 """
 
 from lumion_hw.mesh.routing.request import RouteRequest
-from lumion_hw.mesh.routing.result import Path, Routing, standing_states
+from lumion_hw.mesh.routing.result import Path, Routing, states_for_paths
 from lumion_hw.mesh.routing.router import route
 
-__all__ = ["Path", "RouteRequest", "Routing", "route", "standing_states"]
+__all__ = ["Path", "RouteRequest", "Routing", "route", "states_for_paths"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
-from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.search import estimates, wave_graph
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Status = Literal["optimal", "feasible", "infeasible", "undecided"]
 
 
 @dataclass(frozen=True)
-class ProofVerdict:
+class ProofResult:
     """What CP-SAT found out.
 
     Attributes:
@@ -43,7 +43,7 @@ class ProofVerdict:
     """
 
     status: Status
-    ways: tuple[Way, ...] | None
+    ways: tuple[WavePath, ...] | None
     bound: float
 
 
@@ -57,9 +57,9 @@ def decide(
     *,
     time_limit_s: float,
     workers: int = 1,
-    hint: Sequence[Way] | None = None,
+    hint: Sequence[WavePath] | None = None,
     feasibility_only: bool = False,
-) -> ProofVerdict:
+) -> ProofResult:
     """Solve a request.
 
     Args:
@@ -92,7 +92,7 @@ def decide(
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
         status = "feasible"
-    return ProofVerdict(status, ways, bound)
+    return ProofResult(status, ways, bound)
 
 
 def conflicting(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
@@ -191,7 +191,7 @@ class _Model:
         live: list[list[int]] = []
         for (source, target), hops, limit in zip(request.pairs, left, request.limits, strict=True):
             entry, goal = self._graph.entry[source], waves + target
-            most = float("inf") if limit.most_hops is None else limit.most_hops
+            most = float("inf") if limit.hop_ceiling is None else limit.hop_ceiling
             live.append(
                 [
                     arc
@@ -264,7 +264,7 @@ class _Model:
                 as_long = sum(self._arcs[index].values()) == sum(self._arcs[group[0]].values())
                 self.model.add(as_long).only_enforce_if(both)
 
-    def _mark_moved(self, index: int, home: Way) -> Any:
+    def _mark_moved(self, index: int, home: WavePath) -> Any:
         """Return a variable that is 1 unless a circuit takes its old way."""
         moved = self.model.new_bool_var(f"moved {index}")
         for wave, state in zip(home.waves, home.states, strict=True):
@@ -294,7 +294,7 @@ class _Model:
         moving = [round(request.move_price * self.scale) * moved for moved in self._moved.values()]
         self.model.minimize(sum([*passing, *holding, *moving]))
 
-    def hint(self, ways: Sequence[Way]) -> None:
+    def hint(self, ways: Sequence[WavePath]) -> None:
         """Start from a routing known already."""
         held = {wave // 4: state for way in ways for wave, state in zip(way.waves, way.states, strict=True)}
         for puc, state in held.items():
@@ -304,15 +304,15 @@ class _Model:
             for arc, used in arcs.items():
                 self.model.add_hint(used, int(arc in taken))
 
-    def ways(self, solver: cp_model.CpSolver) -> tuple[Way, ...]:
+    def ways(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
         """Return the ways found, each followed from its source by the states set; rings beside it are left out."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
-        found: list[Way] = []
+        found: list[WavePath] = []
         for source, _ in self._request.pairs:
             node = self._graph.entry[source]
             waves: list[int] = []
             while node < self._graph.n_waves:
                 waves.append(node)
                 node = self._head(2 * node + (states[node // 4] == "cross"))
-            found.append(Way(tuple(waves), tuple(states[wave // 4] for wave in waves)))
+            found.append(WavePath(tuple(waves), tuple(states[wave // 4] for wave in waves)))
         return tuple(found)

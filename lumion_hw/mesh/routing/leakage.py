@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, RoutingError
-from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
-from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import STATES, RouteRequest, other
-from lumion_hw.mesh.routing.result import Path, Routing, way_of
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
+from lumion_hw.mesh.routing.parking import park_unused_pucs
+from lumion_hw.mesh.routing.request import STATES, RouteRequest, opposite_state
+from lumion_hw.mesh.routing.result import Path, Routing, to_wave_path
 from lumion_hw.mesh.routing.router import route
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
@@ -44,7 +44,7 @@ class SolvedField:
     cells_of: Callable[[Mapping[int, State]], UnitCells]
     frequency_hz: float
 
-    def at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
+    def fields_at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
         """Return the field leaving at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
         return self.solver.solve(self.cells_of(states), self.frequency_hz, inputs)
 
@@ -77,7 +77,7 @@ class Crosstalk:
 
 
 @dataclass(frozen=True)
-class DarkRouting:
+class LowCrosstalkRouting:
     """The darkest routing found.
 
     Attributes:
@@ -101,7 +101,9 @@ def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[P
         states: State of every PUC.
         paths: The circuits.
     """
-    arriving = np.abs(field.at_ports(states, [path.source for path in paths])[[path.target for path in paths]]) ** 2
+    arriving = (
+        np.abs(field.fields_at_ports(states, [path.source for path in paths])[[path.target for path in paths]]) ** 2
+    )
     return tuple(_crosstalk(row, index) for index, row in enumerate(arriving))
 
 
@@ -122,7 +124,7 @@ def _db(power: float, signal: float) -> float:
     return float(10.0 * np.log10(max(ratio, 10.0 ** (_DARK_DB / 10.0))))
 
 
-def shares(
+def crosstalk_contributions(
     mesh: MeshTopology, field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
     """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
@@ -139,22 +141,22 @@ def shares(
     parts = np.zeros(mesh.n_pucs)
     for index, path in enumerate(paths):
         reach = backward.sum(axis=1) - backward[:, index]  # to any other circuit's end
-        way = way_of(mesh, path)
+        way = to_wave_path(mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
             # What enters, the share that leaves wrongly, and how much from there reaches another circuit's end: that is
             # the light that end would send backwards to this place.
-            parts[wave // 4] += forward[wave, index] * leak[wave // 4] * reach[wave ^ LEAVES[other(state)]]
+            parts[wave // 4] += forward[wave, index] * leak[wave // 4] * reach[wave ^ EXIT_XOR[opposite_state(state)]]
     return parts
 
 
-def route_dark(
+def route_low_crosstalk(
     mesh: MeshTopology,
     request: RouteRequest,
     field: SolvedField,
     *,
     rounds: int = 6,
     price: float = 1.0,
-) -> DarkRouting:
+) -> LowCrosstalkRouting:
     """Route circuits so that the worst summed crosstalk is small; unused PUCs are parked.
 
     Args:
@@ -173,7 +175,7 @@ def route_dark(
     if rounds < 1:
         raise ConfigError(f"{rounds} rounds of routing for little crosstalk", hint="Give at least one.")
     surcharge = np.zeros((mesh.n_pucs, 2))
-    best: DarkRouting | None = None
+    best: LowCrosstalkRouting | None = None
     tried: list[float] = []
     for _ in range(rounds):
         try:
@@ -182,18 +184,18 @@ def route_dark(
             if best is None:
                 raise
             break
-        parked = park(mesh, routing.states, unusable=request.unusable).states
+        parked = park_unused_pucs(mesh, routing.states, unusable=request.unusable).states
         full = {puc: parked.get(puc, "cross") for puc in range(mesh.n_pucs)}
-        circuits = (*routing.paths, *routing.standing)
+        circuits = (*routing.paths, *routing.active)
         found = crosstalk(field, full, circuits)
         tried.append(max((each.summed_db for each in found), default=_DARK_DB))
         if best is None or tried[-1] < min(tried[:-1]):
-            best = DarkRouting(routing, full, found, ())
-        parts = shares(mesh, field, full, circuits)
+            best = LowCrosstalkRouting(routing, full, found, ())
+        parts = crosstalk_contributions(mesh, field, full, circuits)
         if not parts.any():
             break
         for puc in np.flatnonzero(parts).tolist():
             surcharge[puc, STATES.index(full[puc])] += price * parts[puc] / parts.max()
     if best is None:
         raise ConfigError("no routing was tried")
-    return DarkRouting(best.routing, best.states, best.crosstalk, tuple(tried))
+    return LowCrosstalkRouting(best.routing, best.states, best.crosstalk, tuple(tried))

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
-from lumion_hw.mesh.routing.result import Way
-from lumion_hw.mesh.routing.search import GivenUp
+from lumion_hw.mesh.routing.result import WavePath
+from lumion_hw.mesh.routing.search import SearchBudgetExceeded
 
 _MOST_LENGTHENINGS = 6
 """Common lengths tried per group: the longest of its shortest ways, and so many steps above."""
@@ -62,7 +62,7 @@ def first_choices(
 
 def settle_lengths(
     request: RoutingProblem, rounds: int, progress: Progress = no_progress
-) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
+) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
     """Return the ways found if any, and the PUCs contested when it was given up.
 
     Args:
@@ -79,7 +79,7 @@ def settle_lengths(
         try:
             if None in negotiation.alone():
                 continue
-        except GivenUp:
+        except SearchBudgetExceeded:
             continue
         settled = negotiation.run(min(rounds, _ROUNDS_PER_LENGTH), 0.0)
         if settled.ways is not None:
@@ -89,8 +89,8 @@ def settle_lengths(
 
 
 def improve_lengths(
-    request: RoutingProblem, ways: tuple[Way, ...], rounds: int, until_s: float, now_s: Callable[[], float]
-) -> tuple[Way, ...]:
+    request: RoutingProblem, ways: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
+) -> tuple[WavePath, ...]:
     """Improve circuits of equal length: each common length is negotiated and improved for half of the time left.
 
     Args:
@@ -108,7 +108,7 @@ def improve_lengths(
         negotiation = Negotiation(fixed)
         try:
             alone = negotiation.alone()
-        except GivenUp:
+        except SearchBudgetExceeded:
             continue
         # Cheapest at these lengths, each circuit by itself: if that is no cheaper, nothing is.
         if None in alone or sum(cost or 0.0 for cost in alone) >= least - 1e-9:

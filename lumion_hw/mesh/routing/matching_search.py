@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
-from lumion_hw.mesh.routing.negotiation import Negotiation, Settled
+from lumion_hw.mesh.routing.negotiation import Negotiation, NegotiationResult
 from lumion_hw.mesh.routing.reasons import only
 from lumion_hw.mesh.routing.request import RoutingProblem
-from lumion_hw.mesh.routing.result import Way
-from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
+from lumion_hw.mesh.routing.result import WavePath
+from lumion_hw.mesh.routing.search import HARD, Nodes, Prices, Search, SearchBudgetExceeded
 
 Pair = tuple[int, int]
 Matching = tuple[Pair, ...]
-Routed = dict[Pair, Way]
+Routed = dict[Pair, WavePath]
 """One configuration: the way of each pair it joins."""
 
 _ROUNDS = 60
@@ -63,7 +63,7 @@ class Router:
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request
         self._index = {pair: index for index, pair in enumerate(request.pairs)}
-        self._known: dict[Matching, Settled] = {}
+        self._known: dict[Matching, NegotiationResult] = {}
         self._prices = Prices(request)
         self._search = Search(request, self._prices)
 
@@ -76,8 +76,8 @@ class Router:
             try:
                 negotiation.alone()
                 self._known[pairs] = negotiation.run(_ROUNDS, np.inf)
-            except GivenUp:
-                self._known[pairs] = Settled(None, at_odds=tuple(range(len(pairs))))
+            except SearchBudgetExceeded:
+                self._known[pairs] = NegotiationResult(None, at_odds=tuple(range(len(pairs))))
         end = self._known[pairs]
         if end.ways is None:
             return None, tuple(pairs[index] for index in end.at_odds)
@@ -87,15 +87,15 @@ class Router:
         """Return whether negotiation routes a matching."""
         return self.settled(matching)[0] is not None
 
-    def filled(self, standing: Routed, order: Sequence[Pair]) -> Routed:
+    def filled(self, active: Routed, order: Sequence[Pair]) -> Routed:
         """Return a configuration with every pair added that finds its ports and a way free, in this order."""
         prices = self._prices
         prices.reset()
         prices.pressure = HARD
-        for pair, way in standing.items():
+        for pair, way in active.items():
             prices.add(self._nodes(pair, way))
-        wider = dict(standing)
-        busy = {port for pair in standing for port in pair}
+        wider = dict(active)
+        busy = {port for pair in active for port in pair}
         for pair in order:
             if busy.isdisjoint(pair) and (nodes := self._fit(pair)) is not None:
                 prices.add(nodes)
@@ -103,14 +103,14 @@ class Router:
                 busy |= set(pair)
         return wider
 
-    def _nodes(self, pair: Pair, way: Way) -> Nodes:
+    def _nodes(self, pair: Pair, way: WavePath) -> Nodes:
         return (*way.waves, self._prices.graph.n_waves + pair[1])
 
     def _fit(self, pair: Pair) -> Nodes | None:
         """Return the way of a pair that leaves all others alone, if there is one."""
         try:
             found = self._search.cheapest(self._index[pair], _SEARCHES)
-        except GivenUp:
+        except SearchBudgetExceeded:
             return None
         return found[1] if found is not None and found[0] < HARD else None
 

@@ -28,8 +28,8 @@ from lumion_hw.mesh.routing.matching_search import Matcher
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.reasons import check_limits, no_path_alone
 from lumion_hw.mesh.routing.request import RouteRequest, RoutingProblem, check_ports, problem_for
-from lumion_hw.mesh.routing.result import Path, Way, traced_paths
-from lumion_hw.mesh.routing.search import GivenUp
+from lumion_hw.mesh.routing.result import Path, WavePath, traced_paths
+from lumion_hw.mesh.routing.search import SearchBudgetExceeded
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class AllToAll:
     @property
     def lower_bound(self) -> int:
         """No fewer configurations can do: n - 1 for an even number of ports that all reach each other, n for odd."""
-        return fewest_configurations([pair for each in self.configurations for pair in each.pairs])
+        return min_configurations([pair for each in self.configurations for pair in each.pairs])
 
     @property
     def longest_hops(self) -> int:
@@ -89,7 +89,7 @@ class AllToAll:
         }
 
 
-def fewest_configurations(pairs: Collection[tuple[int, int]]) -> int:
+def min_configurations(pairs: Collection[tuple[int, int]]) -> int:
     """Return the lower bound of the number of configurations for these pairs, each once.
 
     A port has one partner in each, and half of the ports, rounded down, is the most pairs of one.
@@ -156,14 +156,14 @@ def _check_each_alone(request: RoutingProblem) -> None:
     """Refuse ports of which two cannot be joined at all."""
     try:
         alone = Negotiation(request).alone()
-    except GivenUp:
+    except SearchBudgetExceeded:
         return
     for index, cost in enumerate(alone):
         if cost is None:
             raise no_path_alone(request, index)
 
 
-def _configuration(request: RoutingProblem, ways: Mapping[tuple[int, int], Way]) -> Configuration:
+def _configuration(request: RoutingProblem, ways: Mapping[tuple[int, int], WavePath]) -> Configuration:
     """Trace one matching through the states of its ways, and check it."""
     pairs = sorted(ways)
     states = {w // 4: s for way in ways.values() for w, s in zip(way.waves, way.states, strict=True)}

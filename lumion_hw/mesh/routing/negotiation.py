@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
-from lumion_hw.mesh.routing.result import Way
-from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
+from lumion_hw.mesh.routing.result import WavePath
+from lumion_hw.mesh.routing.search import HARD, Nodes, Prices, Search, SearchBudgetExceeded
 
 _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation starts afresh in another order: one that has not settled by then rarely does."""
@@ -45,7 +45,7 @@ _SEARCHES_IN_IMPROVEMENT = 6
 
 
 @dataclass(frozen=True)
-class Settled:
+class NegotiationResult:
     """How a negotiation ended.
 
     Attributes:
@@ -54,7 +54,7 @@ class Settled:
         at_odds: Circuits, as indices, that were then in conflict.
     """
 
-    ways: tuple[Way, ...] | None
+    ways: tuple[WavePath, ...] | None
     contested: tuple[int, ...] = ()
     at_odds: tuple[int, ...] = ()
 
@@ -98,7 +98,7 @@ class Negotiation:
         bound: float,
         in_vain: Callable[[Collection[int]], None] = lambda contested: None,
         progress: Progress = no_progress,
-    ) -> Settled:
+    ) -> NegotiationResult:
         """Negotiate, after :meth:`alone` has found a path for every circuit.
 
         Args:
@@ -118,11 +118,11 @@ class Negotiation:
                 turns = _reported(turns, begun, rounds, progress)
             paths, contested = self._negotiate(random.Random(attempt), turns, jitter)
             if not contested:
-                return Settled(self._improved(paths, bound))
+                return NegotiationResult(self._improved(paths, bound))
             if attempt == 1:
                 in_vain(contested)
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
-        return Settled(None, tuple(sorted(contested)), at_odds)
+        return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
         """Negotiate from fresh prices, and return the paths with the PUCs still contested (none: settled)."""
@@ -154,7 +154,7 @@ class Negotiation:
         """Return the path of one circuit alone at the prices as they are; the plain one if the search is given up."""
         try:
             found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
-        except GivenUp:
+        except SearchBudgetExceeded:
             found = None
         return self._alone[index][1] if found is None else found[1]
 
@@ -164,7 +164,7 @@ class Negotiation:
         self._prices.remove(paths[index])
         try:
             found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
-        except GivenUp:
+        except SearchBudgetExceeded:
             found = None
         if found is not None:
             paths[index] = found[1]
@@ -182,7 +182,7 @@ class Negotiation:
         prices = self._prices
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
-    def _improved(self, paths: list[Nodes], bound: float) -> tuple[Way, ...]:
+    def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
         """Let every circuit take a cheaper way that is free, until none finds any."""
         prices, request = self._prices, self._request
         ways = tuple(prices.way(nodes) for nodes in paths)
@@ -203,7 +203,7 @@ class Negotiation:
             ways, cost = better, request.cost(better)
         return ways
 
-    def improve(self, ways: Sequence[Way], bound: float, is_over: Callable[[], bool]) -> tuple[Way, ...]:
+    def improve(self, ways: Sequence[WavePath], bound: float, is_over: Callable[[], bool]) -> tuple[WavePath, ...]:
         """Rip up a few circuits at a time, route them again in another order, and keep what is no dearer.
 
         One circuit alone finds no cheaper way once :meth:`run` has ended: another one stands in it, and has to move
@@ -263,7 +263,7 @@ class Negotiation:
         for number, index in enumerate(ripped):
             try:
                 found = self._search.cheapest(index, _SEARCHES_IN_IMPROVEMENT)
-            except GivenUp:
+            except SearchBudgetExceeded:
                 found = None
             if found is None or found[0] >= HARD:
                 for placed in ripped[:number]:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.layout.topology import MeshTopology, State, closed_orbits
-from lumion_hw.mesh.routing.request import STATES, check_states, other
+from lumion_hw.mesh.layout.topology import MeshTopology, State, closed_rings
+from lumion_hw.mesh.routing.request import STATES, check_states, opposite_state
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Parking:
     Attributes:
         states: State of every PUC that can be set, those in use included.
         rings: PUCs of the closed rings that are left, because every PUC on them is in use or cannot be set otherwise.
-        opened: How many rings were opened.
+        n_opened: How many rings were opened.
     """
 
     states: dict[int, State]
     rings: tuple[tuple[int, ...], ...]
-    opened: int
+    n_opened: int
 
 
-def park(
+def park_unused_pucs(
     mesh: MeshTopology,
     used: Mapping[int, State],
     *,
@@ -88,7 +88,7 @@ def _opened(mesh: MeshTopology, states: dict[int, State], free: set[int], power:
             return power[puc][1 - now] - power[puc][now]
 
         gate = min(_gates(found, free), key=lambda puc: (extra_mw(puc), puc))
-        states[gate] = other(states[gate])
+        states[gate] = opposite_state(states[gate])
         opened += 1
 
 
@@ -97,7 +97,7 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
     kept: list[tuple[int, ...]] = []
     seen: set[frozenset[int]] = set()
-    for ring in closed_orbits(mesh, full):
+    for ring in closed_rings(mesh, full):
         # The other sense of rotation passes the same joints.
         joints = frozenset(min(wave, int(mesh.mate[wave])) for wave in ring)
         if joints not in seen and all(wave // 4 in states for wave in ring):

@@ -13,9 +13,9 @@ from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
 from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
-from lumion_hw.mesh.routing.result import Path, Way
+from lumion_hw.mesh.routing.result import Path, WavePath
 from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
-from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
+from lumion_hw.mesh.routing.search import Prices, Search, SearchBudgetExceeded
 
 _LOSS_TOLERANCE_DB = 1e-4
 _MOST_NAMED = 16
@@ -58,7 +58,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
         )
         try:
             found = Search(relaxed, Prices(relaxed)).cheapest(0)
-        except GivenUp:
+        except SearchBudgetExceeded:
             continue
         if found is not None:
             # Rounded up, so that asking for what is told succeeds.
@@ -114,7 +114,7 @@ def _hint(cut: Cut) -> str:
 def by_conflict(
     request: RoutingProblem,
     settles: Callable[[RoutingProblem], bool | None],
-    found: Callable[[RoutingProblem], Sequence[Way] | None],
+    found: Callable[[RoutingProblem], Sequence[WavePath] | None],
     conflicting: Callable[[RoutingProblem], Sequence[int]],
     is_over: Callable[[], bool],
 ) -> NoPathError:
@@ -153,12 +153,12 @@ def by_conflict(
     )
 
 
-def _by_ceilings(request: RoutingProblem, ways: Sequence[Way]) -> NoPathError:
+def _by_ceilings(request: RoutingProblem, ways: Sequence[WavePath]) -> NoPathError:
     """Return the error for circuits that only their ceilings keep apart, with what they take without."""
     taken = [
         f"{source}→{target}{limit} takes {len(way.pucs)} hops and {request.loss_db[list(way.pucs)].sum():.3f} dB"
         for (source, target), limit, way in zip(request.pairs, request.limits, ways, strict=True)
-        if not limit.kept_by(way, request.loss_db)
+        if not limit.allows(way, request.loss_db)
     ]
     return NoPathError(
         f"no routes for circuits {_told(request.pairs)} together within their ceilings (proven by CP-SAT); without "
@@ -207,7 +207,7 @@ def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping
     """
     broken = [f"PUC {puc} is {state}" for puc, state in states.items() if (puc, state) in request.blocked]
     for path, limit in zip(paths, request.limits, strict=False):
-        if limit.most_hops is not None and path.hops > limit.most_hops:
+        if limit.hop_ceiling is not None and path.hops > limit.hop_ceiling:
             broken.append(f"{path.hops} hops from port {path.source}")
         if limit.exact_hops is not None and path.hops != limit.exact_hops:
             broken.append(f"{path.hops} hops instead of {limit.exact_hops} from port {path.source}")

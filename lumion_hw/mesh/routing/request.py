@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.topology import MeshTopology, State
-from lumion_hw.mesh.routing.result import Path, Way
+from lumion_hw.mesh.routing.result import Path, WavePath
 
 STATES: tuple[State, State] = ("bar", "cross")
 
 Ceiling = TypeVar("Ceiling", int, float)
 
-Exact = Literal["rescue", "always", "never"]
+ExactSearchPolicy = Literal["rescue", "always", "never"]
 """When constraint programming is asked: for what negotiation gives up, always, or never."""
 
 OBJECTIVES = ("hops", "loss_db", "power_mw")
@@ -50,7 +50,7 @@ class RouteRequest:
     Attributes:
         pairs: Source and target port of each directed circuit; every port at most once.
         objective: What to keep small: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
-            ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_dark`.
+            ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_low_crosstalk`.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
         heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross, for the power objective.
         surcharge: Further cost of passing each PUC in bar and in cross, any shape that fits ``(n_pucs, 2)``.
@@ -87,7 +87,7 @@ class RouteRequest:
     faults: MeshFaults = field(default_factory=MeshFaults)
     unusable: Collection[tuple[int, State]] = ()
     fixed: Mapping[int, State] = field(default_factory=dict)
-    standing: Sequence[Path] = ()
+    active: Sequence[Path] = ()
     move_price: float | None = None
     max_hops: int | Sequence[int | None] | None = None
     max_loss_db: float | Sequence[float | None] | None = None
@@ -96,7 +96,7 @@ class RouteRequest:
     counter_propagation: bool = False
     rounds: int = 200
     improve_s: float = 0.0
-    exact: Exact = "rescue"
+    exact: ExactSearchPolicy = "rescue"
     time_limit_s: float = 10.0
     explain_s: float = 10.0
     workers: int = 1
@@ -108,7 +108,7 @@ class RouteRequest:
         Raises:
             ConfigError: A price is negative, or constraint programming is to be asked at an unknown time.
         """
-        if self.exact not in get_args(Exact):
+        if self.exact not in get_args(ExactSearchPolicy):
             raise ConfigError(f"exact={self.exact!r}", hint="Say 'rescue', 'always' or 'never'.")
         if not 0.0 <= self.improve_s < math.inf:
             raise ConfigError(f"improve_s={self.improve_s}", hint="Give a time in seconds, 0 or more.")
@@ -142,7 +142,7 @@ class RoutingLimits:
         """Whether there is a ceiling."""
         return (self.max_hops, self.max_loss_db) != (None, None)
 
-    def kept_by(self, way: Way, loss_db: NDArray[np.float64]) -> bool:
+    def allows(self, way: WavePath, loss_db: NDArray[np.float64]) -> bool:
         """Return whether a way keeps the ceilings."""
         loss = float(loss_db[list(way.pucs)].sum())
         return not (
@@ -151,7 +151,7 @@ class RoutingLimits:
         )
 
     @property
-    def most_hops(self) -> int | None:
+    def hop_ceiling(self) -> int | None:
         """Most PUCs that either limit allows."""
         given = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
         return min(given) if given else None
@@ -179,7 +179,7 @@ class RoutingProblem:
         blocked: States that may not be used.
         limits: Limits of each circuit.
         equal: Groups of circuits that must have the same number of hops, as indices.
-        homes: Way of each circuit that may stay where it is, by index.
+        homes: WavePath of each circuit that may stay where it is, by index.
         move_price: Cost of taking such a circuit off its way.
         kept: Circuits that stay, with their ways.
     """
@@ -193,16 +193,16 @@ class RoutingProblem:
     blocked: frozenset[tuple[int, State]]
     limits: tuple[RoutingLimits, ...]
     equal: tuple[tuple[int, ...], ...]
-    homes: Mapping[int, Way]
+    homes: Mapping[int, WavePath]
     move_price: float
-    kept: tuple[tuple[Path, Way], ...]
+    kept: tuple[tuple[Path, WavePath], ...]
 
     @property
     def ports(self) -> tuple[int, ...]:
         """All ports of all circuits to be routed."""
         return tuple(port for pair in self.pairs for port in pair)
 
-    def cost(self, ways: Sequence[Way]) -> float:
+    def cost(self, ways: Sequence[WavePath]) -> float:
         """Return what a set of ways costs, prices of moving included, circuits that stay not."""
         passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in ways for wave, s in _steps(w)))
         held = {(wave // 4, int(s == "cross")) for way in ways for wave, s in _steps(way)}
@@ -210,11 +210,11 @@ class RoutingProblem:
         return passed + float(sum(self.state_cost[key] for key in held)) + self.move_price * moved
 
 
-def _steps(way: Way) -> Iterable[tuple[int, State]]:
+def _steps(way: WavePath) -> Iterable[tuple[int, State]]:
     return zip(way.waves, way.states, strict=True)
 
 
-def other(state: State) -> State:
+def opposite_state(state: State) -> State:
     """Return the other one of the two states."""
     return "cross" if state == "bar" else "bar"
 
@@ -387,7 +387,7 @@ def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
         NoPathError: Lengths that parity forbids are asked for.
     """
     request.faults.check(mesh)
-    refused = {*request.unusable, *request.faults.unusable()}
+    refused = {*request.unusable, *request.faults.unusable_states()}
     check_states(mesh, {*refused, *request.fixed.items()})
     loss = losses_db(mesh, request.puc_loss_db) + request.faults.loss_db(mesh)
     passing, holding = costs(request.objective, loss, request.heater_power_mw, request.surcharge)
@@ -402,7 +402,7 @@ def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
         sunk=0.0,
         loss_db=loss,
         # A PUC that has to keep its state is one whose other state is closed.
-        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in request.fixed.items()},
+        blocked=frozenset(refused) | {(puc, opposite_state(state)) for puc, state in request.fixed.items()},
         limits=limits,
         equal=tuple(tuple(group) for group in request.equal_hops if len(group) > 1),
         homes={},

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, VerifyError
-from lumion_hw.mesh.layout.topology import LEAVES, MeshTopology, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 
 _TOLERANCE = 1e-6
 
@@ -45,7 +45,7 @@ class Routing:
         states: State of every PUC used, standing circuits included; all others are free.
         paths: One path per requested pair, in the order of the request.
         standing: The circuits that were there before, in the order given, where they now run.
-        moved: Which of them run elsewhere than before, as indices into ``standing``.
+        moved: Which of them run elsewhere than before, as indices into ``active``.
         cost: What the objective charges for everything, in its unit.
         bound: No routing can cost less; proven.
         method: ``"negotiation"`` or ``"cp-sat"``: who found it.
@@ -53,7 +53,7 @@ class Routing:
 
     states: dict[int, State]
     paths: tuple[Path, ...]
-    standing: tuple[Path, ...] = ()
+    active: tuple[Path, ...] = ()
     moved: tuple[int, ...] = ()
     cost: float = 0.0
     bound: float = 0.0
@@ -76,7 +76,7 @@ class Routing:
 
 
 @dataclass(frozen=True)
-class Way:
+class WavePath:
     """One circuit as the directed waves it takes.
 
     Attributes:
@@ -93,7 +93,7 @@ class Way:
         return tuple(wave // 4 for wave in self.waves)
 
 
-def way_of(mesh: MeshTopology, path: Path) -> Way:
+def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
     """Return the waves and states of a path, worked out from its ports and PUCs.
 
     Raises:
@@ -104,8 +104,10 @@ def way_of(mesh: MeshTopology, path: Path) -> Way:
     node = int(mesh.port_puc_port[path.source])
     for index, puc in enumerate(path.pucs):
         wanted = path.pucs[index + 1] if index + 1 < len(path.pucs) else None
-        options = {} if node < 0 or node // 4 != puc else {s: int(mesh.mate[node ^ flip]) for s, flip in LEAVES.items()}
-        exits = {s: int(mesh.port_at[node ^ LEAVES[s]]) for s in options}
+        options = (
+            {} if node < 0 or node // 4 != puc else {s: int(mesh.mate[node ^ flip]) for s, flip in EXIT_XOR.items()}
+        )
+        exits = {s: int(mesh.port_at[node ^ EXIT_XOR[s]]) for s in options}
         fits = [s for s, n in options.items() if (exits[s] == path.target if wanted is None else n // 4 == wanted)]
         if not fits:
             raise ConfigError(
@@ -116,10 +118,10 @@ def way_of(mesh: MeshTopology, path: Path) -> Way:
         states.append("bar" if fits[0] == "bar" else "cross")
         waves.append(node)
         node = options[fits[0]]
-    return Way(tuple(waves), tuple(states))
+    return WavePath(tuple(waves), tuple(states))
 
 
-def standing_states(mesh: MeshTopology, paths: Iterable[Path]) -> dict[int, State]:
+def states_for_paths(mesh: MeshTopology, paths: Iterable[Path]) -> dict[int, State]:
     """Return the states that a set of paths needs.
 
     Raises:
@@ -127,7 +129,7 @@ def standing_states(mesh: MeshTopology, paths: Iterable[Path]) -> dict[int, Stat
     """
     states: dict[int, State] = {}
     for path in paths:
-        way = way_of(mesh, path)
+        way = to_wave_path(mesh, path)
         for puc, state in zip(way.pucs, way.states, strict=True):
             if states.setdefault(puc, state) != state:
                 raise ConfigError(f"paths need PUC {puc} in bar and in cross", hint="They cannot stand together.")
@@ -161,7 +163,7 @@ def traced_paths(
         node = int(mesh.port_puc_port[source])
         for puc in trace.pucs:
             entered.add(node)
-            node = int(mesh.mate[node ^ LEAVES[states[puc]]])
+            node = int(mesh.mate[node ^ EXIT_XOR[states[puc]]])
     if not counter_propagation:
         # The mate of a wave's PUC-port is where light comes in that went through the same joint the other way.
         against = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})

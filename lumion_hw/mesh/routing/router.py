@@ -19,12 +19,12 @@ from lumion_hw.mesh.routing.request import (
     RoutingProblem,
     check_ports,
     limits_of,
-    other,
+    opposite_state,
     problem_for,
 )
-from lumion_hw.mesh.routing.result import Routing, Way, standing_states, traced_paths, way_of
+from lumion_hw.mesh.routing.result import Routing, WavePath, states_for_paths, to_wave_path, traced_paths
 from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
-from lumion_hw.mesh.routing.search import GivenUp, floor
+from lumion_hw.mesh.routing.search import SearchBudgetExceeded, floor
 
 _MOST_SUBSETS = 64
 """Sets of standing circuits tried as those that move, the smaller ones first."""
@@ -46,9 +46,9 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
         UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
     """
     duplex = Duplex(request.pairs, allowed=request.counter_propagation)
-    check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.standing)
+    check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.active)
     problem = problem_for(mesh, duplex.folded(request))
-    return duplex.unfolded(_Standing(problem, request).settle())
+    return duplex.unfolded(_RoutingWithActiveCircuits(problem, request).settle())
 
 
 class _Effort:
@@ -66,7 +66,7 @@ class _Effort:
         self._workers = request.workers
         self._improve_s = request.improve_s
 
-    def negotiate(self, problem: RoutingProblem) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
+    def find_routes(self, problem: RoutingProblem) -> tuple[tuple[WavePath, ...] | None, float, tuple[int, ...]]:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
 
         Raises:
@@ -80,7 +80,7 @@ class _Effort:
         negotiation = Negotiation(problem)
         try:
             alone = negotiation.alone()
-        except GivenUp:
+        except SearchBudgetExceeded:
             return None, floor(problem), ()
         for index, cost in enumerate(alone):
             if cost is None:
@@ -99,8 +99,8 @@ class _Effort:
         return settled.ways, bound, settled.contested
 
     def decide(
-        self, problem: RoutingProblem, ways: tuple[Way, ...] | None, bound: float, contested: tuple[int, ...]
-    ) -> tuple[tuple[Way, ...], float, str]:
+        self, problem: RoutingProblem, ways: tuple[WavePath, ...] | None, bound: float, contested: tuple[int, ...]
+    ) -> tuple[tuple[WavePath, ...], float, str]:
         """Rescue or certify what negotiation found, and return ways, bound and method.
 
         Raises:
@@ -132,7 +132,7 @@ class _Effort:
         proven = problem.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
         return found, proven, method
 
-    def _improved(self, problem: RoutingProblem, ways: tuple[Way, ...], bound: float) -> tuple[Way, ...]:
+    def _improved(self, problem: RoutingProblem, ways: tuple[WavePath, ...], bound: float) -> tuple[WavePath, ...]:
         """Improve a routing while time is given."""
         if not self._improve_s > 0.0:
             return ways
@@ -142,7 +142,7 @@ class _Effort:
         negotiation = Negotiation(problem)
         try:
             negotiation.alone()
-        except GivenUp:
+        except SearchBudgetExceeded:
             return ways
         return negotiation.improve(ways, bound, lambda: time.monotonic() >= until_s)
 
@@ -152,15 +152,15 @@ class _Effort:
         return reasons.by_conflict(
             problem,
             self._settles,
-            lambda other: self.negotiate(other)[0],
-            lambda other: cpsat.conflicting(other, time_limit_s=self._explain_s, workers=self._workers),
+            lambda problem: self.find_routes(problem)[0],
+            lambda problem: cpsat.conflicting(problem, time_limit_s=self._explain_s, workers=self._workers),
             lambda: time.monotonic() >= until_s,
         )
 
     def _settles(self, problem: RoutingProblem) -> bool | None:
         """Return whether there is a routing; ``None`` if that cannot be told soon."""
         try:
-            if self.negotiate(problem)[0] is not None:
+            if self.find_routes(problem)[0] is not None:
                 return True
         except NoPathError:
             return False
@@ -170,7 +170,7 @@ class _Effort:
         return {"optimal": True, "feasible": True, "infeasible": False}.get(verdict.status)
 
 
-class _Standing:
+class _RoutingWithActiveCircuits:
     """Settles a problem in the presence of circuits that run already.
 
     Args:
@@ -180,8 +180,8 @@ class _Standing:
 
     def __init__(self, problem: RoutingProblem, request: RouteRequest) -> None:
         self._problem = problem
-        self._standing = tuple(request.standing)
-        self._ways = tuple(way_of(problem.mesh, path) for path in self._standing)
+        self._standing = tuple(request.active)
+        self._ways = tuple(to_wave_path(problem.mesh, path) for path in self._standing)
         self._all_stay = request.move_price is None or not self._standing
         self._effort = _Effort(request)
 
@@ -194,8 +194,8 @@ class _Standing:
         """
         if self._all_stay:
             problem = self._with(())
-            return self._routing(problem, (), *self._effort.decide(problem, *self._effort.negotiate(problem)))
-        best = self._fewest_moved()
+            return self._routing(problem, (), *self._effort.decide(problem, *self._effort.find_routes(problem)))
+        best = self._cheapest_with_fewest_moves()
         everything = tuple(range(len(self._standing)))
         problem = self._with(everything)
         bound = floor(problem)
@@ -212,16 +212,16 @@ class _Standing:
             ways = (*best[1][:n_asked], *(at.get(index, home) for index, home in homes.items()))
         return self._routing(problem, everything, *self._effort.decide(problem, ways, bound, ()))
 
-    def _fewest_moved(self) -> tuple[tuple[int, ...], tuple[Way, ...]] | None:
+    def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
         """Return which circuits to set free and the ways found by negotiation, cheapest of the smaller sets."""
-        best: tuple[float, tuple[int, ...], tuple[Way, ...]] | None = None
+        best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
         numbers = range(len(self._standing))
         subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))
         # The number of subsets doubles with every circuit: the small ones, and all together as the last resort.
         for free in [*islice(subsets, _MOST_SUBSETS), tuple(numbers)]:
             problem = self._with(free)
             try:
-                ways, _, _ = self._effort.negotiate(problem)
+                ways, _, _ = self._effort.find_routes(problem)
             except NoPathError:
                 if len(free) == len(numbers):
                     raise  # not even with every permission given
@@ -236,8 +236,8 @@ class _Standing:
         """Return the problem in which some standing circuits may move and the others stay."""
         problem = self._problem
         stay = [path for index, path in enumerate(self._standing) if index not in free]
-        kept = tuple((path, way_of(problem.mesh, path)) for path in stay)
-        states = standing_states(problem.mesh, stay)
+        kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)
+        states = states_for_paths(problem.mesh, stay)
         holding = problem.state_cost.copy()
         # What standing circuits hold already costs a new one nothing.
         for puc, state in states.items():
@@ -249,14 +249,14 @@ class _Standing:
             pairs=(*problem.pairs, *((self._standing[i].source, self._standing[i].target) for i in free)),
             state_cost=holding,
             sunk=problem.cost([way for _, way in kept]),
-            blocked=problem.blocked | {(puc, other(state)) for puc, state in states.items()},
+            blocked=problem.blocked | {(puc, opposite_state(state)) for puc, state in states.items()},
             limits=(*problem.limits, *spare),
             homes={first + position: self._ways[i] for position, i in enumerate(free)},
             kept=kept,
         )
 
     def _routing(
-        self, problem: RoutingProblem, free: Sequence[int], ways: tuple[Way, ...], bound: float, method: str
+        self, problem: RoutingProblem, free: Sequence[int], ways: tuple[WavePath, ...], bound: float, method: str
     ) -> Routing:
         """Trace everything through the states set, check it against the problem, and hand it out."""
         everyone = [*ways, *(way for _, way in problem.kept)]

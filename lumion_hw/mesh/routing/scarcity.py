@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.layout.topology import LEAVES
+from lumion_hw.mesh.layout.topology import EXIT_XOR
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.search import least_costs
 
@@ -83,7 +83,8 @@ class _Strands:
         state = np.tile([0, 1], waves)
         follows = request.mesh.successors.reshape(-1)
         self.head = np.where(follows >= 0, follows, waves - 1 - follows)
-        self.strand = np.minimum(np.arange(2 * waves), 2 * (self.tail ^ np.array(list(LEAVES.values()))[state]) + state)
+        flip = np.array(list(EXIT_XOR.values()))[state]
+        self.strand = np.minimum(np.arange(2 * waves), 2 * (self.tail ^ flip) + state)
         self.open = np.ones(2 * waves, dtype=bool)
         for puc, shut in request.blocked:
             self.open[8 * puc + STATES.index(shut) : 8 * puc + 8 : 2] = False

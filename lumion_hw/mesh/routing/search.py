@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
-from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.walk import Walker, worth_compiling
 
 HARD = 1e9
@@ -32,7 +32,7 @@ Nodes = tuple[int, ...]
 """The nodes of one circuit, from the wave that enters to the port that light leaves."""
 
 
-class GivenUp(Exception):  # noqa: N818 - no error of anyone's: the search has decided nothing
+class SearchBudgetExceeded(Exception):  # noqa: N818 - no error of anyone's: the search has decided nothing
     """A search was given up; whether there is a path is not known."""
 
 
@@ -216,10 +216,10 @@ class Prices:
         """Return the price of a circuit's states, without what conflicts cost."""
         return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
 
-    def way(self, nodes: Nodes) -> Way:
+    def way(self, nodes: Nodes) -> WavePath:
         """Return nodes as a way."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
-        return Way(tuple(nodes[:-1]), states)
+        return WavePath(tuple(nodes[:-1]), states)
 
 
 class Search:
@@ -268,10 +268,10 @@ class Search:
                     heapq.heappush(branches, (found[0], searches, banned, found[1]))
             if not branches:
                 if self._request.limits[index].exact_hops is not None:
-                    raise GivenUp  # the search for exact lengths prunes by its own way: it proves nothing
+                    raise SearchBudgetExceeded  # the search for exact lengths prunes by its own way: it proves nothing
                 return None
             if searches > most_searches:
-                raise GivenUp
+                raise SearchBudgetExceeded
             cost, _, banned, nodes = heapq.heappop(branches)
             arcs = self._prices.arcs(nodes)
             passed = set(arcs)
@@ -287,12 +287,16 @@ class Search:
         for arc in banned:
             price[arc] = math.inf
         try:
-            return self._limited(index) if self._request.limits[index].any else self._free(index)
+            return (
+                self._cheapest_within_limits(index)
+                if self._request.limits[index].any
+                else self._cheapest_unlimited(index)
+            )
         finally:
             for arc, value in reversed(spared):
                 price[arc] = value
 
-    def _free(self, index: int) -> tuple[float, Nodes] | None:
+    def _cheapest_unlimited(self, index: int) -> tuple[float, Nodes] | None:
         """Return the cheapest walk without limits."""
         prices, source = self._prices, self._request.pairs[index][0]
         price, nodes = prices.walker.cheapest(
@@ -305,7 +309,7 @@ class Search:
         )
         return None if price == math.inf else (price, tuple(nodes))
 
-    def _limited(self, index: int) -> tuple[float, Nodes] | None:
+    def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
         """Return the cheapest walk within limits.
 
         A dearer way to a wave is followed too if it has fewer hops or less loss than all cheaper ones: it may be the
@@ -314,7 +318,7 @@ class Search:
         """
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
-        most = math.inf if limit.most_hops is None else limit.most_hops
+        most = math.inf if limit.hop_ceiling is None else limit.hop_ceiling
         # Losses are added up in another order elsewhere: a way exactly at the limit keeps it.
         most_loss = math.inf if limit.max_loss_db is None else limit.max_loss_db + 1e-9
         hops_left = self._hops_left[index]

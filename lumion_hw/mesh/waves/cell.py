@@ -28,7 +28,7 @@ BASIC_UNIT_DELAY_S = 11.25e-12
 
 Parameter = NDArray[np.float64] | float
 Combine = Callable[..., None]
-"""Signature of :func:`combined`."""
+"""Signature of :func:`combine_cells`."""
 _Number = TypeVar("_Number", bound=np.generic)
 _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -121,13 +121,13 @@ class UnitCells:
 
         Args:
             frequency_hz: One frequency or an array.
-            combine: Does the work of :func:`combined`, if something faster is at hand.
+            combine: Does the work of :func:`combine_cells`, if something faster is at hand.
 
         Raises:
             LimitError: A splitting leaves 0 … 1 at one of the frequencies.
         """
         first, second = self._couplers(frequency_hz)
-        return self._between(first, *self._arms(frequency_hz), second, frequency_hz, combine or combined)
+        return self._between(first, *self._arms(frequency_hz), second, frequency_hz, combine or combine_cells)
 
     def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
         """Return the derivatives of :meth:`elements` by splittings and arm phases, by the names of the parameters.
@@ -146,10 +146,10 @@ class UnitCells:
         # T is linear in each arm: its derivative is T with that arm turned by -j, and nothing in the other one.
         first, second = (through_in, cross_in), (through_out, cross_out)
         return {
-            "eta_in": self._between(by_in, upper, lower, second, frequency_hz, combined),
-            "eta_out": self._between(first, upper, lower, by_out, frequency_hz, combined),
-            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz, combined),
-            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz, combined),
+            "eta_in": self._between(by_in, upper, lower, second, frequency_hz, combine_cells),
+            "eta_out": self._between(first, upper, lower, by_out, frequency_hz, combine_cells),
+            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz, combine_cells),
+            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz, combine_cells),
         }
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
@@ -194,7 +194,7 @@ class UnitCells:
         factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
         return factor
 
-    def sent_back(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
+    def reflection_coefficients(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
         """Return what light leaving cells comes back with: at joints' first ends, second ends, ports.
 
         Args:
@@ -233,14 +233,14 @@ class UnitCells:
         return shift if np.any(shift) else np.zeros(())
 
 
-def heated_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
+def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
     """Return cells whose arms lose more by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
     loss_db = cells.loss_db + 0.5 * (upper + lower)
     return replace(cells, loss_db=loss_db, arm_difference_db=cells.arm_difference_db + upper - lower)
 
 
-def combined(
+def combine_cells(
     through_in: NDArray[np.float64],
     cross_in: NDArray[np.float64],
     upper: NDArray[np.complex128],

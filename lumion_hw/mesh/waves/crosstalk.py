@@ -36,15 +36,15 @@ class HeaterDistances:
     joint_turns: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mesh: MeshTopology) -> HeaterDistances:
+    def from_mesh(cls, mesh: MeshTopology) -> HeaterDistances:
         """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
-        ends = mesh.end_places * BUL_MM
+        ends = mesh.end_positions * BUL_MM
         along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
         # Rail L lies to the left of a traveller from A to B.
         left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
-        joints = mesh.joint_places * BUL_MM
+        joints = mesh.joint_positions * BUL_MM
         ways = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
         turns = [np.divide(way, way.conj(), out=np.zeros_like(way), where=way != 0.0) for way in ways]
         return cls(*(np.abs(way) for way in ways), *(np.stack([turn.real, turn.imag]) for turn in turns))
@@ -86,7 +86,7 @@ class ThermalCrosstalk:
         return cls(np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters)))
 
     @classmethod
-    def by_distance(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
+    def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
         """Return the published curve against distance, applied to every pair.
 
         The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
@@ -103,9 +103,9 @@ class ThermalCrosstalk:
             rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * p_pi_mw)
             return rad_per_mw
 
-        return HeaterDistances.of(mesh).crosstalk(kernel)
+        return HeaterDistances.from_mesh(mesh).crosstalk(kernel)
 
-    def warmed(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
+    def heated_cells(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
         """Return cells with the phases of heated arms added, and those of their neighbours and of the joints.
 
         Args:

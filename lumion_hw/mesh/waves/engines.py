@@ -1,6 +1,6 @@
 """Three ways to solve the equations of a mesh: compiled, in numpy, and by a pivoting sparse LU where that is needed.
 
-The first two run the same fixed elimination without pivoting. Where a pivot comes out smaller than :data:`LEAST_PIVOT`
+The first two run the same fixed elimination without pivoting. Where a pivot comes out smaller than :data:`MIN_PIVOT`
 (a ring that loses next to nothing) the samples concerned are solved again by the third.
 """
 
@@ -21,7 +21,7 @@ from lumion_hw.mesh.waves.elimination import Program, compile_elimination
 
 _log = logging.getLogger(__name__)
 
-LEAST_PIVOT = 1e-3
+MIN_PIVOT = 1e-3
 """Magnitude of a pivot below which rounding errors could exceed 1e-12 of the light."""
 
 _FEW = 8
@@ -323,7 +323,7 @@ def _repair(
 ) -> None:
     """Solve samples again whose smallest squared pivot is too small, or no number."""
     # Not "smaller than": a pivot that is no number is doubtful, too.
-    doubtful = np.flatnonzero(~(least[: len(result)] >= LEAST_PIVOT**2))
+    doubtful = np.flatnonzero(~(least[: len(result)] >= MIN_PIVOT**2))
     if len(doubtful) and least[doubtful].any():
         _log.info(
             "%d of %d samples are close to a lossless resonance: solved with pivoting", len(doubtful), len(result)

@@ -187,7 +187,7 @@ def run_solve(steps, start, slots, element, joint, elements, through, sources, w
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(through_in, cross_in, upper, lower, through_out, cross_out, result):  # type: ignore[no-untyped-def]
-    """Do what :func:`lumion_hw.mesh.waves.cell.combined` does, without room for intermediate results."""
+    """Do what :func:`lumion_hw.mesh.waves.cell.combine_cells` does, without room for intermediate results."""
     n = result.shape[3]
     steps = (
         int(through_in.shape[1] > 1),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
-from lumion_hw.mesh.waves.cell import Combine, UnitCells, combined
+from lumion_hw.mesh.waves.cell import Combine, UnitCells, combine_cells
 from lumion_hw.mesh.waves.elimination import dissect
 from lumion_hw.mesh.waves.engines import CompiledEngine, Engine, WaveEquations, choose_engine
 
@@ -171,7 +171,7 @@ class Solver:
         """Return elements of T, factors of joints, and the axes n stands for.
 
         Those of T have the shape ``(4E, n)``, the factors ``(J, n)`` or ``(J, 1)``; below them follow those of
-        :meth:`UnitCells.sent_back`.
+        :meth:`UnitCells.reflection_coefficients`.
         """
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
@@ -179,7 +179,7 @@ class Solver:
         if factors.size != len(factors):
             factors = np.broadcast_to(factors, (len(factors), *batch))
         factors = factors.reshape(len(factors), -1)
-        every = np.concatenate([factors, cells.sent_back(factors, self.mesh.n_ports)])
+        every = np.concatenate([factors, cells.reflection_coefficients(factors, self.mesh.n_ports)])
         return elements, np.ascontiguousarray(every), batch
 
     def entering(
@@ -238,7 +238,7 @@ def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray
 def _combine(engine: Engine) -> Combine:
     """Return what puts unit cells together: compiled, where the elimination is."""
     if not isinstance(engine, CompiledEngine):
-        return combined
+        return combine_cells
     from lumion_hw.mesh.waves.kernels import combine
 
     compiled: Combine = combine

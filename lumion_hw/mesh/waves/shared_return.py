@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
 
-SHARED_BY = (4, 8, 12, 16, 24, 32, 40)
+RETURN_GROUP_SIZES = (4, 8, 12, 16, 24, 32, 40)
 """Drives in a row of channels that may share one: those of usual modules, converters and connectors (assumed)."""
 _MOST_STEPS = 20
 _EXACT_MA = 1e-9
@@ -22,7 +22,7 @@ class SharedReturns:
 
         I = driven - Σ j·(a·driven + b)    j: mean current of the others of the group, were all of its drives there
 
-    There is one a, in 1/mA, and one b for every size of a group in :data:`SHARED_BY`: a drive of finite output
+    There is one a, in 1/mA, and one b for every size of a group in :data:`RETURN_GROUP_SIZES`: a drive of finite output
     resistance loses a share of its current, one that holds its voltage a current.
 
     Attributes:
@@ -32,15 +32,17 @@ class SharedReturns:
     members: tuple[Real, ...]
 
     @classmethod
-    def of(cls, channels: Sequence[int]) -> SharedReturns:
+    def from_channels(cls, channels: Sequence[int]) -> SharedReturns:
         """Return those of heaters on these drive channels."""
-        groups = [np.asarray(channels, dtype=np.int64) // size for size in SHARED_BY]
+        groups = [np.asarray(channels, dtype=np.int64) // size for size in RETURN_GROUP_SIZES]
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
     def others_ma(self, driven_ma: Real) -> Real:
         """Return j of heaters driven with ``(…, 2E)``, shape ``(T, …, 2E)``."""
         sums = [driven_ma @ members @ members.T for members in self.members]
-        return np.stack([(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, SHARED_BY, strict=True)])
+        return np.stack(
+            [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
+        )
 
     def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
         """Return the currents that flow, shape ``(…, 2E)``.

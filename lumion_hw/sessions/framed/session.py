@@ -41,7 +41,7 @@ from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock, ClockEvent, Deadline
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.framed.errors import Where, check_hello, encoding, error_from_refusal
 from lumion_hw.sessions.framed.exchange import LEAST_BUSY_WAIT_S, FramedExchange
 from lumion_hw.sessions.framed.inbox import Sink, Wanted
@@ -175,7 +175,7 @@ class FramedSession:
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
         self._first_seq = first_seq
         self._lock = fork_safe(TurnLock(clock.own_event))
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._exchanging = False
         self._hello: HelloReply | None = None
         self._exchange: FramedExchange | None = None
@@ -192,9 +192,9 @@ class FramedSession:
         return self._where.address
 
     @property
-    def is_elsewhere(self) -> bool:
+    def belongs_to_other_process(self) -> bool:
         """Whether another process opened it: then nothing is sent from here."""
-        return self._owner.is_elsewhere
+        return self._owner.belongs_to_other_process
 
     def check_process(self) -> None:
         """Raise ``ForkError`` if another process opened it."""
@@ -287,7 +287,7 @@ class FramedSession:
             DeviceError: The controller speaks no protocol this host knows.
             FrameError: The reply describes an impossible controller.
         """
-        self._owner.take(self.address, self.device)
+        self._owner.claim(self.address, self.device)
         with self._lock, self._one_exchange("HELLO"):
             until = Deadline(self._clock.now() + HELLO_PATIENCE_S)
             if self.state is SessionState.LOST:
@@ -312,7 +312,7 @@ class FramedSession:
             self._line.loss = None
             return hello
 
-    def hurry(self) -> None:
+    def shorten_retries(self) -> None:
         """Repeat questions no longer than other requests, until the next session: whoever closes does not wait."""
         if self._exchange is not None:
             self._exchange.question_patience_s = 0.0

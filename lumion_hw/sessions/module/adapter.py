@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost, LumionError, NotSupportedError
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
@@ -78,7 +78,7 @@ class I2cAdapter(abc.ABC):
         self._largest_read = largest_read or self.own_largest_read
         self._library = library
         self._handle: Any = None
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
 
     @property
@@ -89,7 +89,7 @@ class I2cAdapter(abc.ABC):
     def open(self) -> None:
         """Open the adapter. Raises ``ConnectError`` if its library or the adapter is missing."""
         with self._lock:
-            self._owner.take(self.name, self._device)
+            self._owner.claim(self.name, self._device)
             if self._handle is not None:
                 return
             if self._library is None:
@@ -108,7 +108,7 @@ class I2cAdapter(abc.ABC):
     def close(self) -> None:
         """Release the adapter; idempotent, never raises. In a child it stays the parent's."""
         # A child of fork has the parent's handle; releasing it would reset the adapter under the parent.
-        if self._owner.is_elsewhere:
+        if self._owner.belongs_to_other_process:
             return
         with self._lock:
             handle, self._handle = self._handle, None

@@ -13,7 +13,7 @@ from typing import TypeVar
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkError, LinkLost, NotSupportedError
 from lumion_hw.files import AnyPath
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, check_range, check_write, page_words
 from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
@@ -53,7 +53,7 @@ class MemoryFile:
         self._clock = clock
         self._device = device
         self._retry_s = retry_s
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
         self._fd: int | None = None
         self._writable = False
@@ -66,7 +66,7 @@ class MemoryFile:
     def open(self) -> None:
         """Open the file, for writing too where that is allowed. Raises ``ConnectError``."""
         with self._lock:
-            self._owner.take(self.name, self._device)
+            self._owner.claim(self.name, self._device)
             if self._fd is not None:
                 return
             try:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkError, LumionError
-from lumion_hw.links.owner import Owner, fork_safe
+from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
 from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
@@ -108,7 +108,7 @@ class PagedI2c:
         self._retry_s = retry_s
         self._is_patient = False
         self._hold_off_s = hold_off_s
-        self._owner = Owner()
+        self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
         self._depth = 0
         self._selected: tuple[int, int] | None = None
@@ -122,7 +122,7 @@ class PagedI2c:
     def open(self) -> None:
         """Open the way to the device if it has to be opened. Raises ``ConnectError``."""
         with self._lock:
-            self._owner.take(self.name, self._device)
+            self._owner.claim(self.name, self._device)
             self.forget()
             if isinstance(self._i2c, Openable):
                 self._i2c.open()

@@ -109,7 +109,7 @@ def test_a_law_departs_linearly_between_points_a_sixth_of_a_turn_apart(small: Si
     currents[:, heater] = np.linspace(0.3, 2.1, 7)
     own, turned = (
         model.heating.phases(each, currents).arm_rad[:, heater]
-        for each in (plain, replace(plain, further={"law_deviation": at_points.ravel()}))
+        for each in (plain, replace(plain, extra_physics={"law_deviation": at_points.ravel()}))
     )
     # 1 % more for every sixth of a turn, up to the last point.
     share = 0.01 * np.minimum(own / (np.pi / 3.0), LAW_POINTS)
@@ -162,7 +162,7 @@ def test_physics_that_is_known_is_held_and_has_no_parameters(small: SimulatedMes
     model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("compression_per_ma"))
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
     parameters = model.space.unpack(vector)
-    held = model.beyond(Physics(held=parameters.further))
+    held = model.beyond(Physics(held=parameters.extra_physics))
     assert held.space.size == MeshModel(SMALL, small.ports, small.ports).space.size
     again = held.space.unpack(vector[: held.space.size])
     np.testing.assert_allclose(held.predict(again, settings), model.predict(parameters, settings), rtol=1e-12)
@@ -197,7 +197,7 @@ def test_it_is_heat_that_comes_late_and_not_squared_current(small: SimulatedMesh
     """A heater switched off after 3 mA: its arm still has the share of the whole law at 3 mA, bend included."""
     model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("slow_heat_share"))
     parameters = model.space.unpack(model.space.pack(small.parameters()))
-    parameters.further["slow_heat_share"][:] = [0.0, 0.01, 0.0]
+    parameters.extra_physics["slow_heat_share"][:] = [0.0, 0.01, 0.0]
     currents = np.zeros((2, 2 * SMALL.n_pucs))
     currents[0, 5] = 3.0
     # At rest for long before it is switched off, and read at once: all of the share is left.

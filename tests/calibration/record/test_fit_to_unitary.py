@@ -16,9 +16,9 @@ from calibration.record.comparison import compare_records
 from calibration.record.conversion import Origin, record_from
 from calibration.record.raw_data import save_raw
 from lumion_hw.mesh.layout.hexagonal import HexMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.programming.prediction import predict
+from lumion_hw.mesh.programming.prediction import predict_pucs
 from lumion_hw.mesh.programming.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.waves.cell import coupling_floors
@@ -58,7 +58,7 @@ def records(hidden: SimulatedMesh, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_four_by_four_unitary_comes_out_of_a_fitted_record(
     hidden: SimulatedMesh, records: list[CalibrationRecord]
 ) -> None:
-    known, solver = KnownMesh.of(records[0]), Solver(MESH)
+    known, solver = CalibratedMesh.from_record(records[0]), Solver(MESH)
     rng = np.random.default_rng(4)
     for _ in range(3):
         q, r = np.linalg.qr(rng.standard_normal((4, 4)) + 1j * rng.standard_normal((4, 4)))
@@ -84,7 +84,9 @@ def test_bar_and_cross_come_within_a_decibel_of_what_the_couplers_allow(
         weaker = k if state == "bar" else 1.0 - k
         # A decibel of what they allow, where that is less than the 45 dB at which a few mrad are all there is.
         assert (10 * np.log10(weaker / np.maximum(floor, 10**-4.5)) < 1.0).all()
-        assert (np.abs(predict(KnownMesh.of(records[0]), currents).differential_sigma_rad) < 0.01).all()
+        assert (
+            np.abs(predict_pucs(CalibratedMesh.from_record(records[0]), currents).differential_sigma_rad) < 0.01
+        ).all()
 
 
 def test_two_calibrations_of_one_mesh_agree_within_their_errors(records: list[CalibrationRecord]) -> None:

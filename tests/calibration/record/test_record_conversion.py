@@ -17,11 +17,11 @@ from calibration.model.space import ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of, record_from, refitted, rising_to_ma
 from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.programming.prediction import predict, predict_path
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.prediction import predict_path, predict_pucs
 from lumion_hw.mesh.record.calibration_record import CrosstalkEntry, Defect
 from lumion_hw.mesh.waves.scattering import Solver
-from lumion_hw.mesh.waves.shared_return import SHARED_BY
+from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES
 from lumion_hw.storage import load_record, save_record
 from tests.calibration import one_cell
 from tests.calibration.one_cell import CELL
@@ -93,14 +93,14 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
 def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace, shared: bool) -> None:
     found = hidden.parameters()
     if shared:
-        per_ma = np.random.default_rng(2).normal(0.0, 1e-3, 2 * len(SHARED_BY))
-        found = replace(found, further={"shared_return_per_ma": per_ma})
+        per_ma = np.random.default_rng(2).normal(0.0, 1e-3, 2 * len(RETURN_GROUP_SIZES))
+        found = replace(found, extra_physics={"shared_return_per_ma": per_ma})
     channels = tuple(reversed(range(2 * CELL.n_pucs)))
     record = record_from(space, found, replace(ORIGIN, heater_channels=channels))
     currents, source = hidden.random_settings(8)
     plan = hidden.measure(currents, source)
     expected = MeshModel(CELL, space.sources, space.monitors, channels=channels).predict(found, plan)
-    known, solver = KnownMesh.of(record), Solver(CELL)
+    known, solver = CalibratedMesh.from_record(record), Solver(CELL)
     for setting in range(8):
         cells = known.cells(currents[setting])
         power = np.abs(solver.solve(cells, cells.reference_hz, [int(source[setting])])[:, 0]) ** 2
@@ -123,7 +123,7 @@ def test_covariance_comes_back_factored(space: ParameterSpace, hidden: Simulated
     )
     assert record.covariance is not None
     assert record.covariance.size == space.size
-    assert record.covariance.place("loops") == space.groups["loops"]
+    assert record.covariance.rows_of("loops") == space.groups["loops"]
     place = space.groups["passive_phase_rad"].start
     assert record.pucs[2].passive_phase_sigma_rad == pytest.approx(float(sigma[place + 2]))
     assert space_of(record).size == space.size
@@ -154,9 +154,9 @@ def test_predictions_use_the_covariance(hidden: SimulatedMesh, space: ParameterS
         place = space.groups[name]
         covariance[place, place] = sigma**2 * np.eye(place.stop - place.start)
     record = record_from(space, hidden.parameters(), ORIGIN, covariance)
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     currents = np.full(2 * CELL.n_pucs, 0.7)
-    np.testing.assert_allclose(predict(known, currents).differential_sigma_rad, 3e-3, rtol=1e-5)
+    np.testing.assert_allclose(predict_pucs(known, currents).differential_sigma_rad, 3e-3, rtol=1e-5)
     path = predict_path(known, currents, 0, 5)
     # Against draws of the parameters by that covariance, each predicted anew.
     rng, solver = np.random.default_rng(0), Solver(CELL)
@@ -165,7 +165,7 @@ def test_predictions_use_the_covariance(hidden: SimulatedMesh, space: ParameterS
     for _ in range(200):
         vector = space.pack(found)
         vector += np.sqrt(np.diag(covariance)) * rng.standard_normal(space.size)
-        cells = KnownMesh.of(record_from(space, space.unpack(vector), ORIGIN)).cells(currents)
+        cells = CalibratedMesh.from_record(record_from(space, space.unpack(vector), ORIGIN)).cells(currents)
         drawn.append(10 * np.log10(np.abs(solver.solve(cells, cells.reference_hz, [0])[5, 0]) ** 2))
     assert path.sigma_db == pytest.approx(float(np.std(drawn)), rel=0.2)
 

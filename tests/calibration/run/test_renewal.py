@@ -263,7 +263,7 @@ def test_loops_may_be_told_along_other_directions(record: CalibrationRecord) -> 
     """The same covariance of joint phases, whatever basis the writer used."""
     entry = record.covariance
     assert entry is not None
-    loops = entry.place("loops")
+    loops = entry.rows_of("loops")
     assert loops is not None
     factor, directions = (np.array(record.arrays[name]) for name in ("covariance_factor", LOOP_DIRECTIONS))
     factor[loops], directions = -factor[loops][::-1], -directions[:, ::-1]

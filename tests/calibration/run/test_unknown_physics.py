@@ -17,7 +17,7 @@ from calibration.report.goals import phase_errors
 from calibration.report.hidden_truth import own_phase_rad, true_parameters
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record, save_record
 from tests.calibration.bench_run import SMALL
@@ -85,7 +85,7 @@ def test_what_drives_lose_to_each_other_is_found_whatever_their_number(
         assert _certified(record)
         assert "shared_return_per_ma" in {entry.name for entry in record.physics}
         assert max(_honesty(bench, record).values()) < 2.0
-        known = KnownMesh.of(record)
+        known = CalibratedMesh.from_record(record)
         currents = np.full(len(known.max_ma), 1.5)
         # Half of 0.5 % of the current, and so 0.5 % of the phase, is lost beside others at 1.5 mA; alone it was not.
         off = known.own_rad(currents) - own_phase_rad(bench, currents)

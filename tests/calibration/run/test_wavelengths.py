@@ -22,7 +22,7 @@ from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import predict_path
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
@@ -285,7 +285,7 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
     lasers.probe.align_all()
     lasers.probe.tune(port, frequency_hz_from_wavelength_m(nm * 1e-9))
     lasers.probe.light(port)
-    seen_ma, known = lasers.probe.measure(currents), KnownMesh.of(lasers.record)
+    seen_ma, known = lasers.probe.measure(currents), CalibratedMesh.from_record(lasers.record)
     entry = lasers.record.port(port)
     entering_dbm = entry.source_dbm or 0.0
     # The laser's own error is in the record: where it really is.
@@ -304,6 +304,6 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
 @pytest.mark.parametrize("nm", [1539.9, 1560.1])
 def test_beyond_its_range_a_record_predicts_nothing(lasers: LaserBench, nm: float) -> None:
     with pytest.raises(LimitError, match="wavelength outside the range"):
-        predict_path(KnownMesh.of(lasers.record), np.zeros(30), 1, 2, wavelength_nm=nm)
+        predict_path(CalibratedMesh.from_record(lasers.record), np.zeros(30), 1, 2, wavelength_nm=nm)
     with pytest.raises(LimitError, match="wavelength outside the range"):
         verify_at(lasers.probe, lasers.record, nm, seed=1)

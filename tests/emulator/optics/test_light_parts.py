@@ -10,7 +10,7 @@ import pytest
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
 from lumion_hw.emulator.optics.light_parts import Amplification
 from lumion_hw.emulator.optics.world import OpticalWorld
-from lumion_hw.interfaces.wiring import FibrePath, LightPart, LoopPath, MeterTap, OutputPath
+from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, LoopPath, MeterTap, OutputPath
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.quantities import joined_osnr_db
 from tests.emulator.optics.world_testbench import ACCESS_DB, MESH, loss, source, world_of
@@ -42,7 +42,7 @@ def beside(*fibres: FibrePath) -> OpticalWorld:
 
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_an_attenuator_takes_its_decibels_on_either_side_of_the_mesh(side: str) -> None:
-    through = (LightPart("voa", 3),)
+    through = (InlineDevice("voa", 3),)
     first = dataclasses.replace(source(1), through=through if side == "input" else ())
     world, _ = world_of([first], [out(through=through if side == "output" else ())])
     world.set_transmitter("m1", 1e-3)
@@ -58,7 +58,7 @@ def test_an_attenuator_takes_its_decibels_on_either_side_of_the_mesh(side: str) 
 def test_a_switch_leads_one_laser_to_the_port_that_it_is_told() -> None:
     ways = {17: 1, 18: 6}
     inputs = [
-        dataclasses.replace(source(port, name="l"), through=(LightPart("sw", 1, leaves),))
+        dataclasses.replace(source(port, name="l"), through=(InlineDevice("sw", 1, leaves),))
         for leaves, port in ways.items()
     ]
     connections: dict[int, int] = {}
@@ -86,7 +86,7 @@ def test_a_splitter_shares_the_light_among_receiver_and_meters() -> None:
 
 
 def test_an_amplifier_adds_light_and_the_noise_of_its_figure() -> None:
-    fibre = FibrePath("laser", None, 0.0, (LightPart("edfa"),), (MeterTap("osa", 1, 1.0),))
+    fibre = FibrePath("laser", None, 0.0, (InlineDevice("edfa"),), (MeterTap("osa", 1, 1.0),))
     world = beside(fibre)
     world.parts.amplifies("edfa", lambda _: Amplification(100.0, 5.0))
     world.set_source("laser", 1e-6, 1551.0)
@@ -99,7 +99,7 @@ def test_an_amplifier_adds_light_and_the_noise_of_its_figure() -> None:
 
 
 def test_noise_in_front_of_the_mesh_takes_the_way_of_the_light() -> None:
-    first = dataclasses.replace(source(1), through=(LightPart("edfa"),))
+    first = dataclasses.replace(source(1), through=(InlineDevice("edfa"),))
     world, _ = world_of([first], [out()])
     world.parts.amplifies("edfa", lambda _: Amplification(100.0, 6.0))
     world.set_transmitter("m1", 1e-6)
@@ -111,7 +111,7 @@ def test_noise_in_front_of_the_mesh_takes_the_way_of_the_light() -> None:
 
 @pytest.mark.parametrize("figure_db", [4.0, 7.0])
 def test_a_coherent_receiver_has_the_signal_to_noise_of_all_amplifiers_before_it(figure_db: float) -> None:
-    parts = (LightPart("first"), LightPart("voa"), LightPart("second"))
+    parts = (InlineDevice("first"), InlineDevice("voa"), InlineDevice("second"))
     world = beside(FibrePath("zr", "zr", 0.0, parts))
     for name in ("first", "second"):
         world.parts.amplifies(name, lambda _: Amplification(100.0, figure_db))

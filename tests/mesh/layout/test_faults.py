@@ -13,18 +13,18 @@ from lumion_hw.mesh.layout.hexagonal import HexMesh
 
 
 def test_a_puc_stuck_in_one_state_loses_only_the_other() -> None:
-    assert MeshFaults(stuck={3: "bar", 5: "cross"}).unusable() == {(3, "cross"), (5, "bar")}
+    assert MeshFaults(stuck={3: "bar", 5: "cross"}).unusable_states() == {(3, "cross"), (5, "bar")}
 
 
 def test_a_puc_stuck_in_between_loses_both_states_unless_the_split_is_accepted() -> None:
     faults = MeshFaults(stuck={3: 0.02, 5: 0.5, 7: 1.0})
-    assert faults.unusable() == {(3, "bar"), (3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
-    assert faults.unusable(split_tolerance=0.05) == {(3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
+    assert faults.unusable_states() == {(3, "bar"), (3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
+    assert faults.unusable_states(split_tolerance=0.05) == {(3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
 
 
 def test_excess_loss_deletes_no_state() -> None:
     faults = MeshFaults(excess_loss_db={4: 3.0})
-    assert faults.unusable() == frozenset()
+    assert faults.unusable_states() == frozenset()
     loss_db = faults.loss_db(HexMesh.rings(1))
     np.testing.assert_array_equal(loss_db, [0, 0, 0, 0, 3, 0])
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh import HexMesh, MeshTopology, RectangularMesh, mesh_from_dict
-from lumion_hw.mesh.layout.topologies import LAYOUTS, mesh_laid_out, mesh_of_label
-from lumion_hw.mesh.layout.topology import State, closed_orbits
+from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh, mesh_from_label
+from lumion_hw.mesh.layout.topology import State, closed_rings
 from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 from lumion_hw.mesh.programming.feedforward import block
 from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.matchings import all_to_all
-from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.parking import park_unused_pucs
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances
 from lumion_hw.mesh.waves.elimination import dissect
@@ -36,7 +36,7 @@ SIZES = (3, 4, 5, 8, 9)
 @pytest.mark.parametrize("ports", SIZES)
 def test_counts_are_those_of_clements(ports: int) -> None:
     """N (N - 1) / 2 PUCs, N ports on each side, and every PUC-port that is no port is joined."""
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     assert mesh.n_pucs == ports * (ports - 1) // 2
     assert mesh.n_ports == 2 * ports
     assert 4 * mesh.n_pucs == 2 * len(mesh.joints) + mesh.n_ports
@@ -45,7 +45,7 @@ def test_counts_are_those_of_clements(ports: int) -> None:
 
 def test_four_ports_are_joined_as_drawn_by_hand() -> None:
     """Columns of PUCs 0 1 | 2 | 3 4 | 5; waveguides 0 and 3 pass columns 1 and 3 by."""
-    mesh = RectangularMesh.of(4)
+    mesh = RectangularMesh.from_ports(4)
     ends = ("AL", "AR", "BL", "BR")
     joined = {frozenset(f"{p // 4}.{ends[p % 4]}" for p in joint) for joint in mesh.joints.tolist()}
     drawn = "0.BL-3.AL 0.BR-2.AL 1.BL-2.AR 1.BR-4.AR 2.BL-3.AR 2.BR-4.AL 3.BR-5.AL 4.BL-5.AR"
@@ -57,17 +57,17 @@ def test_four_ports_are_joined_as_drawn_by_hand() -> None:
 @pytest.mark.parametrize("ports", SIZES)
 def test_bar_leads_straight_through_and_cross_turns_the_order_round(ports: int) -> None:
     """N columns of exchanges of neighbours are odd-even transposition: exchanging always reverses the order."""
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     for port in range(ports):
         assert mesh.trace(port, dict.fromkeys(range(mesh.n_pucs), "bar")).port == ports + port
         assert mesh.trace(port, dict.fromkeys(range(mesh.n_pucs), "cross")).port == 2 * ports - 1 - port
 
 
 def test_light_never_comes_back() -> None:
-    mesh, rng = RectangularMesh.of(7), np.random.default_rng(0)
+    mesh, rng = RectangularMesh.from_ports(7), np.random.default_rng(0)
     for _ in range(20):
         states = [cast(State, "cross" if bit else "bar") for bit in rng.integers(0, 2, mesh.n_pucs)]
-        assert closed_orbits(mesh, states) == ()
+        assert closed_rings(mesh, states) == ()
     assert mesh.faces == ()
     for source, target in itertools.product(range(14), repeat=2):
         assert mesh.reaches(source, target) == ((source < 7) != (target < 7))
@@ -75,7 +75,7 @@ def test_light_never_comes_back() -> None:
 
 def test_paths_of_both_parities_join_two_ports_where_waveguides_pass_pucs_by() -> None:
     """From port 0 to port 4 of four: along the rim over PUCs 0 and 3, or down and up again over 0, 2 and 3."""
-    mesh = RectangularMesh.of(4)
+    mesh = RectangularMesh.from_ports(4)
     assert mesh.port_parity(0, 4) is None
     assert mesh.trace(0, {0: "bar", 3: "bar"}).pucs == (0, 3)
     assert mesh.trace(0, {0: "cross", 2: "bar", 3: "cross"}) == mesh.trace(0, {0: "cross", 2: "bar", 3: "cross"})
@@ -85,17 +85,17 @@ def test_paths_of_both_parities_join_two_ports_where_waveguides_pass_pucs_by() -
 @pytest.mark.parametrize("ports", [2, 1, 0, -3, 129])
 def test_sizes_that_make_no_mesh_are_refused(ports: int) -> None:
     with pytest.raises(ConfigError, match="ports on each side make no mesh"):
-        RectangularMesh.of(ports)
+        RectangularMesh.from_ports(ports)
 
 
 # -------------------------------------------------------------------------------------------------------------- table
 
 
 @pytest.mark.parametrize(
-    "mesh", [HexMesh.smartlight(), HexMesh.rings(2), HexMesh.columns([2, 3, 2]), RectangularMesh.of(5)], ids=str
+    "mesh", [HexMesh.smartlight(), HexMesh.rings(2), HexMesh.columns([2, 3, 2]), RectangularMesh.from_ports(5)], ids=str
 )
 def test_every_mesh_comes_back_from_its_label_and_from_json(mesh: MeshTopology) -> None:
-    assert mesh_of_label(mesh.label) == mesh
+    assert mesh_from_label(mesh.label) == mesh
     again = mesh_from_dict(json.loads(json.dumps(mesh.to_dict())))
     assert again == mesh
     assert type(again) is type(mesh)
@@ -122,17 +122,17 @@ def test_documents_of_before_there_were_topologies_are_hexagonal() -> None:
 )
 def test_documents_that_contradict_themselves_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        mesh_from_dict(RectangularMesh.of(4).to_dict() | changes)
+        mesh_from_dict(RectangularMesh.from_ports(4).to_dict() | changes)
 
 
 @pytest.mark.parametrize("label", ["", "square 4", "rectangular", "rectangular 4 4", "rectangular x", "smartlight 3"])
 def test_labels_of_no_layout_are_refused(label: str) -> None:
     with pytest.raises(ConfigError):
-        mesh_of_label(label)
+        mesh_from_label(label)
 
 
 def test_a_mesh_is_laid_out_once() -> None:
-    assert mesh_laid_out("rectangular", [6]) is mesh_laid_out("rectangular", (6,))
+    assert build_mesh("rectangular", [6]) is build_mesh("rectangular", (6,))
     assert set(LAYOUTS) == {"smartlight", "columns", "rings", "rectangular"}
 
 
@@ -154,7 +154,7 @@ def column_product(mesh: RectangularMesh, cells: UnitCells) -> NDArray[np.comple
 
 @pytest.mark.parametrize("ports", SIZES)
 def test_fields_are_the_product_of_the_columns(ports: int) -> None:
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     cells = fabricated(mesh, ports)
     matrix = Solver(mesh).solve(cells, F0)
     np.testing.assert_allclose(matrix[ports:, :ports], column_product(mesh, cells), atol=1e-12)
@@ -163,13 +163,13 @@ def test_fields_are_the_product_of_the_columns(ports: int) -> None:
 
 
 def test_without_loss_the_matrix_from_side_to_side_is_unitary() -> None:
-    mesh = RectangularMesh.of(6)
+    mesh = RectangularMesh.from_ports(6)
     through = Solver(mesh).solve(fabricated(mesh, 1, lossless=True), F0)[6:, :6]
     np.testing.assert_allclose(through.conj().T @ through, np.eye(6), atol=1e-12)
 
 
 def test_light_in_binary_states_leaves_where_the_trace_says() -> None:
-    mesh = RectangularMesh.of(8)
+    mesh = RectangularMesh.from_ports(8)
     cells, states = binary(mesh, 3, np.full(mesh.n_pucs, 0.5))
     power = np.abs(Solver(mesh).solve(cells, F0)) ** 2
     for port in range(16):
@@ -178,24 +178,24 @@ def test_light_in_binary_states_leaves_where_the_trace_says() -> None:
 
 
 def test_every_puc_is_eliminated_once() -> None:
-    mesh = RectangularMesh.of(9)
+    mesh = RectangularMesh.from_ports(9)
     assert sorted(dissect(mesh).tolist()) == list(range(36))
 
 
 def test_crosstalk_distances_are_those_of_the_layout() -> None:
     """PUCs 0 and 1 lie above each other, two waveguides apart; waveguide 0 passes PUC 2 by at its own height."""
-    mesh = RectangularMesh.of(4)
-    distances = HeaterDistances.of(mesh)
+    mesh = RectangularMesh.from_ports(4)
+    distances = HeaterDistances.from_mesh(mesh)
     assert distances.arm_mm[0, 2] == pytest.approx(BUL_MM)
     passing = mesh.joints.tolist().index([2, 12])
-    np.testing.assert_allclose(mesh.joint_places[passing], [1.5, 0.0])
+    np.testing.assert_allclose(mesh.joint_positions[passing], [1.5, 0.0])
 
 
 # ------------------------------------------------------------------------------------------------------------ routing
 
 
 def test_every_permutation_of_four_is_routed() -> None:
-    mesh = RectangularMesh.of(4)
+    mesh = RectangularMesh.from_ports(4)
     for outputs in itertools.permutations(range(4, 8)):
         routing = route(mesh, RouteRequest(list(enumerate(outputs)), exact="never"))
         for source, target in enumerate(outputs):
@@ -203,22 +203,22 @@ def test_every_permutation_of_four_is_routed() -> None:
 
 
 def test_permutations_of_eight_are_routed_and_the_rest_is_parked() -> None:
-    mesh, rng = RectangularMesh.of(8), np.random.default_rng(5)
+    mesh, rng = RectangularMesh.from_ports(8), np.random.default_rng(5)
     for _ in range(10):
         pairs = list(enumerate((8 + rng.permutation(8)).tolist()))[: int(rng.integers(1, 9))]
         routing = route(mesh, RouteRequest(pairs, exact="never"))
-        states = park(mesh, routing.states).states
+        states = park_unused_pucs(mesh, routing.states).states
         assert set(states) == set(range(28))
         assert [mesh.trace(source, states).port for source, _ in pairs] == [target for _, target in pairs]
 
 
 def test_two_ports_of_one_side_are_proven_to_have_no_path() -> None:
     with pytest.raises(NoPathError, match="proven"):
-        route(RectangularMesh.of(6), RouteRequest([(0, 5)]))
+        route(RectangularMesh.from_ports(6), RouteRequest([(0, 5)]))
 
 
 def test_exact_and_equal_lengths_are_found_without_parity() -> None:
-    mesh = RectangularMesh.of(4)
+    mesh = RectangularMesh.from_ports(4)
     for hops in (2, 3):
         assert route(mesh, RouteRequest([(0, 4)], exact_hops={0: hops})).paths[0].hops == hops
     with pytest.raises(NoPathError, match="every one has 2 or more"):
@@ -229,7 +229,7 @@ def test_exact_and_equal_lengths_are_found_without_parity() -> None:
 
 @pytest.mark.parametrize("ports", [3, 4, 6])
 def test_all_on_the_left_meet_all_on_the_right_in_as_many_settings_as_there_are_ports(ports: int) -> None:
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     found = all_to_all(mesh, range(2 * ports))
     assert len(found.configurations) == found.lower_bound == ports
     joined = sorted(pair for each in found.configurations for pair in each.pairs)
@@ -238,13 +238,13 @@ def test_all_on_the_left_meet_all_on_the_right_in_as_many_settings_as_there_are_
 
 def test_ports_of_one_side_alone_have_no_matching() -> None:
     with pytest.raises(NoPathError, match="none of ports"):
-        all_to_all(RectangularMesh.of(4), [0, 1, 2])
+        all_to_all(RectangularMesh.from_ports(4), [0, 1, 2])
 
 
 def test_it_has_no_feed_forward_block_of_the_hexagonal_kind() -> None:
     """PUCs of two modes alone cannot set the phase of one: a block needs PUCs that carry a single mode."""
     with pytest.raises(ConfigError, match="no feed-forward block on mesh 'rectangular 8'"):
-        block(RectangularMesh.of(8), 4)
+        block(RectangularMesh.from_ports(8), 4)
 
 
 # ------------------------------------------------------------------------------------------------------------ picture
@@ -261,7 +261,7 @@ def places(svg: str, kind: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("ports", [3, 5, 8, 16])
 def test_the_picture_shows_columns_between_two_rows_of_ports(ports: int) -> None:
-    mesh = RectangularMesh.of(ports)
+    mesh = RectangularMesh.from_ports(ports)
     svg = mesh_svg(mesh)
     assert f"Rectangular mesh of {mesh.n_pucs} PUCs" in "".join(ElementTree.fromstring(svg).itertext())
     pucs, shown = places(svg, "puc"), places(svg, "port")
@@ -278,7 +278,7 @@ def test_the_picture_shows_columns_between_two_rows_of_ports(ports: int) -> None
 
 
 def test_a_circuit_is_drawn_along_the_waveguides_with_its_ends_named() -> None:
-    mesh = RectangularMesh.of(8)
+    mesh = RectangularMesh.from_ports(8)
     routing = route(mesh, RouteRequest([(3, 8)]))
     path = routing.paths[0]
     shown = PicturePath("a → b", path.source, path.pucs, source_name="srv1/nic0", target_name="srv2/nic1")

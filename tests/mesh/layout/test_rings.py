@@ -12,7 +12,7 @@ import pytest
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh import HexMesh, mesh_from_dict
-from lumion_hw.mesh.layout.topology import LEAVES
+from lumion_hw.mesh.layout.topology import EXIT_XOR
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
@@ -91,7 +91,7 @@ def test_hops_to_a_port_fall_by_one_along_the_best_way(smartlight: HexMesh) -> N
         left = int(smartlight.port_puc_port[port])
         for node in range(4 * smartlight.n_pucs):
             ways = []
-            for flip in LEAVES.values():
+            for flip in EXIT_XOR.values():
                 following = int(smartlight.mate[node ^ flip])
                 if following >= 0:
                     ways.append(1 + int(smartlight.hops_to_port[port, following]))

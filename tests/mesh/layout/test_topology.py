@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
 from tests.effort import examples
 
 # Recovered from the published drawing of the chip (Sánchez-Jácome 2025).
@@ -62,7 +62,7 @@ def shortest_hops(mesh: HexMesh, source: int) -> dict[int, int]:
     hops, reached, queue = {start: 0}, {}, deque([start])
     while queue:
         node = queue.popleft()
-        for flip in LEAVES.values():
+        for flip in EXIT_XOR.values():
             leaving = node ^ flip
             following = int(mesh.mate[leaving])
             if following < 0:
@@ -175,7 +175,7 @@ def test_the_smartlight_mesh_has_34_all_bar_orbits_of_length_six(smartlight: Hex
 
 
 def closed_orbit_lengths(mesh: HexMesh) -> list[int]:
-    following = mesh.mate[np.arange(4 * mesh.n_pucs) ^ LEAVES["bar"]].tolist()
+    following = mesh.mate[np.arange(4 * mesh.n_pucs) ^ EXIT_XOR["bar"]].tolist()
     unseen = set(range(4 * mesh.n_pucs))
     lengths = []
     for start in mesh.port_puc_port.tolist():  # what came in at a port leaves at a port: not closed
@@ -328,14 +328,14 @@ def test_light_never_makes_a_u_turn(cells: tuple[int, ...]) -> None:
     """Light leaves at the other end, and the next PUC is another one that meets this one there."""
     mesh = HexMesh.columns(cells)
     for node in range(4 * mesh.n_pucs):
-        for flip in LEAVES.values():
+        for flip in EXIT_XOR.values():
             leaving = node ^ flip
             assert leaving // 4 == node // 4
             assert leaving % 4 // 2 != node % 4 // 2
             following = int(mesh.mate[leaving])
             if following >= 0:
                 assert following // 4 != node // 4
-    assert LEAVES == {"bar": 2, "cross": 3}
+    assert EXIT_XOR == {"bar": 2, "cross": 3}
 
 
 def test_unused_pucs_need_no_state(smartlight: HexMesh) -> None:

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.programming.heater_currents import HeaterLimits, PucTarget, common_for_joints, program, rounded_ma
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.programming.heater_currents import (
+    HeaterLimits,
+    PucTarget,
+    common_for_joints,
+    program_pucs,
+    rounded_ma,
+)
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, predict, predict_path
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, predict_path, predict_pucs
 from lumion_hw.mesh.record.calibration_record import (
     CalibrationRecord,
     CouplerEntry,
@@ -63,7 +69,7 @@ def coupling_of(truth, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_every_puc_takes_the_coupling_wanted_whatever_its_couplers(hidden, k: float) -> None:
     truth, record = hidden
     targets = {puc: PucTarget.coupling(k, entry.coupler) for puc, entry in enumerate(record.pucs)}
-    currents = program(KnownMesh.of(record), targets).currents_ma
+    currents = program_pucs(CalibratedMesh.from_record(record), targets).currents_ma
     # The law of the record is a polynomial fitted to the implicit one: within a milliradian, half of that in k.
     np.testing.assert_allclose(coupling_of(truth, currents), k, atol=5e-4)
 
@@ -87,7 +93,7 @@ def test_a_coupling_out_of_reach_names_the_interval(k: float, limit: float) -> N
 def test_of_two_ways_to_a_coupling_the_cooler_one_is_taken() -> None:
     # k = 1/2 is φu - φl = ±π/2; with a passive phase of 2 rad, -0.43 rad of heat on the lower arm makes π/2 of it.
     record = sample_record([puc_entry(0, 2.0)])
-    programmed = program(KnownMesh.of(record), {0: PucTarget.coupling(0.5)})
+    programmed = program_pucs(CalibratedMesh.from_record(record), {0: PucTarget.coupling(0.5)})
     np.testing.assert_allclose(programmed.own_rad, [0.0, 2.0 - math.pi / 2], atol=1e-9)
 
 
@@ -98,8 +104,8 @@ def test_both_arms_of_all_pucs_come_out_as_wanted_against_crosstalk(hidden) -> N
     truth, record = hidden
     wanted = np.random.default_rng(1).uniform(-10.0, 10.0, (72, 2))
     targets = {puc: PucTarget.arms(*pair) for puc, pair in enumerate(wanted.tolist())}
-    known = KnownMesh.of(record)
-    programmed = program(known, targets)
+    known = CalibratedMesh.from_record(record)
+    programmed = program_pucs(known, targets)
     cells = true_cells(truth, programmed.currents_ma)
     for found, phases in ((cells.phase_upper, wanted[:, 0]), (cells.phase_lower, wanted[:, 1])):
         off = (found - phases + np.pi) % TURN - np.pi
@@ -118,9 +124,9 @@ def test_equally_good_choices_are_not_taken_in_turns(passive: float, strength: f
     record = sample_record([puc_entry(puc, passive) for puc in range(10)])
     matrix = strength * np.where(np.arange(20) % 2, -1.0, 1.0) * (1.0 - np.eye(10).repeat(2, axis=1))
     record = replace(record, crosstalk=CrosstalkEntry(tuple(map(tuple, matrix.tolist()))))
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     wanted = passive + math.pi
-    programmed = program(known, {puc: PucTarget((wanted,)) for puc in range(10)})
+    programmed = program_pucs(known, {puc: PucTarget((wanted,)) for puc in range(10)})
     stray = known.arm_rad_per_mw @ known.heat_mw(programmed.own_rad)
     made = passive + (programmed.own_rad + stray)[0::2] - (programmed.own_rad + stray)[1::2]
     assert np.abs((made - wanted + np.pi) % TURN - np.pi).max() < 1e-7
@@ -129,13 +135,13 @@ def test_equally_good_choices_are_not_taken_in_turns(passive: float, strength: f
 def test_crosstalk_too_strong_to_be_true_is_said_to_be() -> None:
     record = replace(sample_record(), crosstalk=CrosstalkEntry(tuple((3.0,) * 20 for _ in range(10))))
     with pytest.raises(CalibrationError, match="does not settle"):
-        program(KnownMesh.of(record), {puc: PucTarget((1.0 + puc,)) for puc in range(10)})
+        program_pucs(CalibratedMesh.from_record(record), {puc: PucTarget((1.0 + puc,)) for puc in range(10)})
 
 
 def test_a_kernel_of_another_scale_is_refused() -> None:
     kernel = CrosstalkKernel(2e-3, 1.18, 3e-4, 1.0)
     with pytest.raises(CalibrationError, match=r"reckoned with PUCs 1\.0 mm apart"):
-        KnownMesh.of(replace(sample_record(), crosstalk=CrosstalkEntry(kernel=kernel)))
+        CalibratedMesh.from_record(replace(sample_record(), crosstalk=CrosstalkEntry(kernel=kernel)))
 
 
 # Joints --------------------------------------------------------------------------------------------------------------
@@ -147,7 +153,7 @@ def test_common_phases_take_up_all_joints_of_a_mesh(smartlight: HexMesh, hidden,
     wanted = rng.uniform(0.0, TURN, (72, 2))
     targets = {puc: PucTarget.arms(*pair) for puc, pair in enumerate(wanted.tolist())}
     everywhere = np.ones(len(smartlight.joints), dtype=bool)
-    programmed = program(KnownMesh.of(record), targets, cancel_joints=everywhere)
+    programmed = program_pucs(CalibratedMesh.from_record(record), targets, cancel_joints=everywhere)
     assert programmed.joint_error_rad < 1e-9
     assert programmed.own_rad.max() < TURN  # the least heat, joints or not
     cells = true_cells(truth, programmed.currents_ma)
@@ -157,7 +163,7 @@ def test_common_phases_take_up_all_joints_of_a_mesh(smartlight: HexMesh, hidden,
     # Powers between ports are those of a mesh whose joints have no phase: all 52 loops are set right.
     found, expected = (np.abs(solver.solve(each, each.reference_hz)) ** 2 for each in (cells, ideal))
     np.testing.assert_allclose(found, expected, atol=3e-3 * expected.max())
-    without = program(KnownMesh.of(record), targets)
+    without = program_pucs(CalibratedMesh.from_record(record), targets)
     cells = true_cells(truth, without.currents_ma)
     other = np.abs(solver.solve(cells, cells.reference_hz)) ** 2
     assert np.abs(other - expected).max() > 0.05 * expected.max()
@@ -182,7 +188,9 @@ def test_joints_beside_a_puc_without_common_phase_are_owned_up_to(smartlight: He
     _, record = hidden
     targets = {puc: PucTarget.state("bar", 0.0) for puc in range(72)}
     targets[20] = PucTarget.state("bar")
-    programmed = program(KnownMesh.of(record), targets, cancel_joints=np.ones(len(smartlight.joints), dtype=bool))
+    programmed = program_pucs(
+        CalibratedMesh.from_record(record), targets, cancel_joints=np.ones(len(smartlight.joints), dtype=bool)
+    )
     assert programmed.joint_error_rad > 1e-3
 
 
@@ -193,27 +201,32 @@ def test_heat_beyond_the_limit_is_refused(hidden) -> None:
     _, record = hidden
     targets = {puc: PucTarget.arms(3.0, 6.0) for puc in range(72)}
     with pytest.raises(LimitError, match="heat of all heaters") as caught:
-        program(KnownMesh.of(record), targets, limits=HeaterLimits(total_mw=100.0))
+        program_pucs(CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=100.0))
     assert caught.value.asked > 100.0
-    assert program(KnownMesh.of(record), targets, limits=HeaterLimits(total_mw=caught.value.asked + 1)).heat_mw < 1000.0
+    assert (
+        program_pucs(
+            CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=caught.value.asked + 1)
+        ).heat_mw
+        < 1000.0
+    )
 
 
 def test_the_controllers_own_limit_counts(hidden) -> None:
     _, record = hidden
     # 1.2 mA makes some 1.1 π of a typical heater: enough for one arm or the other, not for both at 1.9 π.
     targets = {7: PucTarget.arms(6.0, 6.0)}
-    program(KnownMesh.of(record), targets)
+    program_pucs(CalibratedMesh.from_record(record), targets)
     with pytest.raises(LimitError, match=r"PUC 7 (upper|lower) heater \(channel 1[45]\) cannot reach its phase"):
-        program(KnownMesh.of(record, max_ma=1.0), targets)
+        program_pucs(CalibratedMesh.from_record(record, max_ma=1.0), targets)
 
 
 def test_currents_are_rounded_to_the_converter_and_the_error_is_told(hidden) -> None:
     _, record = hidden
     step = MAX_MA / 2**12
     targets = dict.fromkeys(range(72), PucTarget.coupling(0.5))
-    known = KnownMesh.of(record)
-    programmed = program(known, targets, limits=HeaterLimits(dac_step_ma=step))
-    exact = program(known, targets)
+    known = CalibratedMesh.from_record(record)
+    programmed = program_pucs(known, targets, limits=HeaterLimits(dac_step_ma=step))
+    exact = program_pucs(known, targets)
     steps = programmed.currents_ma / step
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)
     assert np.abs(programmed.currents_ma - exact.currents_ma).max() <= 0.5 * step
@@ -230,13 +243,13 @@ def test_rounding_never_goes_beyond_the_largest_current() -> None:
 
 def test_a_dead_heater_leaves_every_coupling_but_no_common_phase(hidden) -> None:
     _, record = hidden
-    broken = KnownMesh.of(with_heater(record, 83, law=None, note="no effect"))
+    broken = CalibratedMesh.from_record(with_heater(record, 83, law=None, note="no effect"))
     for k in (0.01, 0.5, 0.98):
-        programmed = program(broken, {41: PucTarget.coupling(k, record.pucs[41].coupler)})
+        programmed = program_pucs(broken, {41: PucTarget.coupling(k, record.pucs[41].coupler)})
         assert programmed.currents_ma[83] == 0.0
         assert programmed.currents_ma[82] > 0.0
     with pytest.raises(LimitError, match=r"PUC 41 lower heater \(channel 83\) has no effect: the common phase"):
-        program(broken, {41: PucTarget.arms(1.0, 2.0)})
+        program_pucs(broken, {41: PucTarget.arms(1.0, 2.0)})
 
 
 def test_a_puc_stuck_in_the_state_wanted_is_left_alone() -> None:
@@ -253,9 +266,9 @@ def test_a_puc_stuck_in_the_state_wanted_is_left_alone() -> None:
 
 def test_without_covariance_the_phase_error_is_that_of_the_passive_phase(hidden) -> None:
     _, record = hidden
-    known = KnownMesh.of(record)
-    currents = program(known, {puc: PucTarget.coupling(0.5, known.coupler(puc)) for puc in range(72)}).currents_ma
-    predicted = predict(known, currents)
+    known = CalibratedMesh.from_record(record)
+    currents = program_pucs(known, {puc: PucTarget.coupling(0.5, known.coupler(puc)) for puc in range(72)}).currents_ma
+    predicted = predict_pucs(known, currents)
     np.testing.assert_allclose(predicted.differential_sigma_rad, 0.002)
     np.testing.assert_allclose(predicted.coupling, 0.5, atol=1e-6)
     # dk = ½ sin(π/2)·dφ, times what the couplers leave of the swing.
@@ -269,35 +282,36 @@ def test_covariance_of_laws_counts_where_a_heater_is_driven() -> None:
     factor[0, 0] = factor[1, 1] = 3e-3
     factor[2, 2] = factor[4, 4] = 4e-3
     covariance = CovarianceEntry((("passive_phase_rad", 2), ("rho2", 4)), 6, 6)
-    known = KnownMesh.of(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: factor}))
-    predicted = predict(known, np.array([1.0, 0.0, 0.0, 2.0]))
+    known = CalibratedMesh.from_record(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: factor}))
+    predicted = predict_pucs(known, np.array([1.0, 0.0, 0.0, 2.0]))
     np.testing.assert_allclose(predicted.differential_sigma_rad, [5e-3, 3e-3])
     # An error that both arms share does not show where both are driven alike, and twice where they are not.
     shared = np.zeros((6, 1))
     shared[2:4] = 4e-3
-    known = KnownMesh.of(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: shared}))
-    assert predict(known, np.array([1.0, 1.0, 0.0, 0.0])).differential_sigma_rad[0] == pytest.approx(0.0, abs=1e-12)
-    assert predict(known, np.array([0.0, 1.0, 0.0, 0.0])).differential_sigma_rad[0] == pytest.approx(4e-3)
+    known = CalibratedMesh.from_record(replace(record, covariance=covariance, arrays={COVARIANCE_FACTOR: shared}))
+    both_arms = predict_pucs(known, np.array([1.0, 1.0, 0.0, 0.0]))
+    assert both_arms.differential_sigma_rad[0] == pytest.approx(0.0, abs=1e-12)
+    assert predict_pucs(known, np.array([0.0, 1.0, 0.0, 0.0])).differential_sigma_rad[0] == pytest.approx(4e-3)
 
 
 def test_extinction_is_what_couplers_and_phase_errors_leave() -> None:
     couplers = CouplerEntry(0.0, 0.01)
     entries = [replace(puc_entry(0, math.pi), coupler=couplers), puc_entry(1, math.pi)]
-    predicted = predict(KnownMesh.of(sample_record(entries)), np.zeros(4))
+    predicted = predict_pucs(CalibratedMesh.from_record(sample_record(entries)), np.zeros(4))
     # Bar: sin²(0.01) = 1.0e-4 by the couplers and σ²/4 = 2.5e-5 by 10 mrad.
     np.testing.assert_allclose(predicted.extinction_db, [10 * math.log10(1 / 1.25e-4), 10 * math.log10(4e4)], atol=0.01)
 
 
 def test_rounding_adds_to_the_phase_error() -> None:
-    known = KnownMesh.of(sample_record([puc_entry(0, 0.0)]))
+    known = CalibratedMesh.from_record(sample_record([puc_entry(0, 0.0)]))
     # dφ/dI = 2·2·1 + 4·0.05·1 = 4.2 rad/mA at 1 mA.
-    predicted = predict(known, np.array([1.0, 0.0]), dac_step_ma=0.01)
+    predicted = predict_pucs(known, np.array([1.0, 0.0]), dac_step_ma=0.01)
     assert predicted.differential_sigma_rad[0] == pytest.approx(math.hypot(0.01, 4.2 * 0.01 / math.sqrt(12)))
 
 
 def test_the_power_of_a_path_comes_with_its_standard_error(smartlight: HexMesh, hidden, solver: Solver) -> None:
     truth, record = hidden
-    known = KnownMesh.of(record)
+    known = CalibratedMesh.from_record(record)
     states = dict.fromkeys(range(72), "cross") | {16: "bar", 20: "bar"}
     currents = heater_currents_ma(record, states)  # golden path 0x 6x 10x 16= 20= 19x to port 5
     predicted = predict_path(known, currents, 0, 5, solver=solver)

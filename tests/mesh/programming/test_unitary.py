@@ -12,9 +12,9 @@ from lumion_hw.emulator.optics.truth import MeshTruth
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.feedforward import FeedForwardBlock, block
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.programming.unitary import (
     UnitaryModel,
@@ -137,7 +137,7 @@ def test_ideal_couplers_and_equal_losses_make_the_unitary_without_refinement(
 ) -> None:
     truth = drawn(smartlight, n, coupler_common_sigma=0.0, coupler_difference_rad=0.0, puc_loss_sigma_db=0.0)
     unitary = haar_unitary(n, np.random.default_rng(n))
-    setting = program_unitary(KnownMesh.of(record_of(smartlight, truth)), unitary, refine=False)
+    setting = program_unitary(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary, refine=False)
     assert fidelity(unitary, measured(solver, truth, setting)) > 0.99999
     assert setting.loss_db == pytest.approx(15 * 0.5, abs=0.01)  # 15 PUCs of 0.5 dB
 
@@ -148,7 +148,7 @@ def test_a_mesh_that_is_known_makes_unitaries_whatever_its_couplers(
 ) -> None:
     truth = drawn(smartlight, 10 + n)
     unitary = haar_unitary(n, np.random.default_rng(n))
-    setting = program_unitary(KnownMesh.of(record_of(smartlight, truth)), unitary)
+    setting = program_unitary(CalibratedMesh.from_record(record_of(smartlight, truth)), unitary)
     reached = fidelity(unitary, measured(solver, truth, setting))
     assert reached > 0.999
     assert setting.fidelity == pytest.approx(reached, abs=1e-4)  # as predicted
@@ -160,7 +160,7 @@ def test_four_modes_by_a_record_that_is_off_by_3_mrad(smartlight: HexMesh, solve
     rng = np.random.default_rng(seed)
     truth = drawn(smartlight, seed)
     unitary = haar_unitary(4, rng)
-    setting = program_unitary(KnownMesh.of(off_by(record_of(smartlight, truth), 3e-3, rng)), unitary)
+    setting = program_unitary(CalibratedMesh.from_record(off_by(record_of(smartlight, truth), 3e-3, rng)), unitary)
     assert fidelity(unitary, measured(solver, truth, setting)) >= 0.995
 
 
@@ -179,7 +179,7 @@ def test_the_fidelity_that_can_be_expected_follows_from_the_covariance(smartligh
             covariance=CovarianceEntry(groups, 268, 268),
             arrays={COVARIANCE_FACTOR: sigma_rad * np.eye(268), LOOP_DIRECTIONS: np.eye(124)},
         )
-        known = KnownMesh.of(record)
+        known = CalibratedMesh.from_record(record)
         setting = program_unitary(known, unitary)
         reached.append(1.0 - fidelity_up_to_port_phases(unitary, measured(solver, truth, setting)))
         expected.append(1.0 - predicted_fidelities(known, setting, unitary, draws=16).mean())
@@ -192,7 +192,7 @@ def test_the_slope_of_the_fidelity_counts_all_the_ways_heat_goes(smartlight: Hex
     assert record.crosstalk.kernel is not None
     # Ten times the crosstalk of a real mesh, so that it cannot be missed.
     strong = replace(record.crosstalk.kernel, amplitude_rad_per_mw=0.03, floor_rad_per_mw=0.004)
-    known = KnownMesh.of(replace(record, crosstalk=replace(record.crosstalk, kernel=strong)))
+    known = CalibratedMesh.from_record(replace(record, crosstalk=replace(record.crosstalk, kernel=strong)))
     model = UnitaryModel(known, block(smartlight, 4), haar_unitary(4, np.random.default_rng(9)))
     own = np.random.default_rng(9).uniform(0.5, 6.0, 144)
     _, slope = model.fidelity_and_slope(own)
@@ -207,7 +207,7 @@ def test_joint_phases_are_what_it_takes(smartlight: HexMesh, solver: Solver) -> 
     truth = drawn(smartlight, 1)
     unitary = haar_unitary(4, np.random.default_rng(1))
     blind = replace(record_of(smartlight, truth), joints=None)
-    setting = program_unitary(KnownMesh.of(blind), unitary)
+    setting = program_unitary(CalibratedMesh.from_record(blind), unitary)
     assert setting.fidelity > 0.999  # it believes so
     assert fidelity_up_to_port_phases(unitary, measured(solver, truth, setting)) < 0.98
 
@@ -222,7 +222,7 @@ def test_another_gauge_of_the_joints_moves_port_phases_only(smartlight: HexMesh,
     assert record.joints is not None
     other = replace(record, joints=replace(record.joints, phase_rad=tuple(shifted.tolist())))
     unitary = haar_unitary(4, np.random.default_rng(2))
-    matrix = measured(solver, truth, program_unitary(KnownMesh.of(other), unitary))
+    matrix = measured(solver, truth, program_unitary(CalibratedMesh.from_record(other), unitary))
     assert fidelity(unitary, matrix) < 0.9
     assert fidelity_up_to_port_phases(unitary, matrix) > 0.999
 
@@ -232,7 +232,7 @@ def test_a_converter_of_14_bits_costs_next_to_nothing(smartlight: HexMesh, solve
     unitary = haar_unitary(4, np.random.default_rng(3))
     step = 2.4 / 2**14
     setting = program_unitary(
-        KnownMesh.of(record_of(smartlight, truth)), unitary, limits=HeaterLimits(dac_step_ma=step)
+        CalibratedMesh.from_record(record_of(smartlight, truth)), unitary, limits=HeaterLimits(dac_step_ma=step)
     )
     steps = setting.currents_ma / step
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
@@ -246,22 +246,24 @@ def test_dead_heaters_are_kept_out_of_the_block(smartlight: HexMesh, solver: Sol
     lower = replace(record.pucs[0].lower, law=None)
     record = replace(record, pucs=(replace(record.pucs[0], lower=lower), *record.pucs[1:]))
     unitary = haar_unitary(4, np.random.default_rng(4))
-    setting = program_unitary(KnownMesh.of(record), unitary)
+    setting = program_unitary(CalibratedMesh.from_record(record), unitary)
     assert 0 not in setting.block.pucs
     assert fidelity(unitary, measured(solver, truth, setting)) > 0.999
 
 
 def test_too_much_heat_is_refused(smartlight: HexMesh) -> None:
-    known = KnownMesh.of(record_of(smartlight, drawn(smartlight, 5)))
+    known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
     with pytest.raises(LimitError, match="heat of all heaters"):
         program_unitary(known, np.eye(4, dtype=complex), limits=HeaterLimits(total_mw=50.0))
 
 
 def test_the_block_must_have_room_for_the_matrix(smartlight: HexMesh) -> None:
-    known = KnownMesh.of(record_of(smartlight, drawn(smartlight, 5)))
+    known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
     where: FeedForwardBlock = block(smartlight, 3)
     with pytest.raises(ConfigError, match="a matrix of 4 modes on a block of 3"):
         program_unitary(known, np.eye(4, dtype=complex), where=where)
     short = HexMesh.columns([2, 3, 2])
     with pytest.raises(ConfigError, match="6 modes need more columns"):
-        program_unitary(KnownMesh.of(record_of(short, drawn(short, 5))), haar_unitary(6, np.random.default_rng(0)))
+        program_unitary(
+            CalibratedMesh.from_record(record_of(short, drawn(short, 5))), haar_unitary(6, np.random.default_rng(0))
+        )

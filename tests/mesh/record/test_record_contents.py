@@ -25,7 +25,7 @@ from lumion_hw.mesh.record.calibration_record import (
     JointsEntry,
 )
 from lumion_hw.mesh.record.canonical import arrays_sha256
-from lumion_hw.mesh.record.validity import CalibrationWarning, Use, check_validity
+from lumion_hw.mesh.record.validity import CalibrationWarning, UseConditions, check_validity
 from lumion_hw.storage import array_files, load_record, save_record
 from lumion_hw.storage.array_files import read_arrays, write_arrays
 from tests.mesh.sample_record import CELL, LAW, puc_entry, sample_record
@@ -232,18 +232,18 @@ def test_a_migrated_record_is_saved_as_version_2(tmp_path: Path) -> None:
 
 def test_a_wavelength_out_of_range_is_a_limit_error_under_every_policy() -> None:
     with pytest.raises(LimitError, match=r"asked 1550\.3 nm, limit 1550\.2 nm"):
-        check_validity(full_record(), Use(wavelength_nm=1550.3), "warn")
-    assert check_validity(full_record(), Use(wavelength_nm=1550.0), "refuse") == ()
+        check_validity(full_record(), UseConditions(wavelength_nm=1550.3), "warn")
+    assert check_validity(full_record(), UseConditions(wavelength_nm=1550.0), "refuse") == ()
 
 
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (Use(now_utc="2025-06-02T13:00:00+00:00"), r"25\.0 h old and was to be checked after 24\.0 h"),
-        (Use(temperature_c=29.5), r"at 29\.50 °C, and the calibration record holds only to 29\.90 °C"),
+        (UseConditions(now_utc="2025-06-02T13:00:00+00:00"), r"25\.0 h old and was to be checked after 24\.0 h"),
+        (UseConditions(temperature_c=29.5), r"at 29\.50 °C, and the calibration record holds only to 29\.90 °C"),
     ],
 )
-def test_age_and_temperature_warn_or_refuse_by_policy(use: Use, sentence: str) -> None:
+def test_age_and_temperature_warn_or_refuse_by_policy(use: UseConditions, sentence: str) -> None:
     with pytest.warns(CalibrationWarning, match=sentence):
         assert len(check_validity(full_record(), use)) == 1
     with pytest.raises(CalibrationError, match=sentence):
@@ -251,9 +251,9 @@ def test_age_and_temperature_warn_or_refuse_by_policy(use: Use, sentence: str) -
 
 
 def test_within_its_range_and_without_any_a_record_is_not_doubted() -> None:
-    use = Use("2025-06-02T11:00:00+00:00", 30.05, 1550.1)
+    use = UseConditions("2025-06-02T11:00:00+00:00", 30.05, 1550.1)
     assert check_validity(full_record(), use, "refuse") == ()
-    assert check_validity(sample_record(), Use("2035-01-01T00:00:00", 99.0, 1300.0), "refuse") == ()
+    assert check_validity(sample_record(), UseConditions("2035-01-01T00:00:00", 99.0, 1300.0), "refuse") == ()
 
 
 # What it knows -------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_reachable_couplings_follow_from_the_coupler_angles() -> None:
 
 def test_covariance_groups_have_their_places() -> None:
     entry = CovarianceEntry((("passive_phase_rad", 10), ("loss_db", 12)), 22, 22)
-    assert (entry.size, entry.place("loss_db"), entry.place("loops")) == (22, slice(10, 22), None)
+    assert (entry.size, entry.rows_of("loss_db"), entry.rows_of("loops")) == (22, slice(10, 22), None)
 
 
 # Files of arrays -----------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES
+from lumion_hw.mesh.layout.topology import EXIT_XOR
 from lumion_hw.mesh.routing.matching_search import random_matching, round_robin
-from lumion_hw.mesh.routing.matchings import AllToAll, all_to_all, fewest_configurations
+from lumion_hw.mesh.routing.matchings import AllToAll, all_to_all, min_configurations
 from tests.effort import examples
 
 
@@ -37,7 +37,7 @@ def assert_all_to_all(mesh: HexMesh, ports: Sequence[int], result: AllToAll) -> 
             joined.append((source, target))
             node = int(mesh.port_puc_port[source])
             while True:
-                leaving = node ^ LEAVES[configuration.states[node // 4]]
+                leaving = node ^ EXIT_XOR[configuration.states[node // 4]]
                 node = int(mesh.mate[leaving])
                 if node < 0:
                     break
@@ -54,19 +54,19 @@ def assert_all_to_all(mesh: HexMesh, ports: Sequence[int], result: AllToAll) -> 
     ("ports", "configurations"), [(0, 0), (1, 0), (2, 1), (3, 3), (4, 3), (7, 7), (8, 7), (32, 31)]
 )
 def test_n_ports_need_n_minus_1_configurations_or_n_if_odd(ports: int, configurations: int) -> None:
-    assert fewest_configurations(list(itertools.combinations(range(ports), 2))) == configurations
+    assert min_configurations(list(itertools.combinations(range(ports), 2))) == configurations
 
 
 def test_pairs_of_two_sides_need_as_many_configurations_as_the_larger_side_has_ports() -> None:
     """König: a bipartite graph falls into as many matchings as its busiest vertex has edges."""
-    assert fewest_configurations(list(itertools.product(range(3), range(10, 15)))) == 5
+    assert min_configurations(list(itertools.product(range(3), range(10, 15)))) == 5
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 13, 16])
 def test_a_round_robin_joins_every_pair_once(count: int) -> None:
     """The circle method: each is a matching, n/2 pairs each, the union has n(n-1)/2 different pairs."""
     rounds = round_robin(range(count))
-    assert len(rounds) == fewest_configurations(list(itertools.combinations(range(count), 2)))
+    assert len(rounds) == min_configurations(list(itertools.combinations(range(count), 2)))
     assert {len(matching) for matching in rounds} == {count // 2}
     for matching in rounds:
         assert len({port for pair in matching for port in pair}) == 2 * len(matching)

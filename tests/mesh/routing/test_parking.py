@@ -8,9 +8,9 @@ from hypothesis import given, strategies as st
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
 from lumion_hw.mesh.routing import RouteRequest, route
-from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.parking import park_unused_pucs
 from tests.effort import examples
 
 MESH = HexMesh.rings(3)
@@ -23,37 +23,37 @@ def closed_waves(mesh: HexMesh, states: dict[int, State]) -> set[int]:
         node = entry
         while node >= 0:
             left.discard(node)
-            node = int(mesh.mate[node ^ LEAVES[states[node // 4]]])
+            node = int(mesh.mate[node ^ EXIT_XOR[states[node // 4]]])
     return left
 
 
 def test_an_idle_mesh_is_parked_in_cross_without_rings(smartlight: HexMesh) -> None:
-    parked = park(smartlight, {})
+    parked = park_unused_pucs(smartlight, {})
     assert parked.states == dict.fromkeys(range(72), "cross")
-    assert (parked.rings, parked.opened) == ((), 0)
+    assert (parked.rings, parked.n_opened) == ((), 0)
     assert not closed_waves(smartlight, parked.states)
 
 
 def test_a_mesh_that_rests_in_bar_has_every_cell_opened(smartlight: HexMesh) -> None:
     """All bar would be 17 closed cells; heaters that are off in bar make it the cheaper rest."""
     power_mw = np.tile([0.0, 1.0], (72, 1))
-    parked = park(smartlight, {}, heater_power_mw=power_mw)
+    parked = park_unused_pucs(smartlight, {}, heater_power_mw=power_mw)
     assert not closed_waves(smartlight, parked.states)
     assert parked.rings == ()
-    assert list(parked.states.values()).count("cross") == parked.opened <= 17
+    assert list(parked.states.values()).count("cross") == parked.n_opened <= 17
 
 
 def test_a_ring_of_pucs_in_use_is_reported_and_left(smartlight: HexMesh) -> None:
     """PUCs 1 6 10 11 7 2 in bar are one cell; nothing may be changed, so the ring stays and is named."""
     cell = (1, 6, 10, 11, 7, 2)
-    parked = park(smartlight, dict.fromkeys(cell, "bar"))
+    parked = park_unused_pucs(smartlight, dict.fromkeys(cell, "bar"))
     assert [sorted(ring) for ring in parked.rings] == [sorted(cell)]
     assert {wave // 4 for wave in closed_waves(smartlight, parked.states)} == set(cell)
 
 
 def test_states_that_cannot_be_set_are_not_chosen(smartlight: HexMesh) -> None:
     unusable: list[tuple[int, State]] = [(3, "cross"), (4, "bar"), (4, "cross")]
-    parked = park(smartlight, {}, unusable=unusable)
+    parked = park_unused_pucs(smartlight, {}, unusable=unusable)
     assert parked.states[3] == "bar"
     assert 4 not in parked.states
     assert len(parked.states) == 71
@@ -65,7 +65,7 @@ def test_whatever_is_in_use_stays_and_no_ring_with_a_free_puc_is_left(seed: int)
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(MESH.n_pucs)[: int(rng.integers(0, 50))].tolist()
     used: dict[int, State] = {puc: "bar" if rng.random() < 0.7 else "cross" for puc in chosen}
-    parked = park(MESH, used)
+    parked = park_unused_pucs(MESH, used)
     assert {puc: parked.states[puc] for puc in used} == used
     assert len(parked.states) == MESH.n_pucs
     for ring in parked.rings:
@@ -78,7 +78,7 @@ def test_strays_of_a_routing_leave_through_unused_ports(smartlight: HexMesh) -> 
     """What leaks at a PUC takes its other output; to first order it must end at no port of any circuit."""
     pairs = [(0, 20), (39, 9)]
     routing = route(smartlight, RouteRequest(pairs))
-    parked = park(smartlight, routing.states)
+    parked = park_unused_pucs(smartlight, routing.states)
     assert parked.rings == ()
     busy = {port for pair in pairs for port in pair}
     shared = [puc for path in routing.paths for puc in path.pucs]
@@ -87,10 +87,10 @@ def test_strays_of_a_routing_leave_through_unused_ports(smartlight: HexMesh) -> 
         node = int(smartlight.port_puc_port[source])
         while node >= 0:
             state = parked.states[node // 4]
-            astray = node ^ LEAVES["cross" if state == "bar" else "bar"]
+            astray = node ^ EXIT_XOR["cross" if state == "bar" else "bar"]
             if shared.count(node // 4) == 1:  # a PUC that two circuits share leaks from one into the other
                 ends.append(follow(smartlight, astray, parked.states))
-            node = int(smartlight.mate[node ^ LEAVES[state]])
+            node = int(smartlight.mate[node ^ EXIT_XOR[state]])
     assert ends
     assert not busy & set(ends)
 
@@ -99,12 +99,12 @@ def follow(mesh: HexMesh, leaving: int, states: dict[int, State]) -> int:
     """Return the port where light that leaves a PUC-port ends."""
     while mesh.mate[leaving] >= 0:
         node = int(mesh.mate[leaving])
-        leaving = node ^ LEAVES[states[node // 4]]
+        leaving = node ^ EXIT_XOR[states[node // 4]]
     return int(mesh.port_at[leaving])
 
 
 def test_what_does_not_exist_cannot_be_parked(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match="PUC 72 cannot be 'bar'"):
-        park(smartlight, {72: "bar"})
+        park_unused_pucs(smartlight, {72: "bar"})
     with pytest.raises(ConfigError, match="heater powers of shape"):
-        park(smartlight, {}, heater_power_mw=np.zeros(72))
+        park_unused_pucs(smartlight, {}, heater_power_mw=np.zeros(72))

@@ -8,7 +8,7 @@ import pytest
 
 from lumion_hw.errors import ConfigError, NoPathError, UndecidedError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES, State
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
 from lumion_hw.mesh.routing import RouteRequest, Routing, route
 
 # The published 6x6 switch (Sánchez-Jácome 2025): every permutation is possible and takes 15 PUCs per path.
@@ -27,7 +27,7 @@ def assert_routed(mesh: HexMesh, pairs: Sequence[tuple[int, int]], routing: Rout
             assert node not in carried, "two circuits merge"
             carried[node] = circuit
             pucs.append(node // 4)
-            leaving = node ^ LEAVES[routing.states[node // 4]]
+            leaving = node ^ EXIT_XOR[routing.states[node // 4]]
             node = int(mesh.mate[leaving])
             if node < 0:
                 break
@@ -48,7 +48,7 @@ def fewest_hops(mesh: HexMesh, source: int, target: int, dead: frozenset[tuple[i
     states: tuple[State, State] = ("bar", "cross")
     while frontier:
         hops += 1
-        leaving = {node ^ LEAVES[state] for node in frontier for state in states if (node // 4, state) not in dead}
+        leaving = {node ^ EXIT_XOR[state] for node in frontier for state in states if (node // 4, state) not in dead}
         if goal in leaving:
             return hops
         frontier = {int(mesh.mate[port]) for port in leaving} - reached - {-1}
@@ -69,7 +69,7 @@ def shortest_by_exhaustion(
             for state in states:
                 if (node // 4, state) in unusable or used.get(node // 4, state) != state:
                     continue
-                leaving = node ^ LEAVES[state]
+                leaving = node ^ EXIT_XOR[state]
                 if leaving == goal:
                     shortest = shortest or hops
                 elif mesh.mate[leaving] >= 0:
@@ -206,12 +206,12 @@ def test_pucs_and_states_that_do_not_exist_are_refused(smartlight: HexMesh) -> N
 
 def test_fixed_states_are_kept_and_may_be_shared(smartlight: HexMesh) -> None:
     """A standing circuit 0-6-10-16-20-19 leaves the way for another one that shares PUCs in the same state."""
-    standing = route(smartlight, RouteRequest([(0, 5)]))
-    added = route(smartlight, RouteRequest([(39, 15)], fixed=standing.states))
+    active = route(smartlight, RouteRequest([(0, 5)]))
+    added = route(smartlight, RouteRequest([(39, 15)], fixed=active.states))
     assert_routed(smartlight, [(39, 15)], added)
     for puc, state in added.states.items():
-        assert standing.states.get(puc, state) == state
-    both = standing.states | added.states
+        assert active.states.get(puc, state) == state
+    both = active.states | added.states
     assert smartlight.trace(0, both).port == 5
     assert smartlight.trace(39, both).port == 15
 

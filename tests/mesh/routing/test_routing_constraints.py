@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES, State
-from lumion_hw.mesh.routing import Path, RouteRequest, route, standing_states
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
+from lumion_hw.mesh.routing import Path, RouteRequest, route, states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
 from tests.effort import examples
 
@@ -221,44 +221,44 @@ def test_length_groups_name_circuits_that_exist_once(smartlight: HexMesh, groups
 
 
 def test_new_circuits_leave_standing_ones_untouched(smartlight: HexMesh) -> None:
-    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
-    added = route(smartlight, RouteRequest([(38, 15), (37, 17)], standing=standing.paths))
-    assert added.standing == standing.paths
+    active = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
+    added = route(smartlight, RouteRequest([(38, 15), (37, 17)], active=active.paths))
+    assert added.active == active.paths
     assert added.moved == ()
-    assert all(added.states[puc] == state for puc, state in standing.states.items())
+    assert all(added.states[puc] == state for puc, state in active.states.items())
     for source, target in [(0, 5), (39, 10), (38, 15), (37, 17)]:
         assert smartlight.trace(source, added.states).port == target
 
 
 def test_a_port_of_a_standing_circuit_is_taken(smartlight: HexMesh) -> None:
-    standing = route(smartlight, RouteRequest([(0, 5)]))
+    active = route(smartlight, RouteRequest([(0, 5)]))
     with pytest.raises(NoPathError, match="port 5 belongs to a standing circuit"):
-        route(smartlight, RouteRequest([(5, 9)], standing=standing.paths))
+        route(smartlight, RouteRequest([(5, 9)], active=active.paths))
 
 
 def test_a_standing_circuit_in_the_way_is_moved_only_at_a_price(smartlight: HexMesh) -> None:
     """Circuit 39→10 stands right across the way from 4 to 7; hitless it stays, at a price it goes round."""
-    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
+    active = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
     pairs = [(38, 15), (37, 6), (4, 7)]
     with pytest.raises(NoPathError, match="beside 2 standing circuits"):
-        route(smartlight, RouteRequest(pairs, standing=standing.paths))
-    moved = route(smartlight, RouteRequest(pairs, standing=standing.paths, move_price=0.1))
+        route(smartlight, RouteRequest(pairs, active=active.paths))
+    moved = route(smartlight, RouteRequest(pairs, active=active.paths, move_price=0.1))
     assert moved.moved != ()
-    for path in (*moved.paths, *moved.standing):
+    for path in (*moved.paths, *moved.active):
         trace = smartlight.trace(path.source, moved.states)
         assert (trace.port, trace.pucs) == (path.target, path.pucs)
-    everything = sum(path.loss_db for path in (*moved.paths, *moved.standing))
+    everything = sum(path.loss_db for path in (*moved.paths, *moved.active))
     assert moved.cost == pytest.approx(everything + 0.1 * len(moved.moved))
 
 
 def test_the_price_of_moving_is_certified_too(smartlight: HexMesh) -> None:
-    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
+    active = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
     cheap, dear = (
         route(
             smartlight,
             RouteRequest(
                 [(38, 15), (37, 6), (4, 7)],
-                standing=standing.paths,
+                active=active.paths,
                 move_price=price,
                 exact="always",
                 time_limit_s=60.0,
@@ -272,17 +272,17 @@ def test_the_price_of_moving_is_certified_too(smartlight: HexMesh) -> None:
 
 
 def test_free_to_stay_a_standing_circuit_stays(smartlight: HexMesh) -> None:
-    standing = route(smartlight, RouteRequest([(0, 5)]))
-    added = route(smartlight, RouteRequest([(35, 20)], standing=standing.paths, move_price=1.0))
+    active = route(smartlight, RouteRequest([(0, 5)]))
+    added = route(smartlight, RouteRequest([(35, 20)], active=active.paths, move_price=1.0))
     assert added.moved == ()
-    assert added.standing == standing.paths
+    assert added.active == active.paths
 
 
 def test_a_standing_path_that_light_cannot_take_is_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match="it fails at PUC 6"):
-        route(smartlight, RouteRequest([(35, 20)], standing=[Path(0, 5, (0, 6, 7), 1.5)]))
+        route(smartlight, RouteRequest([(35, 20)], active=[Path(0, 5, (0, 6, 7), 1.5)]))
     with pytest.raises(ConfigError, match="in bar and in cross"):
-        standing_states(
+        states_for_paths(
             smartlight,
             [route(smartlight, RouteRequest([(0, 5)])).paths[0], route(smartlight, RouteRequest([(0, 1)])).paths[0]],
         )
@@ -301,7 +301,7 @@ def followed(mesh: HexMesh, port: int, states: dict[int, State]) -> list[int]:
     node, waves = int(mesh.port_puc_port[port]), []
     while node >= 0:
         waves.append(node)
-        node = int(mesh.mate[node ^ LEAVES[states[node // 4]]])
+        node = int(mesh.mate[node ^ EXIT_XOR[states[node // 4]]])
     return waves
 
 

@@ -55,9 +55,9 @@ def test_one_circuit_alone_has_nothing_to_improve(smartlight: HexMesh) -> None:
 
 def test_standing_circuits_are_not_touched_by_an_improvement(smartlight: HexMesh) -> None:
     pairs = SETS["six"][0]
-    standing = route(smartlight, RouteRequest(pairs, objective="hops", exact="never")).paths[:2]
-    routing = route(smartlight, RouteRequest(pairs[2:], objective="hops", standing=standing, improve_s=0.02))
-    assert routing.standing == standing
+    active = route(smartlight, RouteRequest(pairs, objective="hops", exact="never")).paths[:2]
+    routing = route(smartlight, RouteRequest(pairs[2:], objective="hops", active=active, improve_s=0.02))
+    assert routing.active == active
     assert routing.moved == ()
 
 

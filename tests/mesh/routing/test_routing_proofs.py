@@ -13,9 +13,9 @@ from hypothesis import given, strategies as st
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.layout.topology import LEAVES, State
-from lumion_hw.mesh.routing import Path, RouteRequest, cpsat, route, standing_states
-from lumion_hw.mesh.routing.request import other
+from lumion_hw.mesh.layout.topology import EXIT_XOR, State
+from lumion_hw.mesh.routing import Path, RouteRequest, cpsat, route, states_for_paths
+from lumion_hw.mesh.routing.request import opposite_state
 from lumion_hw.mesh.routing.result import Routing
 from tests.effort import examples
 
@@ -33,7 +33,7 @@ def assert_lit(mesh: HexMesh, pairs: list[tuple[int, int]], routing: Routing) ->
         while node >= 0:
             assert node not in waves
             waves.add(node)
-            leaving = node ^ LEAVES[routing.states[node // 4]]
+            leaving = node ^ EXIT_XOR[routing.states[node // 4]]
             node = int(mesh.mate[leaving])
         assert leaving == mesh.port_puc_port[target]
     assert not {int(mesh.mate[wave]) for wave in waves} & waves
@@ -158,10 +158,10 @@ def test_too_little_room_beside_standing_circuits_means_that_cp_sat_agrees(seed:
     stands: tuple[Path, ...] = ()
     try:
         stands = route(SMALL, RouteRequest(pairs[:2], exact="never")).paths
-        route(SMALL, RouteRequest(pairs[2:], standing=stands, exact="never"))
+        route(SMALL, RouteRequest(pairs[2:], active=stands, exact="never"))
     except NoPathError:
-        states = standing_states(SMALL, stands)
-        shut = {(puc, other(state)) for puc, state in states.items()}
+        states = states_for_paths(SMALL, stands)
+        shut = {(puc, opposite_state(state)) for puc, state in states.items()}
         assert decided(pairs if stands else pairs[:2], shut).status == "infeasible"
     except UndecidedError:
         pass
@@ -180,7 +180,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
         routing = route(SMALL, RouteRequest(pairs, faults=faults))
     except NoPathError:
         refused = True
-    exact = decided(pairs, faults.unusable())
+    exact = decided(pairs, faults.unusable_states())
     assert exact.status == ("infeasible" if refused else "optimal")
     if routing is not None:
         assert_lit(SMALL, pairs, routing)
@@ -189,7 +189,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
         assert routing.cost >= exact.bound - 1e-6
 
 
-def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> cpsat.ProofVerdict:
+def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> cpsat.ProofResult:
     """Ask CP-SAT alone."""
     from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 

@@ -124,7 +124,7 @@ def test_a_jam_is_told_by_few_questions(monkeypatch: pytest.MonkeyPatch) -> None
     asked: list[int] = []
     decide = cpsat.decide
 
-    def counting(problem: RoutingProblem, **options: Any) -> cpsat.ProofVerdict:
+    def counting(problem: RoutingProblem, **options: Any) -> cpsat.ProofResult:
         asked.append(len(problem.pairs))
         return decide(problem, **options)
 
@@ -197,7 +197,7 @@ def test_sets_of_standing_circuits_are_not_all_made(monkeypatch: pytest.MonkeyPa
             yield subset
 
     monkeypatch.setattr(router, "combinations", counting)
-    standing = route(mesh, RouteRequest([(4 * i, 4 * i + 1) for i in range(12)])).paths
-    found = route(mesh, RouteRequest([(2, 3)], standing=standing, move_price=1.0))
+    active = route(mesh, RouteRequest([(4 * i, 4 * i + 1) for i in range(12)])).paths
+    found = route(mesh, RouteRequest([(2, 3)], active=active, move_price=1.0))
     assert len(found.paths) == 1
     assert len(made) == 64

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.mesh.layout.hexagonal import HexMesh
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.record.calibration_record import CrosstalkEntry, CrosstalkKernel, FurtherPhysics
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.record.calibration_record import CrosstalkEntry, CrosstalkKernel, ExtraPhysics
 from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.waves.facets import entering_fraction
 from tests.mesh.sample_record import CELL, sample_record
@@ -23,7 +23,7 @@ def test_heat_at_a_distance_turns_as_much_as_was_measured(
     smartlight: HexMesh, distance_mm: float, pm_per_pi: float
 ) -> None:
     """Shift of a six-PUC ring (FSR 119 pm) per π of an aggressor driven on both arms of 1.34 mW per π."""
-    crosstalk = ThermalCrosstalk.by_distance(smartlight, 1.34)
+    crosstalk = ThermalCrosstalk.from_published_curve(smartlight, 1.34)
     centres = smartlight.puc_centres * BUL_MM
     distance = np.linalg.norm(centres[:, None] - centres[None], axis=2)
     common = crosstalk.arm_rad_per_mw.reshape(72, 2, 72, 2).sum(axis=(1, 3)) / 4 * 2 * 1.34
@@ -34,17 +34,17 @@ def test_heat_at_a_distance_turns_as_much_as_was_measured(
 
 
 def test_with_all_others_at_pi_a_puc_is_turned_by_a_tenth_to_a_third_of_a_radian(smartlight: HexMesh) -> None:
-    crosstalk = ThermalCrosstalk.by_distance(smartlight, 1.34)
+    crosstalk = ThermalCrosstalk.from_published_curve(smartlight, 1.34)
     shift = crosstalk.arm_rad_per_mw @ np.full(144, 1.34)
     assert 0.1 < np.median(shift) < 0.6
 
 
 def test_warmed_cells_have_the_phase_of_their_own_heat_and_a_little_of_their_neighbours() -> None:
     cells = fabricated(MESH, 1)
-    crosstalk = ThermalCrosstalk.by_distance(MESH, 1.34)
+    crosstalk = ThermalCrosstalk.from_published_curve(MESH, 1.34)
     heat = np.zeros((2, 2 * MESH.n_pucs))
     heat[1, 8] = 1.34  # arm u of PUC 4
-    warm = crosstalk.warmed(cells, heat, np.full(2 * MESH.n_pucs, 1.34))
+    warm = crosstalk.heated_cells(cells, heat, np.full(2 * MESH.n_pucs, 1.34))
     np.testing.assert_array_equal(warm.phase_upper[0], cells.phase_upper)
     assert warm.phase_upper[1, 4] - cells.phase_upper[4] == pytest.approx(np.pi)
     turned = np.delete(warm.phase_upper[1] - cells.phase_upper, 4)
@@ -54,7 +54,7 @@ def test_warmed_cells_have_the_phase_of_their_own_heat_and_a_little_of_their_nei
 
 def _off(rise: tuple[float, float], way: tuple[float, float]) -> float:
     """Return what the first arm of the PUC that lies that way gets more than alike in all directions, as a share."""
-    distances = HeaterDistances.of(MESH)
+    distances = HeaterDistances.from_mesh(MESH)
     arms = np.repeat(MESH.puc_centres, 2, axis=0)
     alike = distances.crosstalk(np.ones_like)
     found = distances.directed(alike, np.array(rise)).arm_rad_per_mw
@@ -78,18 +78,20 @@ def test_crosstalk_rises_along_one_direction_and_falls_across_it() -> None:
 def test_a_record_that_knows_of_a_direction_is_programmed_with_it() -> None:
     kernel = CrosstalkEntry(kernel=CrosstalkKernel(3e-3, 1.18, 4e-4, BUL_MM))
     plain = sample_record(crosstalk=kernel)
-    guided = replace(plain, physics=(FurtherPhysics("crosstalk_directions", "", 2, 0.1, 50.0, (0.2, 0.0)),))
+    guided = replace(plain, physics=(ExtraPhysics("crosstalk_directions", "", 2, 0.1, 50.0, (0.2, 0.0)),))
     currents = np.zeros((2, 2 * CELL.n_pucs))
     currents[1, 6] = 2.0
-    warmed = [np.diff(KnownMesh.of(record).cells(currents).joint_phase, axis=0)[0] for record in (plain, guided)]
-    distances = HeaterDistances.of(CELL)
-    np.testing.assert_allclose(warmed[1] / warmed[0], 1.0 + 0.2 * distances.joint_turns[0][:, 6])
+    phases = [
+        np.diff(CalibratedMesh.from_record(record).cells(currents).joint_phase, axis=0)[0] for record in (plain, guided)
+    ]
+    distances = HeaterDistances.from_mesh(CELL)
+    np.testing.assert_allclose(phases[1] / phases[0], 1.0 + 0.2 * distances.joint_turns[0][:, 6])
 
 
 def test_no_crosstalk_leaves_the_neighbours_alone() -> None:
     cells = fabricated(MESH, 1)
     heat = np.ones(2 * MESH.n_pucs)
-    warm = ThermalCrosstalk.none(MESH).warmed(cells, heat, np.full(2 * MESH.n_pucs, 2.0))
+    warm = ThermalCrosstalk.none(MESH).heated_cells(cells, heat, np.full(2 * MESH.n_pucs, 2.0))
     np.testing.assert_allclose(warm.phase_lower - cells.phase_lower, np.pi / 2)
     np.testing.assert_array_equal(warm.joint_phase, cells.joint_phase)
 

@@ -8,29 +8,29 @@ import numpy as np
 import pytest
 
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.programming.known_mesh import KnownMesh
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord, FurtherPhysics
-from lumion_hw.mesh.waves.shared_return import SHARED_BY, SharedReturns
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord, ExtraPhysics
+from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
 from tests.mesh.sample_record import CELL, sample_record
 
-TWELVE = SHARED_BY.index(12)
+TWELVE = RETURN_GROUP_SIZES.index(12)
 
 
 def _per_ma(share: float = 0.0, lost: float = 0.0) -> np.ndarray:
     """Return what groups of twelve lose per mA of the others."""
-    per_ma = np.zeros(2 * len(SHARED_BY))
-    per_ma[TWELVE], per_ma[len(SHARED_BY) + TWELVE] = share, lost
+    per_ma = np.zeros(2 * len(RETURN_GROUP_SIZES))
+    per_ma[TWELVE], per_ma[len(RETURN_GROUP_SIZES) + TWELVE] = share, lost
     return per_ma
 
 
 def _record(per_ma: np.ndarray) -> CalibrationRecord:
-    entry = FurtherPhysics("shared_return_per_ma", "", len(per_ma), 1e-3, 50.0, tuple(per_ma.tolist()))
+    entry = ExtraPhysics("shared_return_per_ma", "", len(per_ma), 1e-3, 50.0, tuple(per_ma.tolist()))
     return replace(sample_record(), physics=(entry,))
 
 
 def test_a_drive_loses_to_those_of_its_own_group_only() -> None:
     # Channels 12 to 23 are a group; by hand: 2 mA beside 3 and 6, of eleven others.
-    returns, driven = SharedReturns.of([12, 23, 24, 13]), np.array([2.0, 3.0, 1.0, 6.0])
+    returns, driven = SharedReturns.from_channels([12, 23, 24, 13]), np.array([2.0, 3.0, 1.0, 6.0])
     share = returns.flowing_ma(driven, _per_ma(share=1e-3))
     lost = returns.flowing_ma(driven, _per_ma(lost=1e-3))
     assert driven[0] - share[0] == pytest.approx(1e-3 * 2.0 * 9.0 / 11.0)
@@ -40,7 +40,7 @@ def test_a_drive_loses_to_those_of_its_own_group_only() -> None:
 
 @pytest.mark.parametrize("per_ma", [_per_ma(share=5e-3), _per_ma(lost=5e-3), _per_ma(share=-2e-3)])
 def test_what_is_driven_makes_up_for_what_is_lost(per_ma: np.ndarray) -> None:
-    returns = SharedReturns.of(range(30))
+    returns = SharedReturns.from_channels(range(30))
     wanted = np.random.default_rng(4).uniform(0.0, 3.0, 30)
     driven = returns.driven_ma(wanted, per_ma)
     np.testing.assert_allclose(returns.flowing_ma(driven, per_ma), wanted, atol=1e-8)
@@ -49,7 +49,7 @@ def test_what_is_driven_makes_up_for_what_is_lost(per_ma: np.ndarray) -> None:
 
 
 def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
-    known, plain = (KnownMesh.of(_record(per_ma)) for per_ma in (_per_ma(share=2e-3), _per_ma()))
+    known, plain = (CalibratedMesh.from_record(_record(per_ma)) for per_ma in (_per_ma(share=2e-3), _per_ma()))
     wanted = np.random.default_rng(3).uniform(0.5, 6.0, 2 * CELL.n_pucs)
     currents = known.currents_ma(wanted)
     np.testing.assert_allclose(known.own_rad(currents), wanted, rtol=1e-8)
@@ -64,4 +64,4 @@ def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
 
 def test_a_record_with_other_sizes_of_groups_is_refused() -> None:
     with pytest.raises(CalibrationError, match=r"in 6 numbers .* takes 14"):
-        KnownMesh.of(_record(np.zeros(6)))
+        CalibratedMesh.from_record(_record(np.zeros(6)))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from firmware_protocol import ConfigReply, Drive, HelloReply, OutputsState, schema_crc32
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.life_cycle import close_on_error
 from lumion_hw.drivers.mesh.lumion.config import BoardConfiguration, WatchdogRule, board_configuration, limit_in_ma
 from lumion_hw.drivers.mesh.lumion.faults import FaultWatch
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment
@@ -89,7 +89,7 @@ class Attacher:
             NotSupportedError: The controller drives voltages, not currents.
         """
         loss = self._session.loss
-        with self._session.transaction(), closed_if_failed(self._session.close):
+        with self._session.transaction(), close_on_error(self._session.close):
             hello = self._session.open(
                 take_over=self._take_over and not by_itself,
                 again=self.boot_id is not None and loss in (None, Loss.LINK),

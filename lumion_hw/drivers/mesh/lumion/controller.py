@@ -409,12 +409,12 @@ class LumionMeshController(Driver):
         its fault; where nothing is answered the controller's watchdog switches off by itself. In a child process that
         did not open it, nothing is sent and the outputs stay as they are.
         """
-        if self._session.is_elsewhere:  # the parent's heaters are the parent's affair
+        if self._session.belongs_to_other_process:  # the parent's heaters are the parent's affair
             self._session.close()
             return
         # Before the lock: calls that wait for events, and attempts to come back, end by it and let the lock go.
         self._closing = True
-        self._session.hurry()
+        self._session.shorten_retries()
         self._keep.stop()
         with self._lock:
             try:
@@ -443,7 +443,7 @@ class LumionMeshController(Driver):
 
     def _come_back(self) -> None:
         """From the ticker while there is no session; never waits for a call that is under way."""
-        if not self._session.is_elsewhere and self._lock.acquire(blocking=False):
+        if not self._session.belongs_to_other_process and self._lock.acquire(blocking=False):
             try:
                 self._reconnector.poll()
             finally:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Ticker
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
+from lumion_hw.drivers.life_cycle import Driver, close_on_error
 from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain, read_chain
 from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, read_log
 from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
@@ -223,7 +223,7 @@ class QontrolController(Driver):
             NotSupportedError: A module is no current source.
         """
         with self._lock, self._session.transaction():
-            with closed_if_failed(self._session.close):
+            with close_on_error(self._session.close):
                 self._session.open()
                 if self._reenumerate:
                     self._session.renumber()
@@ -390,7 +390,7 @@ class QontrolController(Driver):
 
         In a child process that did not open it, nothing is sent and the outputs stay as they are.
         """
-        if self._session.is_elsewhere:
+        if self._session.belongs_to_other_process:
             self._session.close()
             return
         self._idle.stop()

@@ -221,7 +221,7 @@ def _check_possible(
 
 
 def _damaged(session: QontrolSession, what: str, seen: str) -> FrameError:
-    session.taint(f"{what}: {seen}")
+    session.mark_out_of_sync(f"{what}: {seen}")
     return FrameError(
         f"{what}: the reply was damaged on its way: {seen}",
         device=session.device,

@@ -53,7 +53,7 @@ class Quirks:
 
 
 @dataclass(frozen=True)
-class KnownModule:
+class ModuleModel:
     """One row of the table: whom it is about, what is different, and how that is known."""
 
     vendor: str = ".*"
@@ -69,8 +69,8 @@ class KnownModule:
         return bool(by_name) and self.from_revision <= revision < self.below_revision
 
 
-KNOWN_MODULES: tuple[KnownModule, ...] = (
-    KnownModule(
+MODULE_MODELS: tuple[ModuleModel, ...] = (
+    ModuleModel(
         from_revision=(3, 0),
         below_revision=(4, 0),
         changes={"inverted_deinit": True},
@@ -83,7 +83,7 @@ KNOWN_MODULES: tuple[KnownModule, ...] = (
 def quirks_of(identity: TransponderIdentity, revision: tuple[int, int], told: dict[str, Any] | None = None) -> Quirks:
     """Return what is known of a module, and what the user says of it."""
     changes: dict[str, Any] = {}
-    for row in KNOWN_MODULES:
+    for row in MODULE_MODELS:
         if row.fits(identity, revision):
             changes |= row.changes
     return dataclasses.replace(Quirks(), **changes | (told or {}))

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
+from lumion_hw.drivers.life_cycle import Driver, close_on_error
 from lumion_hw.drivers.transponders.cmis import cdb, data_paths as dp, firmware, monitors, power, snapshots
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Vdm, VdmSample
@@ -91,7 +91,7 @@ class CmisTransponder(PathDriver, Driver):
             IdentityError: Another module than expected, or one that is not managed by CMIS.
         """
         shared = self._shared
-        with shared.changing, closed_if_failed(self.close):
+        with shared.changing, close_on_error(self.close):
             shared.pages.open()
             # Asked before the bus is: an empty socket does not acknowledge, and neither does a module that starts up.
             pins = shared.pins

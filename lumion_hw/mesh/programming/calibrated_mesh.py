@@ -11,10 +11,10 @@ from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.programming.chip import ChipParameters
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
-from lumion_hw.mesh.record.validity import Use, check_validity
-from lumion_hw.mesh.waves.cell import UnitCells, heated_loss
+from lumion_hw.mesh.record.validity import UseConditions, check_validity
+from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
 from lumion_hw.mesh.waves.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.waves.shared_return import SHARED_BY, SharedReturns
+from lumion_hw.mesh.waves.shared_return import RETURN_GROUP_SIZES, SharedReturns
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 Real = NDArray[np.float64]
@@ -24,7 +24,7 @@ _BALANCED = CouplerEntry()
 
 
 @dataclass(frozen=True, eq=False)
-class KnownMesh:
+class CalibratedMesh:
     """What a record knows, with all heaters cold, and what heat adds. Heater ``2·PUC`` is on the upper arm.
 
     What is not known is taken as nothing: no passive phase, balanced couplers, joints without phase, no crosstalk.
@@ -54,7 +54,7 @@ class KnownMesh:
         return f"<KnownMesh of {self.record!r}>"
 
     @classmethod
-    def of(cls, record: CalibrationRecord, max_ma: float = np.inf) -> KnownMesh:
+    def from_record(cls, record: CalibrationRecord, max_ma: float = np.inf) -> CalibratedMesh:
         """Return the arrays of a record.
 
         Args:
@@ -67,9 +67,9 @@ class KnownMesh:
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
-        chip = ChipParameters.of(record)
-        rho2, expected = chip.heater_law[:, 0], 2 * len(SHARED_BY)
-        if (found := len(chip.further.get("shared_return_per_ma", np.zeros(expected)))) != expected:
+        chip = ChipParameters.from_record(record)
+        rho2, expected = chip.heater_law[:, 0], 2 * len(RETURN_GROUP_SIZES)
+        if (found := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
             raise CalibrationError(
                 f"this record says in {found} numbers what drives that share a return lose, here it takes {expected}",
                 hint="Calibrate again with this software.",
@@ -86,7 +86,7 @@ class KnownMesh:
             np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
             arms,
             joints,
-            SharedReturns.of(record.heater_channels),
+            SharedReturns.from_channels(record.heater_channels),
         )
 
     @property
@@ -111,7 +111,7 @@ class KnownMesh:
 
     def own_rad(self, currents_ma: Real) -> Real:
         """Return the phases of heaters on their own arms that are driven at once, shape ``(…, 2E)``."""
-        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.further.get("shared_return_per_ma")))
+        return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
         """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2E)``."""
@@ -151,7 +151,7 @@ class KnownMesh:
             if np.max(np.abs(step), initial=0.0) < 1e-13:
                 break
         flowing = np.sqrt(np.maximum(square, 0.0))
-        currents: Real = self.returns.driven_ma(flowing, self.chip.further.get("shared_return_per_ma"))
+        currents: Real = self.returns.driven_ma(flowing, self.chip.extra_physics.get("shared_return_per_ma"))
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
@@ -180,13 +180,13 @@ class KnownMesh:
             joints = joints + heat @ self.joint_rad_per_mw.T * turns
         upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
         cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
-        per_mw = self.chip.further.get("heat_loss_db_per_mw")
-        return cells if per_mw is None else heated_loss(cells, heat * per_mw)
+        per_mw = self.chip.extra_physics.get("heat_loss_db_per_mw")
+        return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
 
     def _turns(self, frequency_hz: float) -> float:
         """Return a frequency over the reference, if the record holds for it."""
         wavelength_nm = round(wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6)  # there and back is not exact
-        check_validity(self.record, Use(wavelength_nm=wavelength_nm))
+        check_validity(self.record, UseConditions(wavelength_nm=wavelength_nm))
         return frequency_hz / self.record.reference_hz
 
     def cold_cells(self) -> UnitCells:
@@ -213,10 +213,10 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
         return arms, joints
     if entry.kernel is not None:
         thermal = kernel_crosstalk(record.mesh, entry.kernel)
-        if (rise := record.further.get("crosstalk_directions")) is not None:
-            thermal = HeaterDistances.of(record.mesh).directed(thermal, rise)
+        if (rise := record.extra_physics.get("crosstalk_directions")) is not None:
+            thermal = HeaterDistances.from_mesh(record.mesh).directed(thermal, rise)
         arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
-    pairs = record.further.get(CROSSTALK_PAIRS)
+    pairs = record.extra_physics.get(CROSSTALK_PAIRS)
     if pairs is not None and len(joints):
         arms, joints = arms + pairs[:n_heaters], joints + pairs[n_heaters:]
     if entry.differential_rad_per_mw:
@@ -240,4 +240,4 @@ def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCros
         decay: Real = kernel.amplitude_rad_per_mw * np.exp(-distance_mm / kernel.length_mm) + kernel.floor_rad_per_mw
         return decay
 
-    return HeaterDistances.of(mesh).crosstalk(shape)
+    return HeaterDistances.from_mesh(mesh).crosstalk(shape)
