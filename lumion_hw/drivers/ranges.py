@@ -36,7 +36,7 @@ def check_range(
     )
 
 
-def check_fault_id(fault_id: object, session: Conversation) -> None:
+def check_fault_id(fault_id: object, device: str, address: str) -> None:
     """Refuse a fault id that is not a whole number: ``True`` would clear fault 1.
 
     Raises:
@@ -45,8 +45,8 @@ def check_fault_id(fault_id: object, session: Conversation) -> None:
     if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
         raise BadValueError(
             f"{fault_id!r} is not the id of a fault",
-            device=session.device,
-            address=session.address,
+            device=device,
+            address=address,
             hint="Ids are whole numbers; faults() lists them. Nothing was cleared.",
         )
 

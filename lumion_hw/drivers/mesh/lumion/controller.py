@@ -350,7 +350,7 @@ class LumionMeshController(Driver):
             BadValueError: The controller gave no fault this id; nothing was cleared.
             SafetyError: Its cause is still present (the message names it); nothing was cleared.
         """
-        check_fault_id(fault_id, self._session)
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._using("clear_fault"), self._lock:
             self._watch.clear(fault_id)
             # What a fault has ended is not to be resumed by a later reconnection.

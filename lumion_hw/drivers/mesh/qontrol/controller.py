@@ -350,7 +350,7 @@ class QontrolController(Driver):
             BadValueError: No fault was given this id; nothing was cleared.
             SafetyError: Its channel is still at its limit; :meth:`outputs_off` ends that.
         """
-        check_fault_id(fault_id, self._session)
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._call("clear_fault") as outputs:
             self._session.check_identity()
             outputs.latch_reports()
