@@ -6,7 +6,9 @@ paragraph and one exit code (:func:`exit_code`). Several devices failing togethe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
 
 
 class LumionError(Exception):
@@ -231,6 +233,53 @@ class SafetyError(LumionError):
     """A latched fault or interlock keeps the outputs off until it is cleared by name."""
 
     exit_code = 5
+
+
+ErrorT = TypeVar("ErrorT", bound=LumionError)
+ErrorArgs = ParamSpec("ErrorArgs")
+
+
+class HasAddress(Protocol):
+    """An object that knows a device's name and address."""
+
+    @property
+    def device(self) -> str:
+        """Name of the device in the bench file."""
+
+    @property
+    def address(self) -> str:
+        """Address of the device."""
+
+
+class DeviceErrors:
+    """Mixin for objects with a device name and an address: their errors carry both."""
+
+    def error(
+        self: HasAddress, kind: Callable[ErrorArgs, ErrorT], *args: ErrorArgs.args, **named: ErrorArgs.kwargs
+    ) -> ErrorT:
+        """Return an error that names this device and its address.
+
+        Args:
+            kind: Class of the error.
+            *args: Arguments of the class.
+            **named: Named arguments of the class, without ``device`` and ``address``.
+        """
+        error = kind(*args, **named)
+        error.device, error.address = self.device, self.address
+        return error
+
+
+@dataclass(frozen=True)
+class DeviceAddress(DeviceErrors):
+    """Name and address of a device.
+
+    Attributes:
+        device: Name in the bench file.
+        address: Address at which it is reached.
+    """
+
+    device: str
+    address: str
 
 
 LIST_FAULTS = "`lumion faults BENCH` lists the faults; in a script, faults() does"

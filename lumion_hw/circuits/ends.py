@@ -210,4 +210,4 @@ def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]
 
 def _wired_modules(wiring: Wiring) -> list[str]:
     paths: tuple[InputPath | OutputPath, ...] = (*wiring.inputs, *wiring.outputs)
-    return sorted({path.transponder for path in paths})
+    return sorted({path.transponder for path in paths if path.transponder is not None})

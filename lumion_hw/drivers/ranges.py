@@ -25,13 +25,12 @@ def check_range(
     low, high = low_high or (-math.inf, math.inf)
     if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
-    raise LimitError(
+    raise session.error(
+        LimitError,
         what,
         asked=value,
         limit=low if value < low else high,
         unit=unit,
-        device=session.device,
-        address=session.address,
         hint=f"It goes from {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
     )
 

@@ -356,19 +356,17 @@ class QontrolController(Driver):
             outputs.latch_reports()
             outputs.refresh()
             if not self._latch.was_issued(fault_id):
-                raise BadValueError(
+                raise self._session.error(
+                    BadValueError,
                     f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
                     command="clear_fault",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint=f"{LIST_FAULTS}, with the id that clears each.",
                 )
             fault = self._latch.find(fault_id)
             if fault is not None and fault.present:
-                raise SafetyError(
+                raise self._session.error(
+                    SafetyError,
                     f"clear_fault: the cause is still present: {fault}.",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint="Check the heater, or switch off with outputs_off(), then clear again.",
                 )
             self._latch.clear(fault_id)
@@ -420,10 +418,9 @@ class QontrolController(Driver):
     def _attach(self, chain: ModuleChain) -> QontrolOutputs:
         expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
         if expected is not None and chain.serial != expected:
-            raise IdentityError(
+            raise self._session.error(
+                IdentityError,
                 f"the modules {chain.serial} answered, {expected} were expected.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Check the cabling and the order of the backplanes, or the serial in the bench file.",
             )
         began = self._clock.now()
