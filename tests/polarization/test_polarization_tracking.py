@@ -178,7 +178,7 @@ def misled(found: Alignment, path: Squeezers) -> Alignment:
     """Return an explanation that is right at the setting in force and wrong elsewhere: constants off by a radian."""
     light = found.light
     assert light is not None
-    offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.taken
+    offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.accepted
     for index in reversed(range(4)):
         angle = 2.0 * np.pi * path.settings[index] / path.period_mv[index] + offsets[index]
         state = turned(state, AXES[index % 2], -float(angle))
