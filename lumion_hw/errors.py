@@ -6,7 +6,7 @@ paragraph and one exit code (:func:`exit_code`). Several devices failing togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -304,3 +304,18 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 1
+
+
+def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> str:
+    """Return a hint for a name that does not exist: the closest names, or all names if none is close.
+
+    Args:
+        name: The name that was given.
+        choices: The names that exist.
+        intro: Beginning of the sentence that lists all names, such as ``The modules are``.
+    """
+    from difflib import get_close_matches  # here, for commands that fail are few
+
+    names = list(choices)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else f"{intro} {', '.join(names) or 'none'}."

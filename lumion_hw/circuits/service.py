@@ -117,6 +117,8 @@ class CircuitService:
         self.lost: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
+        if record.doubts:
+            bench.events.add("record not certified", record=record_path, reasons=list(record.doubts))
 
     @property
     def state(self) -> CircuitState:
