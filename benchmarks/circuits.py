@@ -122,7 +122,7 @@ def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
 
     def through() -> float:
         """Return the power at the end that came in by this input alone."""
-        return float(world.leaving_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
+        return float(world.mesh_output_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
 
     seen, fibre = through(), chain.fibre_out
     # Light of the other polarization: what both bring together is what the best polarization would bring.

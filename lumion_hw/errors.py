@@ -6,6 +6,10 @@ paragraph and ends with its exit code (:func:`exit_code`). Failures of several d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import ParamSpec, Protocol, TypeVar
+
 
 class LumionError(Exception):
     """Base class of all errors of this package.
@@ -230,6 +234,53 @@ class SafetyError(LumionError):
     exit_code = 5
 
 
+ErrorT = TypeVar("ErrorT", bound=LumionError)
+ErrorArgs = ParamSpec("ErrorArgs")
+
+
+class HasAddress(Protocol):
+    """An object that knows a device's name and address."""
+
+    @property
+    def device(self) -> str:
+        """Name of the device in the bench file."""
+
+    @property
+    def address(self) -> str:
+        """Address of the device."""
+
+
+class DeviceErrors:
+    """Mixin for objects with a device name and an address: their errors carry both."""
+
+    def error(
+        self: HasAddress, kind: Callable[ErrorArgs, ErrorT], *args: ErrorArgs.args, **named: ErrorArgs.kwargs
+    ) -> ErrorT:
+        """Return an error that names this device and its address.
+
+        Args:
+            kind: Class of the error.
+            *args: Arguments of the class.
+            **named: Named arguments of the class, without ``device`` and ``address``.
+        """
+        error = kind(*args, **named)
+        error.device, error.address = self.device, self.address
+        return error
+
+
+@dataclass(frozen=True)
+class DeviceAddress(DeviceErrors):
+    """Name and address of a device.
+
+    Attributes:
+        device: Name in the bench file.
+        address: Address at which it is reached.
+    """
+
+    device: str
+    address: str
+
+
 LIST_FAULTS = "`lumion faults BENCH` lists the faults; in a script, faults() does"
 """Hint for messages: how to list the faults of a mesh controller."""
 CLEAR_FAULTS = (
@@ -252,3 +303,18 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 1
+
+
+def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> str:
+    """Return a hint for a name that does not exist: the closest names, or all names if none is close.
+
+    Args:
+        name: The name that was given.
+        choices: The names that exist.
+        intro: Beginning of the sentence that lists all names, such as ``The modules are``.
+    """
+    from difflib import get_close_matches  # here, for commands that fail are few
+
+    names = list(choices)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else f"{intro} {', '.join(names) or 'none'}."

@@ -12,7 +12,6 @@ import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NoReturn
@@ -23,7 +22,15 @@ from numpy.typing import NDArray
 from lumion_hw.acquisition.columns import choose, concerns, raise_silent
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.errors import ConfigError, DeviceError, LimitError, LumionError, NotSupportedError, UnknownNameError
+from lumion_hw.errors import (
+    ConfigError,
+    DeviceError,
+    LimitError,
+    LumionError,
+    NotSupportedError,
+    UnknownNameError,
+    name_hint,
+)
 from lumion_hw.interfaces import (
     CoherentTransponder,
     OpticalAmplifier,
@@ -240,11 +247,7 @@ class Settings(Mapping[str, Setting]):
     def __getitem__(self, name: str) -> Setting:
         """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that says what is near."""
         if name not in self._settings:
-            near = get_close_matches(name, self._settings, n=3, cutoff=0.4)
-            words = (
-                f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(self._settings) or 'none'}."
-            )
-            raise UnknownNameError(f"there is no setting {name!r}", hint=words)
+            raise UnknownNameError(f"there is no setting {name!r}", hint=name_hint(name, self._settings))
         return self._settings[name]
 
     def __contains__(self, name: object) -> bool:

@@ -53,7 +53,7 @@ def effect_table() -> str:
     rows = ["| `emulation.effects` | `realistic` | `harsh` | what it does | sizes from |", "|---|---|---|---|---|"]
     for each in CHIP_EFFECTS:
         sizes = f"{each.realistic:g} | {each.harsh:g}"
-        rows.append(f"| `{each.name}` | {sizes} | {each.does} | {each.source} |")
+        rows.append(f"| `{each.name}` | {sizes} | {each.description} | {each.source} |")
     return "\n".join(rows)
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB
-from lumion_hw.circuits.phase_trim import moved_ma
+from lumion_hw.circuits.budget import MAX_IMBALANCE_DB
+from lumion_hw.circuits.phase_trim import shifted_currents_ma
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.trimming import Trimmer
@@ -35,7 +35,7 @@ _UPDATE_S = 0.5
 _READS, _APART_S = 4, 0.15
 _READING_SIGMA_DB = 0.1
 """Modules resolve received power to 0.1 dB."""
-_LEVEL_WITHIN_DB = 0.5 * MOST_IMBALANCE_DB
+_LEVEL_WITHIN_DB = 0.5 * MAX_IMBALANCE_DB
 _ROUNDS = 2
 _MOST_LEVELLED_DB = 6.0
 """An arm that is dimmer by more has lost its light; to take as much off the other would hide that."""
@@ -151,7 +151,7 @@ class ArmLeveller:
     def _aside(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
         """Return the PUC where an arm can be led aside with the least harm, and the currents that do it."""
         found = []
-        for wave, state in self._trimmer(plan).free_waves(arm.path):
+        for wave, state in self._trimmer(plan).unshared_waves(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
                 currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
@@ -273,7 +273,7 @@ class ArmLeveller:
         changes = [each + turn for each in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
-                return moved_ma(known, currents_ma, puc, by_rad)
+                return shifted_currents_ma(known, currents_ma, puc, by_rad)
             except LimitError:
                 continue
         return None

@@ -28,7 +28,7 @@ _NOISE = 1e-3
 
 
 @dataclass(frozen=True)
-class LightSeen:
+class LightReading:
     """What is seen of one circuit at one time.
 
     Attributes:
@@ -45,7 +45,7 @@ class LightSeen:
 
 
 @dataclass(frozen=True)
-class FaultFound:
+class LocatedFault:
     """Where a circuit has lost its light.
 
     Attributes:
@@ -61,7 +61,9 @@ class FaultFound:
         return f"{self.place}: {self.detail}"
 
 
-def fault_of(well: LightSeen, now: LightSeen, exit_port: int, own_ports: frozenset[int]) -> FaultFound | None:
+def locate_fault(
+    well: LightReading, now: LightReading, exit_port: int, own_ports: frozenset[int]
+) -> LocatedFault | None:
     """Return where a circuit has lost its light; ``None`` if it has not.
 
     Args:
@@ -71,38 +73,38 @@ def fault_of(well: LightSeen, now: LightSeen, exit_port: int, own_ports: frozens
         own_ports: Ports whose monitors see next to nothing but strays of this circuit.
     """
     if now.launch_dbm is None:
-        return FaultFound("transmitter", "it reports no light of its own")
+        return LocatedFault("transmitter", "it reports no light of its own")
     fallen_db = _fallen_db(well.launch_dbm, now.launch_dbm)
     if fallen_db > BROKEN_DB:
-        return FaultFound("transmitter", f"it launches {fallen_db:.1f} dB less than before")
+        return LocatedFault("transmitter", f"it launches {fallen_db:.1f} dB less than before")
     lost_db = _fallen_db(well.fibre_dbm, now.fibre_dbm)
     if lost_db <= BROKEN_DB:
-        return FaultFound("receiver", "light arrives at its tap, and it reports loss of signal") if now.los else None
+        return LocatedFault("receiver", "light arrives at its tap, and it reports loss of signal") if now.los else None
     gone = "all light is gone" if math.isinf(lost_db) else f"{lost_db:.1f} dB are gone"
     if exit_port not in well.monitors_ma or exit_port not in now.monitors_ma:
-        return FaultFound("before the tap", f"{gone}; no monitor of the mesh can tell where")
+        return LocatedFault("before the tap", f"{gone}; no monitor of the mesh can tell where")
     left_db = _ratio_db(well.monitors_ma[exit_port], now.monitors_ma[exit_port])
     if left_db < _SAME_DB:
-        return FaultFound("fibre behind the mesh", f"{gone} behind port {exit_port}, where the mesh still emits it")
+        return LocatedFault("fibre behind the mesh", f"{gone} behind port {exit_port}, where the mesh still emits it")
     return _in_the_mesh(well.monitors_ma, now.monitors_ma, exit_port, own_ports, gone)
 
 
 def _in_the_mesh(
     well: Mapping[int, float], now: Mapping[int, float], exit_port: int, own_ports: frozenset[int], gone: str
-) -> FaultFound:
+) -> LocatedFault:
     """Tell light that goes astray in the mesh from light that does not reach it."""
     others = [port for port in well if port != exit_port and port in now]
     risen = {port: now[port] - well[port] for port in others}
     brightest = max(risen, key=lambda port: risen[port], default=None)
     if brightest is not None and sum(max(each, 0.0) for each in risen.values()) > _ELSEWHERE * well[exit_port]:
-        return FaultFound("path", f"{gone}, and light leaves at port {brightest} instead of {exit_port}")
+        return LocatedFault("path", f"{gone}, and light leaves at port {brightest} instead of {exit_port}")
     # Strays leave before the place where light is lost and behind it. Those that stay have passed no such place.
     telling = [port for port in others if port in own_ports and well[port] > _NOISE * well[exit_port]]
     stayed = [port for port in telling if _ratio_db(well[port], now[port]) < _SAME_DB]
     if stayed:
-        return FaultFound("path", f"{gone}, and its strays at ports {stayed} are as before: it is lost on its way")
+        return LocatedFault("path", f"{gone}, and its strays at ports {stayed} are as before: it is lost on its way")
     how = f"as are its strays at ports {telling}" if telling else "and nothing of it is seen elsewhere"
-    return FaultFound("fibre before the mesh", f"{gone}, {how}")
+    return LocatedFault("fibre before the mesh", f"{gone}, {how}")
 
 
 def _fallen_db(before_dbm: float | None, now_dbm: float | None) -> float:

@@ -10,13 +10,13 @@ from lumion_hw.circuits.request import CircuitRequest
 
 DARK_DB = -200.0
 """Light below this is reported as this: nothing at all has no decibels."""
-MOST_CROSSTALK_DB = -20.0
+MAX_CROSSTALK_DB = -20.0
 """Light of other circuits at the end of one, over its own (assumed)."""
-MOST_CROSSTALK_EXCLUSIVE_DB = -30.0
+MAX_EXCLUSIVE_CROSSTALK_DB = -30.0
 """The same where the request is exclusive."""
-WANTED_DARKNESS_DB = -25.0
+MAX_IDLE_LIGHT_DB = -25.0
 """A circuit's light at a receiver that nobody sends to, over its own at its end."""
-MOST_IMBALANCE_DB = 0.5
+MAX_IMBALANCE_DB = 0.5
 """Loss of one arm over that of the other."""
 _PDL_PENALTY = (0.8, 2.5)
 """Penalty of 0.8 dB at 2.5 dB of polarization-dependent loss, with its square (product page 02313LHH)."""
@@ -164,7 +164,7 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
     """
     kept = f", {request.min_margin_db:g} dB of margin kept" if request.min_margin_db else ""
     asked = "min_margin_db" if request.min_margin_db else None
-    crosstalk_db = MOST_CROSSTALK_EXCLUSIVE_DB if request.exclusive else MOST_CROSSTALK_DB
+    crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
     low, high = budget.sensitivity_dbm + request.min_margin_db, budget.overload_dbm - request.min_margin_db
     osnr, needed = budget.osnr_db, budget.required_osnr_db
     ceilings = (

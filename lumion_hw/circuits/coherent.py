@@ -26,7 +26,7 @@ PDL_WITHIN_DB = 0.5
 """Measured against predicted loss between the polarizations; modules resolve 0.1 dB."""
 DGD_WITHIN_PS = 2.0
 """Measured against predicted delay between the polarizations; modules resolve 1 ps."""
-MOST_SOP_KRAD_PER_S = 50.0
+MAX_SOP_KRAD_PER_S = 50.0
 """Rate at which a receiver follows the polarization with 0.3 dB of penalty (product page 02313LHH)."""
 _FEC_LIMIT_BER: Mapping[str, float] = {"400ZR": 1.25e-2, "ZR400-OFEC": 2e-2}
 _SYMBOL_RATE_GBD = 60.0
@@ -52,11 +52,11 @@ class Acceptance:
     dgd_ps: float | None = None
     sop_krad_per_s: float | None = None
     prefec_ber: float | None = None
-    most_ber: float | None = None
+    max_ber: float | None = None
     failures: tuple[str, ...] = ()
 
 
-def ends_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
+def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
     """Return the modules whose transmitters circuits need: a coherent receiver mixes with its own laser's light."""
     names = [
         name
@@ -77,7 +77,7 @@ def light_up(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[s
     Raises:
         LumionError: What a module raises.
     """
-    found = {name: circuit for circuit in circuits for name in ends_of([circuit])}
+    found = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
     work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in found.items()]
     bench.run_parallel([(name, job) for name, job in work if name not in lit])
 
@@ -119,7 +119,7 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
         )
 
 
-def most_ber(budget: LinkBudget) -> float | None:
+def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
     At the OSNR it needs, such a receiver is at the limit of its error correction. That tells its own noise, to which
@@ -173,11 +173,11 @@ def accepted(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIME
 
     told = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
     budget = circuit.budget
-    bound = most_ber(budget)
+    bound = max_ber(budget)
     limits = (
         ("PDL", told["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
         ("DGD", told["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
-        ("SOP rate", told["sop_rate"], MOST_SOP_KRAD_PER_S, "krad/s"),
+        ("SOP rate", told["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
         ("BER before correction", told["prefec_ber"], bound, ""),
     )
     failures = tuple(

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.exit_power import OutputPowerReader
 from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.proof import CircuitProof, arm_level_dbm
-from lumion_hw.circuits.standing import setting_beside
+from lumion_hw.circuits.proof import CircuitProof, expected_level_dbm
+from lumion_hw.circuits.standing import setting_with_active
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -110,7 +110,7 @@ class Diagnosis:
         self,
         bench: Bench,
         record: CalibrationRecord,
-        exits: ExitPower,
+        exits: OutputPowerReader,
         plan: CircuitPlan,
         held: Collection[int],
         driven_ma: NDArray[np.float64],
@@ -128,7 +128,7 @@ class Diagnosis:
     def of(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
         """Return what is wrong with each circuit that was not proven. Raises what devices raise."""
         self._dark([proof.circuit.request.source for proof in proofs])
-        background_w = self.exits.leaving_w()
+        background_w = self.exits.output_powers_w()
         return tuple(self._found(proof, background_w) for proof in proofs if not proof.proven)
 
     def _dark(self, sources: Sequence[str]) -> None:
@@ -155,12 +155,12 @@ class Diagnosis:
 
     def set(self, states: Mapping[int, State]) -> None:
         """Program states; PUCs of standing circuits keep their currents."""
-        setting = setting_beside(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
+        setting = setting_with_active(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
         self._bench.mesh.program(setting.currents_ma)
 
-    def leaving_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
+    def output_powers_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
         """Return the light of the one transmitter that is on, by the port where it leaves."""
-        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.leaving_w().items()}
+        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.output_powers_w().items()}
 
 
 class _ArmInQuestion:
@@ -183,7 +183,7 @@ class _ArmInQuestion:
         self._background_w = background_w
         self._siblings = [each for each in proof.circuit.arms if each is not arm]
         launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
-        self._expected_dbm = arm_level_dbm(proof.circuit, arm) + launched_over_db
+        self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
         """In the fibre behind the mesh, for what the module says it launches."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
@@ -259,7 +259,7 @@ class _ArmInQuestion:
         """Return this arm's light by the port where it leaves, but for light of its siblings and what is trimmed."""
         theirs = {self._way(_Fault(each.entry.port), states)[0] for each in self._siblings}
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
-        return {port: w for port, w in self._do.leaving_w(self._background_w).items() if port not in theirs}
+        return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
 
     # -- what that means ----------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class _ArmInQuestion:
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
-        arrives_dbm = exits.in_fibre_dbm(out) if out.meter is not None else leaves_dbm
+        arrives_dbm = exits.fibre_level_dbm(out) if out.meter is not None else leaves_dbm
         if arrives_dbm is None or leaves_dbm - arrives_dbm > _LOST_DB:
             return finding("fibre behind the mesh", self._behind(leaves_dbm, arrives_dbm))
         missing_db = self._expected_dbm - leaves_dbm
@@ -329,7 +329,7 @@ class _ArmInQuestion:
         for each in self._do.wiring.outputs:
             if each.meter is None or each.port == out.port:
                 continue
-            level_dbm = self._do.exits.in_fibre_dbm(each)
+            level_dbm = self._do.exits.fibre_level_dbm(each)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {out.port} and arrives at the meter of "

@@ -94,7 +94,7 @@ class SharedInstrument(Generic[Reading]):
             following.may_begin.set()
 
 
-class ExitPower:
+class OutputPowerReader:
     """Power at exits of the mesh.
 
     Args:
@@ -125,27 +125,27 @@ class ExitPower:
             raise CircuitError(f"port {out.port} has neither a meter nor a monitor: its light cannot be proven")
         return self._monitor_w(out.port)
 
-    def read_soon_w(self, out: OutputPath) -> float:
+    def read_fastest_w(self, out: OutputPath) -> float:
         """Return a power in proportion to it, from whichever answers first: a scan of the monitors, or the meter.
 
         Raises as :meth:`read_w`.
         """
         return self._monitor_w(out.port) if self._has_photodiode(out) else self.read_w(out)
 
-    def soon_w(self, out: OutputPath, fibre_dbm: float) -> float:
-        """Return what :meth:`read_soon_w` reads for a power in the fibre at the mesh facet."""
+    def expected_fast_reading_w(self, out: OutputPath, fibre_dbm: float) -> float:
+        """Return what :meth:`read_fastest_w` reads for a power in the fibre at the mesh facet."""
         if out.meter is None or self._has_photodiode(out):
             return w_from_dbm(fibre_dbm + self.facet_loss_db(out.port))
         return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
 
-    def promised_ma(self, circuit: PlannedCircuit) -> float | None:
+    def budgeted_photocurrent_ma(self, circuit: PlannedCircuit) -> float | None:
         """Return the photocurrent at a circuit's exit that its budget promises; ``None`` without a photodiode."""
         if not self._has_photodiode(circuit.exit):
             return None
         budget, entry, port = circuit.budget, circuit.entry, circuit.exit.port
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
-        leaving_w = w_from_dbm(fibre_dbm + self.facet_loss_db(port))
-        return leaving_w * 1e3 * self._responsivity_a_per_w(port)
+        output_powers_w = w_from_dbm(fibre_dbm + self.facet_loss_db(port))
+        return output_powers_w * 1e3 * self._responsivity_a_per_w(port)
 
     def _has_photodiode(self, out: OutputPath) -> bool:
         # A controller without photodiodes has the meters stand in for them: they tell the same, no sooner.
@@ -164,7 +164,7 @@ class ExitPower:
             raise DeviceError(f"the monitor at port {port} is saturated")
         return current_ma * 1e-3 / responsivity
 
-    def in_fibre_dbm(self, out: OutputPath) -> float | None:
+    def fibre_level_dbm(self, out: OutputPath) -> float | None:
         """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
         try:
             power_w = self.read_w(out)
@@ -178,24 +178,24 @@ class ExitPower:
             return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return level_dbm - self.facet_loss_db(out.port)
 
-    def quickly_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
+    def fibre_levels_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
         """Return the same for several exits by one scan of the mesh's monitors; a meter takes ten times as long.
 
         Args:
             outputs: The exits.
             monitors_only: Leave out exits without a monitor instead of asking their meters.
         """
-        leaving_w = self.leaving_w() if outputs else {}
+        output_powers_w = self.output_powers_w() if outputs else {}
         found: list[float | None] = []
         for out in outputs:
-            if out.port in leaving_w:
-                power_w = leaving_w[out.port]
+            if out.port in output_powers_w:
+                power_w = output_powers_w[out.port]
                 found.append(dbm_from_w(power_w) - self.facet_loss_db(out.port) if power_w > 0.0 else None)
             else:
-                found.append(None if monitors_only else self.in_fibre_dbm(out))
+                found.append(None if monitors_only else self.fibre_level_dbm(out))
         return found
 
-    def leaving_w(self) -> dict[int, float]:
+    def output_powers_w(self) -> dict[int, float]:
         """Return the power that leaves the mesh on the chip, by port, where there is a monitor that can read it."""
         mesh = self._bench.mesh
         return {

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from lumion_hw.circuits.budget import (
     DARK_DB,
-    MOST_CROSSTALK_DB,
-    MOST_CROSSTALK_EXCLUSIVE_DB,
-    MOST_IMBALANCE_DB,
-    WANTED_DARKNESS_DB,
+    MAX_CROSSTALK_DB,
+    MAX_EXCLUSIVE_CROSSTALK_DB,
+    MAX_IDLE_LIGHT_DB,
+    MAX_IMBALANCE_DB,
 )
 from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
 
@@ -39,7 +39,7 @@ class BudgetLine:
 def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
     """Return the budget of a circuit from launch to receiver, then what else is predicted of it."""
     budget, request = circuit.budget, circuit.request
-    crosstalk_db = MOST_CROSSTALK_EXCLUSIVE_DB if request.exclusive else MOST_CROSSTALK_DB
+    crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
     ceiling = "" if request.max_loss_db is None else f"at most {request.max_loss_db:g} dB"
     low, high = budget.sensitivity_dbm + request.min_margin_db, budget.overload_dbm - request.min_margin_db
     lines = [
@@ -57,7 +57,7 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines.append(BudgetLine("signal to noise in 0.1 nm", budget.osnr_db, "dB", limit))
     if len(circuit.arms) > 1:
         lines += [
-            BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MAX_IMBALANCE_DB:g} dB wanted"),
             BudgetLine("standard error of that", budget.imbalance_sigma_db, "dB"),
             BudgetLine("the same with strays (PDL)", budget.pdl_db, "dB", _most(budget.max_pdl_db, "dB")),
             BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _most(budget.max_dgd_ps, "ps")),
@@ -66,8 +66,8 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines.append(BudgetLine("light of others at its end", budget.crosstalk_db, "dB", _most(crosstalk_db, "dB")))
     for leak in budget.leakage:
         state = "idle" if leak.is_idle else "in use"
-        too_bright = leak in budget.idle_above(WANTED_DARKNESS_DB)
-        wanted = f"at most {WANTED_DARKNESS_DB:g} dB wanted, no way found is darker" if too_bright else ""
+        too_bright = leak in budget.idle_above(MAX_IDLE_LIGHT_DB)
+        wanted = f"at most {MAX_IDLE_LIGHT_DB:g} dB wanted, no way found is darker" if too_bright else ""
         what = f"its light at {leak.receiver} ({state}, port {leak.port})"
         lines.append(BudgetLine(what, leak.level_db, "dB", wanted))
     return (*lines, BudgetLine("heat of the PUCs on its way", budget.heater_mw, "mW"))

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.bench.controller_faults import latched_faults, listed
-from lumion_hw.circuits.breaks import BROKEN_DB, FaultFound, LightSeen, fault_of
-from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
+from lumion_hw.circuits.breaks import BROKEN_DB, LightReading, LocatedFault, locate_fault
+from lumion_hw.circuits.exit_power import OutputPowerReader
+from lumion_hw.circuits.phase_trim import READS, PhaseError, record_with_drift, trim_phase
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.service import CircuitService
-from lumion_hw.circuits.state import StandingCircuit, proof_document
+from lumion_hw.circuits.state import ActiveCircuit, proof_document
 from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError, SafetyError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment, Tracking
@@ -44,7 +44,7 @@ _DARK_DB = 10.0
 _SEEN_S = 0.02
 """After a search, until whoever watches the light has seen that it is back."""
 
-Told = Callable[[float, "Sequence[CircuitHealth]"], None]
+HealthCallback = Callable[[float, "Sequence[CircuitHealth]"], None]
 """Told the time held and how all circuits are, after every look."""
 
 
@@ -70,12 +70,12 @@ class CircuitHealth:
     measured_s: float | None = None
     lost_db: float | None = None
     marks: tuple[str, ...] = ()
-    fault: FaultFound | None = None
+    fault: LocatedFault | None = None
     reads: int = 0
     searches: int = 0
     worst_db: float = 0.0
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Return it in a few words."""
         dark = "dark" if self.fault is None else "broken"
         lost = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
@@ -102,7 +102,7 @@ class _Held:
 
     circuit: PlannedCircuit
     health: CircuitHealth
-    well: LightSeen | None = None
+    well: LightReading | None = None
     tracking: Tracking | None = None
     began_with: Alignment | None = None
     attempted_s: float = -math.inf
@@ -116,7 +116,7 @@ class _Held:
         return len(self.circuit.arms) == 1
 
 
-class Upkeep:
+class CircuitMaintenance:
     """Keeps all circuits of a service up; :meth:`run` for a time, or :meth:`step` by step.
 
     Between looks the polarization of circuits that were searched is tracked. A circuit that loses light is searched
@@ -135,13 +135,13 @@ class Upkeep:
     """
 
     def __init__(
-        self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0, begins: bool = True
+        self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0, starts_tracking: bool = True
     ) -> None:
         self._service = service
         self._setup = service.setup
         self._clock = service.setup.bench.clock
         self._aligner: Aligner = service.aligner
-        self._exits = ExitPower(service.setup.bench, service.setup.record)
+        self._exits = OutputPowerReader(service.setup.bench, service.setup.record)
         self._period_s = period_s
         self._reads_per_s = reads_per_s
         self._start_s = self._clock.now()
@@ -153,7 +153,7 @@ class Upkeep:
         self._glanced_s = -math.inf
         self._held: list[_Held] = []
         self._held = self._taken_up()
-        if begins:
+        if starts_tracking:
             self._follow_light(())
 
     @property
@@ -171,12 +171,12 @@ class Upkeep:
         """The calibration they were planned with."""
         return self._setup.record
 
-    def run(self, for_s: float | None = None, told: Told = lambda held_s, health: None) -> None:
+    def run(self, for_s: float | None = None, on_health: HealthCallback = lambda held_s, health: None) -> None:
         """Hold for a time, or until interrupted.
 
         Args:
             for_s: How long; ``None`` without an end.
-            told: Told how all circuits are, after every look.
+            on_health: Called with the time held and all circuits after every check.
 
         Raises:
             BusyError: Another program has taken over.
@@ -187,7 +187,7 @@ class Upkeep:
             while self._held:
                 look_s = self._clock.now()
                 self.step()
-                told(self._clock.now() - self._start_s, self.health)
+                on_health(self._clock.now() - self._start_s, self.health)
                 if look_s + self._period_s >= end_s:
                     self._track_until(end_s)
                     break
@@ -221,8 +221,8 @@ class Upkeep:
         faults = latched_faults(self._setup.bench)
         why = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
         for held in self._held:
-            self._found(held, FaultFound("controller", why))
-        self._service.set_up_again()
+            self._found(held, LocatedFault("controller", why))
+        self._service.restore_after_shutdown()
         held_before, self._held = self._held, self._taken_up()
         self._follow_light(held_before)
 
@@ -268,7 +268,7 @@ class Upkeep:
             ended: Something else has begun: what was read may be other light, and is passed over.
         """
         try:
-            proofs, _ = self._setup.prove_answering()
+            proofs, _ = self._setup.prove_reachable()
         except LumionError:
             return
         found = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
@@ -278,14 +278,14 @@ class Upkeep:
                 self._take(held, proof)
                 held.health.marks = tuple(self._marks(held))
 
-    def place_of(self, name: str) -> FaultFound | None:
+    def find_fault(self, name: str) -> LocatedFault | None:
         """Return where a circuit has lost its light by what the mesh's monitors say now; ``None`` if they cannot."""
         held = next((each for each in self._held if each.health.name == name), None)
         if held is None or held.well is None:
             return None
-        return fault_of(held.well, self._glimpse(held, self._monitors_ma()), held.circuit.exit.port, held.own_ports)
+        return locate_fault(held.well, self._glimpse(held, self._monitors_ma()), held.circuit.exit.port, held.own_ports)
 
-    def search_soon(self, name: str) -> bool:
+    def request_search(self, name: str) -> bool:
         """Have :meth:`follow` search the polarization of a dark circuit once; return whether there is one to search."""
         for held in self._held:
             if held.health.name == name and held.is_single and held.circuit.entry.polarization is not None:
@@ -303,7 +303,7 @@ class Upkeep:
 
     def renewed(self) -> CalibrationRecord:
         """Return the record with the passive phases that light in service has shown."""
-        return renewed_record(self._setup.record, self.drifted_rad)
+        return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -366,7 +366,7 @@ class Upkeep:
         for held, fault in zip(self._held, found, strict=True):
             self._found(held, fault)
 
-    def _look_at_light(self) -> list[FaultFound | None]:
+    def _look_at_light(self) -> list[LocatedFault | None]:
         """Measure all circuits once, and return where each is broken by its light."""
         monitors_ma = self._monitors_ma()
         self._reads += len(self._held) + bool(monitors_ma)
@@ -384,17 +384,17 @@ class Upkeep:
         held.health.reads += 1
         held.health.proof, held.health.measured_s = proof, self._clock.now()
 
-    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> FaultFound | None:
+    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> LocatedFault | None:
         """Measure one circuit whose modules may be silent, and return where it is broken."""
         request, modules = held.circuit.request, self._setup.bench.transponders
         try:
             modules[request.source].monitors()
         except LumionError as error:
-            return FaultFound("transmitter", f"it does not answer: {error}")
+            return LocatedFault("transmitter", f"it does not answer: {error}")
         try:
             modules[request.target].status()
         except LumionError as error:
-            return FaultFound("receiver", f"it does not answer: {error}")
+            return LocatedFault("receiver", f"it does not answer: {error}")
         (proof,) = self._setup.prove([request])
         self._take(held, proof)
         return self._judge(held, self._seen(proof, monitors_ma))
@@ -407,15 +407,15 @@ class Upkeep:
         read = zip(mesh.monitor_ports, mesh.monitors_ma().tolist(), strict=True)
         return {port: current_ma for port, current_ma in read if not math.isnan(current_ma)}
 
-    def _seen(self, proof: CircuitProof, monitors_ma: dict[int, float]) -> LightSeen:
+    def _seen(self, proof: CircuitProof, monitors_ma: dict[int, float]) -> LightReading:
         entry, fibre_dbm = proof.circuit.entry, None
         if proof.launch_dbm is not None and proof.measured_loss_db is not None:
             fibre_dbm = proof.launch_dbm + entry.gain_db - entry.loss_db - proof.measured_loss_db
         elif proof.received_dbm is not None:
             fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
-        return LightSeen(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
+        return LightReading(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
 
-    def _judge(self, held: _Held, seen: LightSeen) -> FaultFound | None:
+    def _judge(self, held: _Held, seen: LightReading) -> LocatedFault | None:
         """Compare what is seen of a circuit with what was seen while all was well; return where it is broken."""
         health = held.health
         if seen.fibre_dbm is not None and seen.fibre_dbm > _level(held.well):
@@ -425,9 +425,9 @@ class Upkeep:
             None if seen.fibre_dbm is None or well.fibre_dbm is None else round(well.fibre_dbm - seen.fibre_dbm, 3)
         )
         health.worst_db = max(health.worst_db, health.lost_db or 0.0)
-        return fault_of(well, seen, held.circuit.exit.port, held.own_ports)
+        return locate_fault(well, seen, held.circuit.exit.port, held.own_ports)
 
-    def _found(self, held: _Held, found: FaultFound | None) -> None:
+    def _found(self, held: _Held, found: LocatedFault | None) -> None:
         """Take in where a circuit is broken, or that it is not; a change is an alarm, or its end."""
         health = held.health
         # The marks tell of an alarm that an earlier program, or this one before an error, has left.
@@ -440,11 +440,11 @@ class Upkeep:
             health.lost_db = None
         health.marks = tuple(self._marks(held))
 
-    def _promised(self, held: _Held, seen: LightSeen) -> LightSeen:
+    def _promised(self, held: _Held, seen: LightReading) -> LightReading:
         """Return what should be seen of a circuit that was never seen well: what its budget promises."""
         budget, entry = held.circuit.budget, held.circuit.entry
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
-        return LightSeen(budget.launch_dbm, fibre_dbm, False, seen.monitors_ma)
+        return LightReading(budget.launch_dbm, fibre_dbm, False, seen.monitors_ma)
 
     def _marks(self, held: _Held) -> list[str]:
         health, request = held.health, held.circuit.request
@@ -460,7 +460,7 @@ class Upkeep:
             marks.append(f"degraded: margin {margin_db:.1f} dB, wanted {request.min_margin_db:g} dB")
         return marks
 
-    def _alarm(self, name: str, found: FaultFound | None) -> None:
+    def _alarm(self, name: str, found: LocatedFault | None) -> None:
         log = self._setup.bench.events
         if found is None:
             log.add("alarm over", circuit=name)
@@ -482,18 +482,18 @@ class Upkeep:
             if well_dbm is not None:
                 held.health.lost_db = None if seen.fibre_dbm is None else round(well_dbm - seen.fibre_dbm, 3)
 
-    def _better(self, held: _Held, seen: LightSeen) -> LightSeen:
+    def _better(self, held: _Held, seen: LightReading) -> LightReading:
         """Return what is seen first of a circuit, or what its budget promises where far less is seen than that."""
-        promised_ma = self._exits.promised_ma(held.circuit)
-        if promised_ma is None or dbm_from_w(promised_ma * 1e-3) - _level(seen) < BROKEN_DB:
+        budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(held.circuit)
+        if budgeted_photocurrent_ma is None or dbm_from_w(budgeted_photocurrent_ma * 1e-3) - _level(seen) < BROKEN_DB:
             return seen
-        monitors_ma = {**seen.monitors_ma, held.circuit.exit.port: promised_ma}
-        return LightSeen(seen.launch_dbm, dbm_from_w(promised_ma * 1e-3), False, monitors_ma)
+        monitors_ma = {**seen.monitors_ma, held.circuit.exit.port: budgeted_photocurrent_ma}
+        return LightReading(seen.launch_dbm, dbm_from_w(budgeted_photocurrent_ma * 1e-3), False, monitors_ma)
 
-    def _glimpse(self, held: _Held, monitors_ma: dict[int, float]) -> LightSeen:
+    def _glimpse(self, held: _Held, monitors_ma: dict[int, float]) -> LightReading:
         current_ma = monitors_ma.get(held.circuit.exit.port, 0.0)
         level_dbm = dbm_from_w(current_ma * 1e-3) if current_ma > 0.0 else None  # relative: it is compared only
-        return LightSeen(0.0, level_dbm, False, monitors_ma)
+        return LightReading(0.0, level_dbm, False, monitors_ma)
 
     def _is_to_be_searched(self, held: _Held) -> bool:
         if held.health.name in self.searching:
@@ -521,7 +521,7 @@ class Upkeep:
 
     def _led_elsewhere(self, held: _Held, tracking: Tracking) -> Tracking | None:
         try:
-            tracking.read_elsewhere(self._read(held))
+            tracking.switch_reading(self._read(held))
         except DeviceError:  # no light there: what is searched next finds it
             return None
         return tracking
@@ -553,7 +553,7 @@ class Upkeep:
                 raise DeviceError("not read: the circuits are being changed")
             self._reads += 1
             held.health.reads += 1
-            return self._exits.read_soon_w(held.circuit.exit)  # as the search of the set-up reads, in its unit
+            return self._exits.read_fastest_w(held.circuit.exit)  # as the search of the set-up reads, in its unit
 
         return read
 
@@ -645,7 +645,7 @@ class Upkeep:
         except LumionError as error:
             self._setup.bench.events.add("not noted", reason=str(error))
 
-    def _as_noted(self, circuit: StandingCircuit, health: CircuitHealth | None) -> StandingCircuit:
+    def _as_noted(self, circuit: ActiveCircuit, health: CircuitHealth | None) -> ActiveCircuit:
         if health is None or health.proof is None or health.measured_s is None:
             return circuit
         ago = timedelta(seconds=self._clock.now() - health.measured_s)
@@ -655,6 +655,6 @@ class Upkeep:
         return dataclasses.replace(circuit, proof=measured, seen_utc=seen, marks=health.marks)
 
 
-def _level(seen: LightSeen | None) -> float:
+def _level(seen: LightReading | None) -> float:
     """Return the level in the fibre at the facet; minus infinity where there was none."""
     return -math.inf if seen is None or seen.fibre_dbm is None else seen.fibre_dbm

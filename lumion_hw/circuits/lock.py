@@ -78,7 +78,7 @@ class BenchLock:
             else who holds the bench is not.
 
     Attributes:
-        died: The owner on this host whose program ended without letting go, if there was one.
+        dead_owner: The owner on this host whose program ended without letting go, if there was one.
     """
 
     def __init__(self, directory: AnyPath, program: str, *, take_over: str | None = None) -> None:
@@ -86,7 +86,7 @@ class BenchLock:
         self._take_over = take_over
         self._me = LockOwner.here(program)
         self._handle: int | None = None
-        self.died: LockOwner | None = None
+        self.dead_owner: LockOwner | None = None
 
     def __enter__(self) -> Self:
         """Take the lock.
@@ -103,7 +103,7 @@ class BenchLock:
             self._replace(owner)
             return self
         try:
-            self.died = owner if owner is not None and owner.host == self._me.host else None
+            self.dead_owner = owner if owner is not None and owner.host == self._me.host else None
             self._sign(handle)
         except BaseException:
             os.close(handle)

@@ -61,7 +61,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         LumionError: A device failed.
     """
     known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
-    aside_ma = {sign: moved_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
+    aside_ma = {sign: shifted_currents_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
     try:
@@ -71,13 +71,15 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         error_rad = _error_rad(power_w[1.0], power_w[-1.0])
         corrected = _LEAST_RAD <= abs(error_rad) <= LARGEST_RAD
         if corrected:
-            final_ma = moved_ma(known, before_ma, puc, -error_rad)
+            final_ma = shifted_currents_ma(known, before_ma, puc, -error_rad)
     finally:
         mesh.program(final_ma)
     return PhaseError(puc, error_rad, corrected)
 
 
-def moved_ma(known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float) -> NDArray[np.float64]:
+def shifted_currents_ma(
+    known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
+) -> NDArray[np.float64]:
     """Return currents with the differential phase of one PUC moved; heat moves as little as it can.
 
     Args:
@@ -106,7 +108,7 @@ def moved_ma(known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, 
     )
 
 
-def renewed_record(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
+def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
     """Return the child of a record whose passive phases are those that light in service has shown.
 
     It has no covariance and no raw readings: those of its parent do not hold for phases measured otherwise.

@@ -10,11 +10,11 @@ from dataclasses import replace
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
+from lumion_hw.circuits.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
-from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
+from lumion_hw.circuits.reckoning import RoutedCircuit, with_budgets
 from lumion_hw.circuits.refusal import BudgetError, refused
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.trimming import Trimmer
@@ -29,7 +29,7 @@ from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
-_TRIM_ABOVE_DB = 0.5 * MOST_IMBALANCE_DB
+_TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
 """Arms that differ by less are left alone; the other half of the limit is for what the prediction does not know."""
 _BELOW_OVERLOAD_DB = 1.0
 """Light that would overload a receiver is trimmed to so much below."""
@@ -45,7 +45,7 @@ _ROUNDS = 4
 """Routings tried until every circuit keeps its ceilings."""
 _DARKER_ROUNDS = 3
 """Routings tried until no idle receiver gets more light than wanted, …"""
-_DARKER_DB = WANTED_DARKNESS_DB - 2.0
+_DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
 """… 2 dB kept for phases and couplers that the record knows to a milliradian."""
 
 
@@ -302,7 +302,7 @@ class _Draughtsman:
         everything = [*self._standing, *routed]
         couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
-        return reckoned(self._model, self._wiring, self._planning, everything, currents), currents
+        return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
     def _stands(self, circuit: PlannedCircuit) -> RoutedCircuit:
         """Return a circuit of an earlier plan, on the ways it has."""

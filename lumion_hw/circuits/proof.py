@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.arm_levels import ArmLevels
 from lumion_hw.circuits.coherent import Acceptance, accepted
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.exit_power import OutputPowerReader
 from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -145,7 +145,7 @@ class CircuitLight:
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
         """Loss from fibre to fibre over the mesh, arm by arm; each of two tributaries has half of the launch."""
-        share_db = share_of_arm_db(circuit)
+        share_db = arm_split_loss_db(circuit)
         return tuple(
             None
             if self.launch_dbm is None or seen_dbm is None
@@ -154,15 +154,15 @@ class CircuitLight:
         )
 
 
-def share_of_arm_db(circuit: PlannedCircuit) -> float:
+def arm_split_loss_db(circuit: PlannedCircuit) -> float:
     """Return by how much an arm has less light than its module sends."""
     return 10.0 * math.log10(len(circuit.arms))
 
 
-def arm_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
+def expected_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
     """Return the power that should be in the fibre behind the mesh at the end of an arm."""
     entry = arm.entry
-    return circuit.budget.launch_dbm - share_of_arm_db(circuit) + entry.gain_db - entry.loss_db - arm.loss_db
+    return circuit.budget.launch_dbm - arm_split_loss_db(circuit) + entry.gain_db - entry.loss_db - arm.loss_db
 
 
 def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, mesh_sigma_db: float) -> float:
@@ -193,7 +193,7 @@ class Prover:
         exits: Power at the exits of its mesh.
     """
 
-    def __init__(self, bench: Bench, exits: ExitPower) -> None:
+    def __init__(self, bench: Bench, exits: OutputPowerReader) -> None:
         self._bench = bench
         self._exits = exits
 
@@ -216,7 +216,9 @@ class Prover:
             bench.run_parallel(asked)
 
         jobs: list[Callable[[], float | None]] = [ask_modules]
-        jobs += [functools.partial(self._exits.in_fibre_dbm, arm.exit) for circuit in circuits for arm in circuit.arms]
+        jobs += [
+            functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
+        ]
         _, *levels_dbm = bench.clock.run_parallel(jobs)
         seen = iter(levels_dbm)
         return [

@@ -41,14 +41,14 @@ class RoutedCircuit:
     trims: tuple[ArmTrim | None, ...]
 
 
-def reckoned(
+def with_budgets(
     model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
 ) -> tuple[PlannedCircuit, ...]:
     """Return circuits with their budgets, side by side at given heater currents."""
-    return _Reckoning(model, wiring, planning, routed, currents_ma).circuits()
+    return LinkBudgetSolver(model, wiring, planning, routed, currents_ma).circuits()
 
 
-class _Reckoning:
+class LinkBudgetSolver:
     """The light of some circuits in one setting of the mesh.
 
     Args:

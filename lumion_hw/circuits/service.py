@@ -22,14 +22,14 @@ from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.setup import PathSetup
 from lumion_hw.circuits.spans import Milestone
 from lumion_hw.circuits.state import (
+    ActiveCircuit,
     CircuitJournal,
     CircuitState,
     MeshFinding,
     MeshVerdict,
-    StandingCircuit,
-    judged,
-    standing_circuit,
-    standing_plan,
+    active_circuit,
+    compare_with_mesh,
+    restored_plan,
 )
 from lumion_hw.errors import LIST_FAULTS, CircuitError, ConfigError, LumionError, SafetyError
 from lumion_hw.files import AnyPath
@@ -93,8 +93,8 @@ class CircuitService:
         """
         known = load_record(record)
         with BenchLock(directory, program, take_over=take_over) as lock, open_bench() as bench:
-            if lock.died is not None:
-                bench.events.add("owner died", **dataclasses.asdict(lock.died))
+            if lock.dead_owner is not None:
+                bench.events.add("owner died", **dataclasses.asdict(lock.dead_owner))
             with CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal:
                 service = cls(bench, known, journal, lock, str(FilePath(record).resolve()))
                 service.restore()
@@ -114,9 +114,11 @@ class CircuitService:
         self.journal = journal
         self.lock = lock
         self.time = LeaseClock(bench.clock)
-        self.lost: tuple[StandingCircuit, ...] = ()
+        self.lost: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
+        if record.doubts:
+            bench.events.add("record not certified", record=record_path, reasons=list(record.doubts))
 
     @property
     def state(self) -> CircuitState:
@@ -134,7 +136,7 @@ class CircuitService:
             LumionError: A device failed, or the journal cannot be written.
         """
         mesh, state = self.setup.bench.mesh, self.state
-        found = judged(mesh, state, self.journal.begun)
+        found = compare_with_mesh(mesh, state, self.journal.begun)
         self.setup.bench.events.add("read back", verdict=found.verdict.value, pucs=len(found.differences))
         if found.verdict is MeshVerdict.DIFFERENT:
             raise CircuitError(
@@ -155,7 +157,7 @@ class CircuitService:
             self._switch_on()
         return found
 
-    def set_up_again(self) -> tuple[CircuitProof, ...] | None:
+    def restore_after_shutdown(self) -> tuple[CircuitProof, ...] | None:
         """Set up the circuits of the journal again after the controller has switched its heaters off.
 
         A fault whose only cause is the silence of this host is cleared first, since the host is back. An unfinished
@@ -173,7 +175,7 @@ class CircuitService:
         bench, state = self.setup.bench, self.state
         with self.lock.changing():
             cleared = clear_host_silence(bench, self.lock.program)
-            found = judged(bench.mesh, state, self.journal.begun)
+            found = compare_with_mesh(bench.mesh, state, self.journal.begun)
             if found.verdict is MeshVerdict.DIFFERENT:
                 raise CircuitError(f"{found}\nNothing was changed.", hint=_SOMEBODY_ELSE)
             if found.begun is not None:
@@ -189,7 +191,7 @@ class CircuitService:
             self._switch_on()
             with contextlib.suppress(LumionError):  # a receiver that does not answer is named below
                 self.setup.await_los_clear([circuit.request for circuit in state.circuits])
-            proofs, silent = self.setup.prove_answering()
+            proofs, silent = self.setup.prove_reachable()
             self._end(proofs)
         failures = {_name(proof.circuit.request): list(proof.failures) for proof in proofs if not proof.proven}
         failures |= {_name(request): [why] for request, why in silent.items()}
@@ -202,7 +204,7 @@ class CircuitService:
 
         Raises:
             SafetyError: It has switched its heaters off, whether the fault is still latched or has been cleared since;
-                :meth:`set_up_again` helps.
+                :meth:`restore_after_shutdown` helps.
             LumionError: The controller does not answer.
         """
         bench = self.setup.bench
@@ -285,7 +287,7 @@ class CircuitService:
             self._end(proofs)
         return proofs
 
-    def disconnect(self, names: Collection[str] | None = None) -> tuple[StandingCircuit, ...]:
+    def disconnect(self, names: Collection[str] | None = None) -> tuple[ActiveCircuit, ...]:
         """Take circuits down, all if none are named; when none are left the heaters go off.
 
         Returns:
@@ -302,7 +304,7 @@ class CircuitService:
         with self._change("disconnect", [circuit.name for circuit in going]):
             self.setup.disconnect([circuit.request for circuit in going])
             if len(going) == len(self.state.circuits):
-                heaters_off(self.setup.bench)
+                switch_heaters_off(self.setup.bench)
             self._end(())
         return going
 
@@ -315,10 +317,10 @@ class CircuitService:
         """
         going = tuple(self.state.circuit(name) for name in names)
         with self._change("drop", [circuit.name for circuit in going]):
-            self.setup.take_away([circuit.request for circuit in going])
+            self.setup.drop([circuit.request for circuit in going])
             self._end(())
 
-    def expire(self) -> tuple[StandingCircuit, ...]:
+    def expire(self) -> tuple[ActiveCircuit, ...]:
         """Take down the circuits whose leases have ended, and return them. Raises as :meth:`disconnect`."""
         ended = [circuit for circuit in self.state.circuits if circuit.has_expired(self.time)]
         for circuit in ended:
@@ -327,11 +329,11 @@ class CircuitService:
             self.setup.bench.events.add("lease ended", circuit=circuit.name, reason=reason)
         return self.disconnect([circuit.name for circuit in ended]) if ended else ()
 
-    def note(self, circuits: Sequence[StandingCircuit]) -> None:
+    def note(self, circuits: Sequence[ActiveCircuit]) -> None:
         """Note new readings, marks and currents of the circuits. Raises as :meth:`CircuitJournal.note`.
 
         A controller that drives nothing has switched off: then the currents noted before are kept, which
-        :meth:`set_up_again` drives again.
+        :meth:`restore_after_shutdown` drives again.
         """
         state = dataclasses.replace(self._standing(()), circuits=tuple(circuits))
         if circuits and not any(state.currents_ma):
@@ -369,7 +371,7 @@ class CircuitService:
         if [circuit.request for circuit in active] == requests:
             return
         bench = self.setup.bench
-        plan = standing_plan(bench.model, self.setup.record, state, wiring_with_device_losses(bench))
+        plan = restored_plan(bench.model, self.setup.record, state, wiring_with_device_losses(bench))
         if plan is None:
             self.setup.active = None
         else:
@@ -387,7 +389,7 @@ class CircuitService:
         names = [_name(circuit.request) for circuit in circuits]
         return CircuitState(
             tuple(
-                standing_circuit(circuit, measured.get(name), self.time, known.get(name))
+                active_circuit(circuit, measured.get(name), self.time, known.get(name))
                 for name, circuit in zip(names, circuits, strict=True)
             ),
             tuple(self.setup.bench.mesh.confirmed_currents_ma().tolist()),
@@ -396,7 +398,7 @@ class CircuitService:
         )
 
 
-def bring_to_rest(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
+def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
     """Switch all heaters and transmitters off, whatever is driven, and note that nothing is connected.
 
     Args:
@@ -409,11 +411,11 @@ def bring_to_rest(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> Non
     """
     with lock.changing():
         with bench.dark():
-            heaters_off(bench)
+            switch_heaters_off(bench)
         journal.end("at rest", CircuitState(record=journal.state.record))
 
 
-def heaters_off(bench: Bench) -> None:
+def switch_heaters_off(bench: Bench) -> None:
     """Drive no heater; a controller that keeps its heaters off because of a latched fault is left alone.
 
     Raises:

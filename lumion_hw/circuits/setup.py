@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.arm_levels import ArmLeveller, ArmLevels
-from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
+from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, light_up, refuse_power_feedback, transmitters_of
 from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.exit_power import OutputPowerReader
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, arm_level_dbm, summary, verdict
+from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, expected_level_dbm, summary, verdict
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.spans import Milestone, Spans
-from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
+from lumion_hw.circuits.standing import combined_plan, pucs_of, record_avoiding, setting_with_active
 from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -88,7 +88,7 @@ class PathSetup:
         self.bench = bench
         self.record = record
         self._aligner = aligner or Aligner(bench.clock)
-        self._exits = ExitPower(bench, record)
+        self._exits = OutputPowerReader(bench, record)
         self._prover = Prover(bench, self._exits)
         self.active: CircuitPlan | None = None
         self._proven_loss_db: dict[tuple[CircuitRequest, tuple[Path, ...]], float] = {}
@@ -195,11 +195,11 @@ class PathSetup:
         """
         stays = None if self.active is None else self._without(self.active, gone)
         standing = () if stays is None else stays.circuits
-        record = avoiding(self.record, avoid)
+        record = record_avoiding(self.record, avoid)
         added = plan_circuits(self.bench, record, wanted, standing=standing)
         if stays is None or not standing:
             return replace(added, standing=())
-        setting = setting_beside(
+        setting = setting_with_active(
             self.bench.mesh.topology,
             record,
             {**stays.routing.states, **added.routing.states},
@@ -207,7 +207,7 @@ class PathSetup:
             stays.currents_ma,
             added.couplings,
         )
-        return joined(stays, added, setting)
+        return combined_plan(stays, added, setting)
 
     def switch(
         self,
@@ -273,7 +273,7 @@ class PathSetup:
         was_proven = False
         told: set[CircuitRequest] = set()
         while True:
-            seen = iter(self._exits.quickly_dbm(exits))
+            seen = iter(self._exits.fibre_levels_dbm(exits))
             light = [
                 CircuitLight(launch_dbm.get(circuit.request.source), tuple(next(seen) for _ in range(count)), los=False)
                 for circuit, count in zip(circuits, arms, strict=True)
@@ -308,11 +308,11 @@ class PathSetup:
             raise ConfigError(f"{names}: no such circuit stands", hint=f"These do: {there or 'none'}.")
         gone = [circuit for circuit in standing if circuit.request in requests]
         left = self._without(self.active, requests)
-        needed = ends_of(left.circuits)
+        needed = transmitters_of(left.circuits)
         before = self._before(gone, left.circuits)
         with self._undone_if_failed(before, gone):
-            self._switch_off([name for name in ends_of(gone) if name not in needed and name in before.lit])
-            setting = setting_beside(
+            self._switch_off([name for name in transmitters_of(gone) if name not in needed and name in before.lit])
+            setting = setting_with_active(
                 self.bench.mesh.topology,
                 self.record,
                 left.routing.states,
@@ -340,7 +340,7 @@ class PathSetup:
         self._proven_loss_db = {}
         self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
 
-    def take_away(self, requests: Sequence[CircuitRequest]) -> None:
+    def drop(self, requests: Sequence[CircuitRequest]) -> None:
         """Take circuits down without asking their modules, which may be dead; what stays keeps its currents exactly.
 
         Raises:
@@ -350,7 +350,7 @@ class PathSetup:
             return
         left = self._without(self.active, requests)
         if left.circuits:
-            setting = setting_beside(
+            setting = setting_with_active(
                 self.bench.mesh.topology,
                 self.record,
                 left.routing.states,
@@ -372,7 +372,7 @@ class PathSetup:
         """Measure the circuits that are set up, or those of some requests, changing nothing."""
         return self._proofs([each for each in self._standing if requests is None or each.request in requests])
 
-    def prove_answering(self) -> tuple[tuple[CircuitProof, ...], dict[CircuitRequest, str]]:
+    def prove_reachable(self) -> tuple[tuple[CircuitProof, ...], dict[CircuitRequest, str]]:
         """Measure all circuits that are set up, also while some modules or meters do not answer.
 
         Returns:
@@ -403,10 +403,10 @@ class PathSetup:
         result: dict[CircuitRequest, float | None] = {}
         for circuit in self._standing:
             module = self.bench.transponders[circuit.request.source]
-            wanted_dbm = self._exits.in_fibre_dbm(circuit.exit)
+            wanted_dbm = self._exits.fibre_level_dbm(circuit.exit)
             module.disable()
             try:
-                rest_dbm = self._exits.in_fibre_dbm(circuit.exit)
+                rest_dbm = self._exits.fibre_level_dbm(circuit.exit)
             finally:
                 module.enable()
             if wanted_dbm is None or rest_dbm is None:
@@ -486,7 +486,7 @@ class PathSetup:
                 lit.add(name)
 
         asked: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, ask_mesh)]
-        bench.run_parallel(asked + [(name, functools.partial(ask_module, name)) for name in ends_of(circuits)])
+        bench.run_parallel(asked + [(name, functools.partial(ask_module, name)) for name in transmitters_of(circuits)])
         return _Before(found["driven_ma"], frozenset(lit), tuple(exits_dbm))
 
     @contextlib.contextmanager
@@ -519,7 +519,7 @@ class PathSetup:
         If the currents cannot be driven, nothing counts as set up, and the transmitters are switched back all the same.
         Polarizations stay where a search has left them: the right setting depends on the fibre alone.
         """
-        events, needed = self.bench.events, ends_of(self._standing)
+        events, needed = self.bench.events, transmitters_of(self._standing)
         try:
             self.bench.mesh.program(before.driven_ma)
             self.bench.mesh.confirm_driven(before.driven_ma)
@@ -533,7 +533,7 @@ class PathSetup:
 
     def _switch_back(self, before: _Before, circuits: Sequence[PlannedCircuit], needed: Collection[str]) -> None:
         """Switch transmitters on that were on before, and off that were off; one that fails is in the event log."""
-        for name in ends_of(circuits):
+        for name in transmitters_of(circuits):
             module = self.bench.transponders[name]
             try:
                 if name in before.lit:
@@ -554,7 +554,7 @@ class PathSetup:
 
     def _lights_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
         """Return the light at the exits of circuits, arm by arm; ``None`` in the dark."""
-        return tuple(self._exits.quickly_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
+        return tuple(self._exits.fibre_levels_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
 
     def _check_undisturbed(
         self, stay: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
@@ -619,7 +619,9 @@ class PathSetup:
                 raise CircuitError(failure)
             requests = [circuit.request for circuit in plan.circuits]
             try:
-                plan = plan_circuits(self.bench, avoiding(self.record, suspects), requests, fixed=self._states_in_use)
+                plan = plan_circuits(
+                    self.bench, record_avoiding(self.record, suspects), requests, fixed=self._states_in_use
+                )
             except RoutingError as error:
                 raise CircuitError(f"{failure} There is no other way: {error}") from error
             was_dbm = self._lights_dbm(self._standing)
@@ -629,15 +631,15 @@ class PathSetup:
         self, plan: CircuitPlan, before: _Before, suspects: Collection[int], milestone: Milestone
     ) -> CircuitPlan:
         """Program new circuits beside those that stand, and return all of them as one plan."""
-        setting = setting_beside(
+        setting = setting_with_active(
             self.bench.mesh.topology,
-            avoiding(self.record, suspects),
+            record_avoiding(self.record, suspects),
             self._states_in_use | plan.routing.states,
             pucs_of(self._standing),
             before.driven_ma,
             plan.couplings,
         )
-        whole = joined(self.active, plan, setting)
+        whole = combined_plan(self.active, plan, setting)
         self._program(whole, milestone, setting.shift_rad)
         return whole
 
@@ -648,9 +650,9 @@ class PathSetup:
             CircuitError: There is such light; the message says where and how much.
         """
         dark = [(each, arm) for each in circuits if each.request.source not in lit for arm in each.arms]
-        strays_dbm = self._exits.quickly_dbm([arm.exit for _, arm in dark], monitors_only=True)
+        strays_dbm = self._exits.fibre_levels_dbm([arm.exit for _, arm in dark], monitors_only=True)
         for (circuit, arm), stray_dbm in zip(dark, strays_dbm, strict=True):
-            if stray_dbm is not None and stray_dbm > arm_level_dbm(circuit, arm) - _STRAY_DB:
+            if stray_dbm is not None and stray_dbm > expected_level_dbm(circuit, arm) - _STRAY_DB:
                 raise CircuitError(
                     f"circuit {circuit.request}: port {arm.exit.port} should be dark and has {stray_dbm:.1f} dBm "
                     f"before {circuit.request.source} is switched on",
@@ -662,8 +664,8 @@ class PathSetup:
     ) -> tuple[CircuitFinding, ...]:
         """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
         # A module that a standing circuit needs cannot be switched off to see whose light is where.
-        needed = ends_of(self._standing)
-        alone = [proof for proof in proofs if not set(ends_of([proof.circuit])) & set(needed)]
+        needed = transmitters_of(self._standing)
+        alone = [proof for proof in proofs if not set(transmitters_of([proof.circuit])) & set(needed)]
         diagnosis = Diagnosis(self.bench, self.record, self._exits, whole, pucs_of(self._standing), before.driven_ma)
         findings = diagnosis.of(alone)
         for finding in findings:
@@ -747,8 +749,10 @@ class PathSetup:
     ) -> dict[CircuitRequest, Alignment]:
         """Search the polarization at the inputs of circuits, side by side; of ``lit`` ones that have light."""
         taken = {arm.exit.port for each in (*self._standing, *lit) for arm in each.arms}
-        leaving_w = self._exits.leaving_w() if circuits else {}  # once for all, who then search side by side
-        jobs = [functools.partial(self._aligned, circuit, leaving_w, taken) for circuit in circuits]
+        output_powers_w = (
+            self._exits.output_powers_w() if circuits else {}
+        )  # once for all, who then search side by side
+        jobs = [functools.partial(self._aligned, circuit, output_powers_w, taken) for circuit in circuits]
         found = self.bench.clock.run_parallel(jobs)
         alignments = {}
         for circuit, alignment in zip(circuits, found, strict=True):
@@ -776,19 +780,19 @@ class PathSetup:
         return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
 
     def _aligned(
-        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+        self, circuit: PlannedCircuit, output_powers_w: Mapping[int, float], taken: Collection[int]
     ) -> Alignment | CircuitError | DeviceError:
         """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
-            self._refuse_other_way(circuit, leaving_w, taken)
+            self._refuse_other_way(circuit, output_powers_w, taken)
             return self._aligner.maximise(name, self.bench.polarizer(name), self._light_to_search_by(circuit))
         except (CircuitError, DeviceError) as error:
             return error
 
     def _refuse_other_way(
-        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+        self, circuit: PlannedCircuit, output_powers_w: Mapping[int, float], taken: Collection[int]
     ) -> None:
         """Refuse to search by the leakage at an exit while the light itself leaves the mesh elsewhere.
 
@@ -796,9 +800,9 @@ class PathSetup:
             CircuitError: It does; the message says where.
         """
         arm = circuit.arms[0]
-        bright_w = w_from_dbm(arm_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
-        elsewhere = [port for port, w in leaving_w.items() if port not in taken and w > bright_w / _BRIGHT]
-        if elsewhere and leaving_w.get(arm.exit.port, bright_w) < bright_w / _DARK:
+        bright_w = w_from_dbm(expected_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
+        elsewhere = [port for port, w in output_powers_w.items() if port not in taken and w > bright_w / _BRIGHT]
+        if elsewhere and output_powers_w.get(arm.exit.port, bright_w) < bright_w / _DARK:
             raise CircuitError(
                 f"circuit {circuit.request}: port {arm.exit.port} is dark, and light leaves the mesh at {elsewhere}"
             )
@@ -806,11 +810,11 @@ class PathSetup:
     def _light_to_search_by(self, circuit: PlannedCircuit) -> Callable[[], float]:
         """Return what reads the light at an exit, until it is clear that there is none."""
         arm = circuit.arms[0]
-        dark_w = self._exits.soon_w(arm.exit, arm_level_dbm(circuit, arm)) / _DARK
+        dark_w = self._exits.expected_fast_reading_w(arm.exit, expected_level_dbm(circuit, arm)) / _DARK
         readings: list[float] = []
 
         def read_w() -> float:
-            power_w = self._exits.read_soon_w(arm.exit)
+            power_w = self._exits.read_fastest_w(arm.exit)
             readings.append(power_w)
             if len(readings) == _DARK_READS and max(readings) < dark_w:
                 raise CircuitError(

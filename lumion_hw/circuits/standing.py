@@ -23,7 +23,7 @@ from lumion_hw.mesh.routing.parking import park_unused_pucs
 
 
 @dataclass(frozen=True)
-class StandingSetting:
+class MeshSetting:
     """States of all PUCs that can be set, and the currents that make them.
 
     Attributes:
@@ -39,14 +39,14 @@ class StandingSetting:
     shift_rad: float
 
 
-def setting_beside(
+def setting_with_active(
     mesh: MeshTopology,
     record: CalibrationRecord,
     used: Mapping[int, State],
     held: Collection[int],
     driven_ma: NDArray[np.float64],
     couplings: Mapping[int, float] = MappingProxyType({}),
-) -> StandingSetting:
+) -> MeshSetting:
     """Return a setting in which the PUCs of standing circuits keep their currents exactly.
 
     Args:
@@ -82,7 +82,7 @@ def setting_beside(
     free = {puc: target for puc, target in targets.items() if puc not in held}
     currents_ma = kept_ma + program_pucs(beside, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
-    return StandingSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
+    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
@@ -95,7 +95,7 @@ def _shift_rad(
     return float(np.max(np.abs(shift[list(held)])))
 
 
-def avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
+def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
     """Return a record that takes these PUCs for unusable."""
     suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
@@ -106,7 +106,7 @@ def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
     return frozenset(puc for circuit in circuits for path in circuit.paths for puc in path.pucs)
 
 
-def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: StandingSetting) -> CircuitPlan:
+def combined_plan(standing: CircuitPlan | None, added: CircuitPlan, setting: MeshSetting) -> CircuitPlan:
     """Return the plan of what stands and what is added, in one setting."""
     states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
     routing = replace(

@@ -3,7 +3,7 @@
 A journal (:mod:`lumion_hw.storage.line_journal`) holds two entries for every change: ``begun`` is on the disk before
 anything is changed and holds the heater currents driven until then; ``ended`` holds all that stands afterwards. A
 program that is killed in between leaves ``begun`` alone: the next one reads the mesh back and tells whether it is as
-before, dark, or changed (:func:`judged`).
+before, dark, or changed (:func:`compare_with_mesh`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lumion_hw.circuits.lease_clock import LeaseClock, LeaseEnd
 from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.proof import CircuitProof
-from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
+from lumion_hw.circuits.reckoning import RoutedCircuit, with_budgets
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
@@ -62,7 +62,7 @@ class MeshVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class StandingArm:
+class ActiveArm:
     """One way of a standing circuit.
 
     Attributes:
@@ -75,7 +75,7 @@ class StandingArm:
 
 
 @dataclass(frozen=True)
-class StandingCircuit:
+class ActiveCircuit:
     """A circuit as the journal knows it.
 
     Attributes:
@@ -91,7 +91,7 @@ class StandingCircuit:
     """
 
     request: CircuitRequest
-    arms: tuple[StandingArm, ...]
+    arms: tuple[ActiveArm, ...]
     since_utc: str
     lease: LeaseEnd | None = None
     seen_utc: str | None = None
@@ -137,12 +137,12 @@ class CircuitState:
         record: Path of the calibration record they were planned with.
     """
 
-    circuits: tuple[StandingCircuit, ...] = ()
+    circuits: tuple[ActiveCircuit, ...] = ()
     currents_ma: tuple[float, ...] = ()
     states: Mapping[int, State] = field(default_factory=dict)
     record: str | None = None
 
-    def circuit(self, name: str) -> StandingCircuit:
+    def circuit(self, name: str) -> ActiveCircuit:
         """Return a circuit by its ends.
 
         Raises:
@@ -156,7 +156,7 @@ class CircuitState:
 
 
 @dataclass(frozen=True)
-class BegunChange:
+class UnfinishedChange:
     """A change that was begun and never ended.
 
     Attributes:
@@ -209,7 +209,7 @@ class MeshFinding:
 
     verdict: MeshVerdict
     differences: tuple[MeshDifference, ...] = ()
-    begun: BegunChange | None = None
+    begun: UnfinishedChange | None = None
 
     def __str__(self) -> str:
         """Return it in words: a sentence, and a line per PUC."""
@@ -257,7 +257,7 @@ class CircuitJournal:
         """
         if self.begun is not None:
             raise ConfigError(f"{self.path}: a change was begun {self.begun.since_utc} and not ended")
-        begun = BegunChange(what, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
+        begun = UnfinishedChange(what, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
         self._lines.append({"entry": "begun", **dataclasses.asdict(begun)})
         self.begun = begun
 
@@ -293,7 +293,7 @@ class CircuitJournal:
         self.close()
 
 
-def read_state(directory: AnyPath) -> tuple[CircuitState, BegunChange | None]:
+def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | None]:
     """Return what the journal of a bench says, changing nothing; nothing stands where there is none.
 
     Raises:
@@ -317,7 +317,7 @@ def state_directory(bench: str, controller: str) -> FilePath:
     return base / "lumion" / re.sub(r"[^\w.-]+", "-", f"{bench}-{controller}")
 
 
-def judged(mesh: MeshAccess, state: CircuitState, begun: BegunChange | None) -> MeshFinding:
+def compare_with_mesh(mesh: MeshAccess, state: CircuitState, begun: UnfinishedChange | None) -> MeshFinding:
     """Compare what is driven with what the journal says.
 
     Args:
@@ -344,9 +344,9 @@ def judged(mesh: MeshAccess, state: CircuitState, begun: BegunChange | None) -> 
     )
 
 
-def standing_circuit(
-    circuit: PlannedCircuit, proof: CircuitProof | None, time: LeaseClock, before: StandingCircuit | None = None
-) -> StandingCircuit:
+def active_circuit(
+    circuit: PlannedCircuit, proof: CircuitProof | None, time: LeaseClock, before: ActiveCircuit | None = None
+) -> ActiveCircuit:
     """Return a circuit as the journal keeps it.
 
     Args:
@@ -357,10 +357,10 @@ def standing_circuit(
     """
     lease_s, now = circuit.request.lease_s, _in_utc(time.utc())
     if before is None:
-        before = StandingCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
+        before = ActiveCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
     measured = dict(before.proof) if proof is None else proof_document(proof)
     seen = before.seen_utc if proof is None else now
-    arms = tuple(StandingArm(arm.path, arm.trim) for arm in circuit.arms)
+    arms = tuple(ActiveArm(arm.path, arm.trim) for arm in circuit.arms)
     return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen)
 
 
@@ -386,7 +386,7 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}
 
 
-def standing_plan(
+def restored_plan(
     model: BenchModel, record: CalibrationRecord, state: CircuitState, wiring: Wiring | None = None
 ) -> CircuitPlan | None:
     """Return what stands as a plan, its budgets reckoned anew; ``None`` if nothing does. No device is asked.
@@ -414,7 +414,7 @@ def standing_plan(
     currents_ma = np.array(state.currents_ma)
     paths = tuple(path for circuit in state.circuits for path in circuit.paths)
     return CircuitPlan(
-        reckoned(model, wiring, planning, routed, currents_ma),
+        with_budgets(model, wiring, planning, routed, currents_ma),
         Routing(states_for_paths(mesh, paths), paths),
         dict(state.states),
         currents_ma,
@@ -438,7 +438,7 @@ def _check_fits(mesh: MeshTopology, state: CircuitState) -> None:
         )
 
 
-def _fibres(wiring: Wiring, circuit: StandingCircuit, path: Path) -> tuple[InputPath, OutputPath]:
+def _fibres(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
     """Return the fibres at both ends of a way, by its ports."""
     request = circuit.request
     entries = [each for each in wiring.inputs if (each.port, each.transponder) == (path.source, request.source)]
@@ -462,7 +462,7 @@ def _in_utc(time: datetime) -> str:
 
 
 def _differences(
-    mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[StandingCircuit]
+    mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[ActiveCircuit]
 ) -> Iterator[MeshDifference]:
     """Yield the PUCs that are driven otherwise than noted."""
     as_noted = mesh.is_driving(noted_ma).reshape(-1, 2)
@@ -477,7 +477,7 @@ def _ended(outcome: str, state: CircuitState) -> dict[str, Any]:
     return {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
 
 
-def _contents(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, BegunChange | None]:
+def _contents(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
     """Return what the entries of a journal come to."""
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is no {_FORMAT} journal", hint="Choose another directory with --state.")
@@ -490,7 +490,7 @@ def _contents(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[Cir
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
             known = {name: entry[name] for name in _BEGUN if name in entry}
-            begun = checked(BegunChange, known, path)
+            begun = checked(UnfinishedChange, known, path)
     return state, begun
 
 
@@ -510,7 +510,7 @@ def _state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
     return state
 
 
-_BEGUN = tuple(field.name for field in dataclasses.fields(BegunChange))
+_BEGUN = tuple(field.name for field in dataclasses.fields(UnfinishedChange))
 _STATE = tuple(field.name for field in dataclasses.fields(CircuitState))
 
 

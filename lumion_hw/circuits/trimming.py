@@ -14,7 +14,7 @@ from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import STATES, opposite_state
 from lumion_hw.mesh.routing.result import to_wave_path
 
-MOST_TRIM_DB = 15.0
+MAX_TRIM_DB = 15.0
 """More is no trimming: the couplers' own imperfections would decide."""
 _HARMLESS_DB = -40.0
 """Of strays that bring less than this to a receiver, over what the arm keeps, none is better than another."""
@@ -47,13 +47,13 @@ class Trimmer:
             path: The arm to trim.
             loss_db: What it is to lose.
         """
-        if not 0.0 < loss_db <= MOST_TRIM_DB:
+        if not 0.0 < loss_db <= MAX_TRIM_DB:
             return []
         kept = 10.0 ** (-loss_db / 10.0)
         found = []
         receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
-        for wave, state in self.free_waves(path):
+        for wave, state in self.unshared_waves(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
             coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
@@ -61,10 +61,10 @@ class Trimmer:
                 port = self._end_of(wave, opposite_state(state))
                 # What strays over what is kept, and how much of it a receiver gets.
                 harm = (1.0 - kept) / kept * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
-                found.append((self._badness(harm, port), ArmTrim(puc, coupling, loss_db, port)))
+                found.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(found, key=lambda each: each[0])]
 
-    def free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
+    def unshared_waves(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that no other path passes, and itself once, with their states."""
         shared = {puc for each in self.paths if each is not path for puc in each.pucs}
         way = to_wave_path(self.mesh, path)
@@ -72,7 +72,7 @@ class Trimmer:
             if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:
                 yield wave, state
 
-    def _badness(self, harm: float, port: int | None) -> tuple[float, int]:
+    def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
         """Return what to sort strays by: light at a receiver, then light that goes round or back into a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}

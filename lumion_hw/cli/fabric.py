@@ -167,7 +167,7 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
         hooks = CommandHooks(hook) if hook else None
         with (
             FabricJournal(directory, bench.model.name) as journal,
-            FabricManager(service, journal, hooks=hooks, tell=_tell(target.as_json)) as manager,
+            FabricManager(service, journal, hooks=hooks, on_event=_tell(target.as_json)) as manager,
         ):
             yield manager
 

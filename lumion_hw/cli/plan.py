@@ -83,11 +83,11 @@ def _faults(rate: float, repair: float, server_share: float, per_server: int, ca
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:
-        return Faults.at_rate(rate, repair, server_share, per_server)
+        return Faults.from_rate(rate, repair, server_share, per_server)
     given = click.get_current_context().get_parameter_source
     if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
         raise click.UsageError("Give --causes, or --rate, --repair and --server-share: not both.")
-    return Faults.of_causes(read_causes(causes), per_server)
+    return Faults.from_causes(read_causes(causes), per_server)
 
 
 def _simulation_options(function: _Command) -> _Command:

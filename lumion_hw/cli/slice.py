@@ -146,7 +146,7 @@ def stream(
             (
                 name,
                 *(f"{share:.1%}" for share in (one.accepted, one.short, one.fragmented, one.used, one.bandwidth_share)),
-                f"{one.fabric_faster:.2f}x",
+                f"{one.fabric_speedup:.2f}x",
             )
             for name, one in found.items()
         ],

@@ -14,7 +14,7 @@ from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
+from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
 from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def _opened(
     with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
         if device not in bench.transponders:
             devices = bench.model.devices.items()
-            names = ", ".join(name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS)
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=f"Its modules are {names or 'none'}.")
+            modules = [name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS]
+            raise ConfigError(f"{bench_file} has no module {device!r}", hint=name_hint(device, modules))
         yield bench.transponders[device], bench.clock
 
 

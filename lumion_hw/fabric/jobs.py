@@ -14,7 +14,7 @@ from lumion_hw.errors import BusyError, CircuitError, LumionError
 from lumion_hw.fabric.decisions import free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
-from lumion_hw.fabric.spans import Told
+from lumion_hw.fabric.spans import EventCallback
 from lumion_hw.fabric.standby import loops
 
 
@@ -24,7 +24,7 @@ class JobCircuits:
     Args:
         service: The circuits, restored.
         journal: The fabric's journal.
-        tell: Told of what happens.
+        on_event: Called with each event and its details.
 
     Attributes:
         service: The circuits.
@@ -32,8 +32,8 @@ class JobCircuits:
         bench: The open bench.
     """
 
-    def __init__(self, service: CircuitService, journal: FabricJournal, tell: Told) -> None:
-        self.service, self.journal, self._tell = service, journal, tell
+    def __init__(self, service: CircuitService, journal: FabricJournal, on_event: EventCallback) -> None:
+        self.service, self.journal, self._tell = service, journal, on_event
         self.bench: Bench = service.setup.bench
 
     @property
@@ -175,7 +175,7 @@ class JobCircuits:
         if alive:
             self.service.disconnect(alive)
 
-    def check_standing(self) -> None:
+    def check_job_circuits(self) -> None:
         """Measure the circuits of all jobs.
 
         Raises:

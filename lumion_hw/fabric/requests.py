@@ -56,14 +56,14 @@ class FabricRequest:
             LumionError: A device failed, or a journal cannot be written.
         """
         actions: dict[str, Callable[[], object]] = {
-            "fail": lambda: manager.fail(self.unit, self.reason),
-            "repaired": lambda: manager.repaired(self.unit),
+            "fail": lambda: manager.mark_failed(self.unit, self.reason),
+            "repaired": lambda: manager.mark_repaired(self.unit),
             "recover": manager.begin,
         }
         if self.what not in actions:
             raise ConfigError(f"there is no request {self.what[:40]!r}", hint=f"There are {', '.join(actions)}.")
         actions[self.what]()
-        manager.check_standing()
+        manager.check_job_circuits()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files.input_kinds import input_kind
 
 MEGABYTE = 1 << 20
 MAX_BYTES = 64 * MEGABYTE
@@ -90,7 +91,25 @@ def read_json(
 ) -> Any:
     """Return the document in a JSON file; arguments and errors as for :func:`read_file` and :func:`parse_json`."""
     data = read_file(path, what, max_bytes=max_bytes, error=error, hint=hint)
+    check_kind(data, path, what, error=error, hint=hint)
     return parse_json(data, str(path), error=error, hint=hint)
+
+
+def check_kind(
+    data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
+) -> None:
+    """Raise an error if a file is of another kind of input file than the one expected.
+
+    Args:
+        data: Its content.
+        path: The file, for the message.
+        what: What it should be, such as ``bench file``.
+        error: Class of the error.
+        hint: What to do instead.
+    """
+    kind = input_kind(data)
+    if kind is not None and kind.partition(" ")[2] != what:
+        raise error(f"{path} is {kind}, not a {what}", hint=hint)
 
 
 def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = ConfigError, hint: str | None = None) -> Any:

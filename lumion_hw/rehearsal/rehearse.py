@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.rehearsal.light import LightFabric
-from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, why_no_namespaces
+from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, Milestones
-from lumion_hw.rehearsal.worker import nursery
+from lumion_hw.rehearsal.worker import run_worker_pool
 
 Fault = Literal["light", "kill", "freeze"]
 
@@ -100,14 +100,14 @@ class _Rank:
             self.control.sendall((json.dumps({"do": what, **told}) + "\n").encode())
 
 
-def possible(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
+def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
     """Return network and job that are possible here, and what had to be done without, and why.
 
     Raises:
         ConfigError: What was asked for by name is not possible.
     """
     fell_back: list[str] = []
-    why_network = None if setting.network == "pairs" else why_no_namespaces()
+    why_network = None if setting.network == "pairs" else reason_without_namespaces()
     if why_network is not None:
         if setting.network == "tap":
             raise ConfigError(f"no namespaces with TAP devices here: {why_network}", hint="Use --network pairs.")
@@ -148,7 +148,7 @@ def rehearse(
         DeviceError: The job did not come up, or did not recover.
     """
     setting = setting or RehearsalSetting()
-    kind, job, fell_back = possible(setting)
+    kind, job, fell_back = choose_network_and_job(setting)
     if len(fabric.members) < 2:
         raise ConfigError("a rehearsal needs a job of two members or more")
     tell(f"network: {kind}, job: {job}")
@@ -235,7 +235,7 @@ class _Stage:
         if not self._nursery_pid:
             try:
                 ours.close()
-                nursery(inside, job, seed)
+                run_worker_pool(inside, job, seed)
             finally:
                 os._exit(1)
         inside.close()
@@ -285,7 +285,7 @@ class _Stage:
     def _arrives(self, arrives: Any) -> None:
         network = self._network
         if network is not None and network.forwarder is not None:
-            network.forwarder.lit(arrives)
+            network.forwarder.set_light(arrives)
 
     def _light_failed(self, server: str, detector: str) -> None:
         self._failed.put((server, detector, time.monotonic()))
@@ -407,7 +407,7 @@ class _Stage:
                     raise DeviceError(f"{found[0]} failed before any fault: {found[1]}")
                 lost = True
                 members = self._recover(members, found[0], found[1])
-        return tuple(milestones.told()), [hashes[server] for server in members]
+        return tuple(milestones.in_order()), [hashes[server] for server in members]
 
     def _injure(self, victim: str, fault: Fault) -> None:
         if fault == "light":

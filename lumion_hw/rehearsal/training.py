@@ -58,7 +58,7 @@ class Trainer:
         self.state[:] = self._snapshot[:] = self.begun
         self.step = 0
 
-    def go_back(self, step: int) -> None:
+    def roll_back(self, step: int) -> None:
         """Return to the snapshot if this rank is a step ahead. Raises ``DeviceError`` for any other distance."""
         if step == self.step - 1:
             self.state[:] = self._snapshot
@@ -66,7 +66,7 @@ class Trainer:
         elif step != self.step:
             raise DeviceError(f"the ranks are at steps {step} and {self.step}: a snapshot is one step old")
 
-    def take_step(self, group: Group) -> None:
+    def train_step(self, group: Group) -> None:
         """Train one step together."""
         n = self.model.params.size
         gradient = self.model.gradient(self.step, group.rank)
@@ -427,7 +427,7 @@ def _sockets() -> set[int]:
     return found
 
 
-def model_of(job: str, seed: int) -> Model:
+def create_model(job: str, seed: int) -> Model:
     """Return the model of a job, ``torch`` or ``numpy``."""
     if job == "numpy":
         return NumpyModel(seed)
@@ -437,7 +437,7 @@ def model_of(job: str, seed: int) -> Model:
     return llama(seed)
 
 
-def group_of(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
+def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
     """Return the group that an order of the supervisor describes."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":

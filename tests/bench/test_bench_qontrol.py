@@ -183,7 +183,7 @@ def test_meters_on_the_taps_stand_in_for_monitors() -> None:
         seen_ma = bench.mesh.monitors_ma(4)
         world = bench.emulated.world
         ports = list(bench.mesh.monitor_ports)
-        in_fibre_mw = 1e3 * world.leaving_w()[ports] * 10.0 ** (-world.truth.access_loss_db[ports] / 10.0)
+        in_fibre_mw = 1e3 * world.mesh_output_w()[ports] * 10.0 ** (-world.truth.access_loss_db[ports] / 10.0)
         assert seen_ma == pytest.approx(in_fibre_mw, rel=0.05)  # 1 A/W; meters are good to some per cent
         # 6.85 dB of typical access loss lie between the power on the chip and that in the fibre (Sánchez-Jácome 2025).
         assert bench.mesh.responsivity_a_per_w == pytest.approx(0.2065, abs=1e-4)

@@ -13,7 +13,7 @@ from lumion_hw import Bench, VirtualClock, save_record
 from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.circuits import CircuitService
-from lumion_hw.circuits.service import heaters_off
+from lumion_hw.circuits.service import switch_heaters_off
 from tests.circuits.known_mesh import SMALL, record_of_truth
 
 HOLD_S = 600.0
@@ -34,7 +34,7 @@ class LastingBench:
         """Begin anew: heaters off, nothing noted, the bench file as it was."""
         self.model = self.file_model
         with self.open() as bench:
-            heaters_off(bench)
+            switch_heaters_off(bench)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def open(self) -> Bench:

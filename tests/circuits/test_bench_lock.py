@@ -55,11 +55,11 @@ def test_an_owner_that_was_killed_does_not_block_and_is_named(holder, tmp_path: 
     holder.wait()
     assert lock_owner(tmp_path) is None
     with BenchLock(tmp_path, "second") as lock:
-        assert lock.died is not None
-        assert lock.died.pid == holder.pid
+        assert lock.dead_owner is not None
+        assert lock.dead_owner.pid == holder.pid
         lock.check()
     with BenchLock(tmp_path, "third") as lock:
-        assert lock.died is None  # the second let go
+        assert lock.dead_owner is None  # the second let go
 
 
 def test_who_was_taken_over_finds_out_before_the_next_change(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
     long_ago_s = path.stat().st_mtime - STALE_S - 1.0
     os.utime(path, (long_ago_s, long_ago_s))
     with BenchLock(tmp_path, "near") as lock:
-        assert lock.died is None  # who knows
+        assert lock.dead_owner is None  # who knows
         owner = lock_owner(tmp_path)
         assert owner is not None
         assert owner.program == "near"
@@ -116,7 +116,7 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
 def test_a_lock_file_that_names_nobody_is_free(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
     with BenchLock(tmp_path, "first") as lock:
-        assert lock.died is None
+        assert lock.dead_owner is None
 
 
 def test_of_many_at_once_exactly_one_gets_it(tmp_path: Path) -> None:

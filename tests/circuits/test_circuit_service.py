@@ -12,8 +12,8 @@ import pytest
 
 from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
-from lumion_hw.circuits.service import bring_to_rest
-from lumion_hw.circuits.state import CircuitJournal, StandingArm, standing_plan
+from lumion_hw.circuits.service import switch_everything_off
+from lumion_hw.circuits.state import ActiveArm, CircuitJournal, restored_plan
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError
 from tests.circuits.known_mesh import edited
 from tests.circuits.lasting_bench import HOLD_S, LastingBench
@@ -167,7 +167,7 @@ def test_a_mesh_that_somebody_else_has_driven_is_told_by_puc_and_circuit_and_lef
         bench.open() as opened,
         CircuitJournal(bench.directory, "small", opened.mesh.topology.sha256) as journal,
     ):
-        bring_to_rest(opened, journal, lock)
+        switch_everything_off(opened, journal, lock)
     assert not bench.driven_ma().any()
     assert names(bench) == []
 
@@ -313,9 +313,9 @@ def test_circuits_over_pucs_that_the_mesh_does_not_have_are_refused(bench: Lasti
         service.connect([AB], align=False)
         (circuit,) = service.state.circuits
         path = replace(circuit.paths[0], pucs=(0, 4711))
-        forged = replace(service.state, circuits=(replace(circuit, arms=(StandingArm(path),)),))
+        forged = replace(service.state, circuits=(replace(circuit, arms=(ActiveArm(path),)),))
         with pytest.raises(ConfigError, match="PUC 4711, and this mesh has 15 PUCs"):
-            standing_plan(service.setup.bench.model, service.setup.record, forged)
+            restored_plan(service.setup.bench.model, service.setup.record, forged)
 
 
 def test_a_journal_of_an_earlier_version_has_its_lease(bench: LastingBench) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.circuits.exit_power import ExitPower, SharedInstrument
+from lumion_hw.circuits.exit_power import OutputPowerReader, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
 from tests.circuits.planning_cases import fully_known
@@ -87,7 +87,7 @@ def test_meters_and_monitors_of_a_bench_are_read_so() -> None:
     with Bench.emulate("lumion-prototype", seed=1) as bench:
         outputs = bench.wiring.outputs[:4]
         record = None  # with meters on all taps no record is asked
-        power = ExitPower(bench, record)  # type: ignore[arg-type]
+        power = OutputPowerReader(bench, record)  # type: ignore[arg-type]
         began_s = bench.clock.now()
         bench.clock.run_parallel([partial(power.read_w, out) for out in outputs])
         together_s = bench.clock.now() - began_s
@@ -117,13 +117,13 @@ def test_a_photodiode_of_0_ma_per_mw_is_dead_and_not_an_unknown_one() -> None:
         out = next(each for each in bench.wiring.outputs if each.port == port)
         out = replace(out, meter=None, meter_channel=None)
 
-        def power(ma_per_mw: float | None) -> ExitPower:
+        def power(ma_per_mw: float | None) -> OutputPowerReader:
             ports = [replace(each, monitor_ma_per_mw=ma_per_mw) for each in record.ports if each.port == port]
             others = [each for each in record.ports if each.port != port]
-            return ExitPower(bench, replace(record, ports=(*others, *ports)))
+            return OutputPowerReader(bench, replace(record, ports=(*others, *ports)))
 
-        assert port in power(None).leaving_w()
+        assert port in power(None).output_powers_w()
         power(None).read_w(out)
-        assert port not in power(0.0).leaving_w()
+        assert port not in power(0.0).output_powers_w()
         with pytest.raises(CircuitError, match=f"the photodiode at port {port} shows no light"):
             power(0.0).read_w(out)

@@ -25,8 +25,11 @@ ZR = CircuitRequest("zr-a", "zr-b")
         ("min_margin_db", -0.1),
         ("min_margin_db", float("nan")),
         ("max_loss_db", -1.0),
+        ("max_loss_db", float("inf")),
         ("max_hops", 0),
+        ("max_hops", True),
         ("lease_s", 0.0),
+        ("lease_s", float("inf")),
     ],
 )
 def test_a_wish_that_nothing_could_meet_is_refused(field: str, value: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -92,6 +93,21 @@ def test_wrong_words_are_explained(arguments: list[str], said: str, capsys: pyte
 def test_without_a_record_it_is_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["connect", str(SMALL), "sfp-a:sfp-b", "--emulate", "--state", str(tmp_path)]) == 2
     assert "Give --record RECORD" in capsys.readouterr().err
+
+
+def test_a_record_that_is_not_certified_is_used_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumion_hw.storage import load_record, save_record
+    from tests.circuits.lasting_bench import LastingBench
+
+    bench = LastingBench(tmp_path)
+    monkeypatch.setattr("lumion_hw.cli.circuits.open_bench", lambda *_, **__: bench.open())
+    record = tmp_path / "doubtful.json"
+    save_record(dataclasses.replace(load_record(bench.record), faults=("not certified: the fit ended early",)), record)
+    state = ["--state", str(bench.directory), "--record", str(record)]
+    assert main(["connect", str(SMALL), "sfp-a:nowhere", *state]) == 3
+    assert "warning: the calibration record is not certified: the fit ended early" in capsys.readouterr().err
 
 
 def test_a_check_measures_and_a_circuit_without_light_has_no_margin(

@@ -275,4 +275,4 @@ def test_light_that_goes_out_while_it_is_followed_is_lost_or_an_error_of_the_pac
         states = [tracking.step() for _ in range(60)]
         assert states[-1].lost
     with contextlib.suppress(LumionError):
-        tracking.read_elsewhere(lambda: 0.0)
+        tracking.switch_reading(lambda: 0.0)

@@ -157,8 +157,9 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
     for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
         with refused("is no name for a record"):
             served.rpc(client, "calibrate", out=name)
-    with refused("seed is 'x', and no whole number"):
-        served.rpc(client, "calibrate", seed="x")
+    for seed in ("x", -1, 2**32):
+        with refused(f"seed is {str(seed)!r}"):
+            served.rpc(client, "calibrate", seed=seed)
 
 
 def test_anybody_may_stop(served, client) -> None:

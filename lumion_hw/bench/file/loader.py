@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.files.reading import read_file
+from lumion_hw.files.reading import check_kind, read_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -101,6 +101,7 @@ def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
         path = builtin_path(name)
     hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
     raw = read_file(path, "bench file", max_bytes=MAX_BYTES, hint=hint)
+    check_kind(raw, path, "bench file", hint=hint)
     try:
         return BenchFile(path, raw, raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

@@ -48,9 +48,9 @@ def _emulate(bench: EmulatedBench, name: str, model: FibreAmplifierModel) -> Emu
         model=model.model or "AEDFA-23-B-FA",
         serial=model.emulated_serial(name),
         passing_w=lambda: world.part_w(name),
-        changed=world.parts_changed,
+        changed=world.about_to_change,
     )
-    world.parts.amplifies(name, amplifier.amplification)
+    world.inline_devices.add_amplifier(name, amplifier.amplification)
     world.before_reading.append(amplifier.advance)
     return amplifier
 

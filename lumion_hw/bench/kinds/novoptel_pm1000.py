@@ -61,11 +61,11 @@ def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000
     """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
     import numpy as np
 
-    from lumion_hw.emulator.optics.polarization import sphere_turn
+    from lumion_hw.emulator.optics.polarization import rotation_of_stokes
     from lumion_hw.emulator.optics.truth import random_unitary
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 
-    turn = sphere_turn(random_unitary(bench.rng(f"{name} fibre")))
+    turn = rotation_of_stokes(random_unitary(bench.rng(f"{name} fibre")))
 
     def light() -> NDArray[np.float64]:
         stokes_w = bench.world.polarimeter_w(name)

@@ -53,9 +53,9 @@ def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> Em
         bench.clock,
         attenuation_max_db=model.attenuation_max_db,
         least_loss_db=model.insertion_loss_db,
-        changed=world.parts_changed,
+        changed=world.about_to_change,
     )
-    world.parts.attenuates(name, 1, attenuator.transmission)
+    world.inline_devices.add_attenuator(name, 1, attenuator.transmission)
     world.before_reading.append(attenuator.advance)
     return attenuator
 

@@ -38,11 +38,19 @@ class LazyCommand:
 
 
 class LazyGroup(click.Group):
-    """A group made from a table of :class:`LazyCommand`."""
+    """A group made from a table of :class:`LazyCommand`.
 
-    def __init__(self, *args: Any, table: Sequence[LazyCommand] = (), **kwargs: Any) -> None:
+    Args:
+        table: The commands.
+        other_programs: Programs of this package that a user may look for among the commands.
+    """
+
+    def __init__(
+        self, *args: Any, table: Sequence[LazyCommand] = (), other_programs: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.table = {row.name: row for row in table}
+        self.other_programs = tuple(other_programs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
@@ -52,6 +60,20 @@ class LazyGroup(click.Group):
         """Load and return a command, or ``None`` if there is none of this name."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            NoSuchCommand: It does not exist; the message names the closest commands of the table.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:
+            names = [*self.list_commands(ctx), *self.other_programs]
+            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of the table, from the table alone."""

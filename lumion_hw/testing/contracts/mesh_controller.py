@@ -329,6 +329,9 @@ class MeshControllerContract(MeshStreamPromises):
         promised(reads_zero(controller), "a table refused for safety drives currents")
         unknown = latched[-1].fault_id + 999_999
         refused(BadValueError, "clearing an id that no fault was given", lambda: controller.clear_fault(unknown))
+        wrong: Any
+        for wrong in (True, float(latched[-1].fault_id), str(latched[-1].fault_id)):
+            refused(BadValueError, f"clearing the id {wrong!r}", partial(controller.clear_fault, wrong))
         promised(
             [fault for fault in controller.faults() if fault.latched] == latched,
             "clearing an id that no fault was given cleared a fault",

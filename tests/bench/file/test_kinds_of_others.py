@@ -76,9 +76,9 @@ def test_a_bench_is_checked_emulated_and_opened_with_it(site: Path, file: Path, 
         laser.enable()
         laser.wait_ready(60.0)
         seen_w = meter.read(2).power_w
-        assert seen_w == pytest.approx(bench.emulated.world.tapped_w("acme0", 2), rel=1e-5)
+        assert seen_w == pytest.approx(bench.emulated.world.meter_w("acme0", 2), rel=1e-5)
         assert seen_w > 0.0
-        assert {"no_power", "no_cable", "lens_cap"} == {fault.name for fault in faults.of("acme0")}
+        assert {"no_power", "no_cable", "lens_cap"} == {fault.name for fault in faults.list_faults("acme0")}
         faults.inject("acme0", "lens_cap")
         assert meter.read(2).power_w == 0.0
         faults.end("acme0", "lens_cap")
