@@ -22,7 +22,7 @@ from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.named import Named
 from lumion_hw.bench.opening import link_to, open_device
-from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.clock import Clock, SystemClock, VirtualClock, results_of, run_to_future
 from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
     MeshController,

@@ -66,7 +66,7 @@ def test_a_heater_that_is_written_is_driven_and_read_back(served, client, lease)
         (HEATER, 2.6, "LimitError.*requested 2.6 mA, limit 2.5 mA"),
         (HEATER, -0.1, "LimitError.*limit 0 mA"),
         (HEATERS, np.zeros(29), r"ConfigError.*expected numbers of shape \(30,\)"),
-        (HEATERS, np.r_[np.full(29, 0.5), np.inf], "LimitError.*asked inf mA"),
+        (HEATERS, np.r_[np.full(29, 0.5), np.inf], "LimitError.*requested inf mA"),
         ("small:meter0:wavelength_nm:1", 100.0, "LimitError.*nm"),
     ],
 )

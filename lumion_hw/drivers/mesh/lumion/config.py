@@ -199,7 +199,7 @@ def limit_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) 
     """Return a controller's LIMIT refusal in the caller's unit: codes of a channel as mA, everything else unchanged."""
     if error.unit != "code":
         return error
-    asked, limit = output_from_code(np.array([error.asked, error.limit]), full_scale_ma)
+    asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
     return target.error(
-        LimitError, error.message.split(": asked")[0], asked=float(asked), limit=float(limit), unit="mA"
+        LimitError, error.message.split(": requested")[0], requested=float(asked), limit=float(limit), unit="mA"
     )
