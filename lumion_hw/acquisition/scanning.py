@@ -20,7 +20,7 @@ from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import (
     JOURNAL,
-    MOST_ROWS,
+    MAX_ROWS,
     LogHeader,
     LogJournal,
     LogRow,
@@ -111,8 +111,8 @@ def prepare_scan(
 ) -> PreparedScan:
     """Check a scan: names, values, limits. Arguments and errors as of :func:`scan`; nothing is moved."""
     moves = Moves(bench, sweep, snake)
-    if moves.plan.n_points > MOST_ROWS:
-        raise ConfigError(f"{moves.plan.n_points} points are more than the {MOST_ROWS} of a scan")
+    if moves.plan.n_points > MAX_ROWS:
+        raise ConfigError(f"{moves.plan.n_points} points are more than the {MAX_ROWS} of a scan")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
     if not keep_meters:
         moves.let_follow(reader.columns)

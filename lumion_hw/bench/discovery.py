@@ -185,7 +185,7 @@ def visa_resources() -> list[str]:
         raise ConfigError(f"VISA cannot list its resources: {error}") from error
 
 
-def draft(found: Iterable[FoundInstrument]) -> str:
+def draft_bench_file(found: Iterable[FoundInstrument]) -> str:
     """Return the start of a bench file with the devices found; mesh and wiring are left to be written."""
     import yaml
 

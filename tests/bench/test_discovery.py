@@ -13,7 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from lumion_hw.bench.bench import load
-from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
+from lumion_hw.bench.discovery import FoundInstrument, discover, draft_bench_file, inquiries
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.model import Device
@@ -108,13 +108,13 @@ def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, ki
 @pytest.mark.long
 def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
     found = known(["lumion-mesh", "keysight-n77xx"], [served["board"], served["meter"]])
-    document = yaml.safe_load(draft(found))
+    document = yaml.safe_load(draft_bench_file(found))
     assert document["devices"]["lumion-mesh-0"] == {"kind": "lumion-mesh", "address": served["board"]}
     meter = document["devices"]["keysight-n77xx-0"]
     assert (meter["model"], meter["serial"]) == ("N7744A", "MY00000044")
     path = tmp_path / "bench.yaml"
     path.write_text(
-        draft(found) + "mesh: {controller: lumion-mesh-0, columns: [2]}\nwiring: {inputs: [], outputs: []}\n"
+        draft_bench_file(found) + "mesh: {controller: lumion-mesh-0, columns: [2]}\nwiring: {inputs: [], outputs: []}\n"
     )
     assert set(load(path).devices) == {"lumion-mesh-0", "keysight-n77xx-0"}
 
@@ -146,7 +146,7 @@ def test_an_instrument_without_a_driver_is_named_and_left_out_of_the_draft() -> 
     with listener:
         found, _ = discover([address], CLOCK)
     assert found == [FoundInstrument(address, "ACME,Frobnicator 9,123,1.0", None)]
-    assert yaml.safe_load(draft(found))["devices"] == {}
+    assert yaml.safe_load(draft_bench_file(found))["devices"] == {}
 
 
 @pytest.mark.parametrize("answers", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(range(256)) * 40, b"1,2,3\n"])

@@ -1,4 +1,4 @@
-"""Command groups that know their commands by name and load a command only when it is called."""
+"""Command groups that import a command only when it is called, so that the program starts fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lumion_hw.cli.common.own_packages import imported
+from lumion_hw.cli.common.own_packages import import_target
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class LazyCommand:
     """One row of a command table.
 
     Attributes:
-        name: What the user types.
+        name: Name that the user types.
         target: ``module:attribute`` of the click command.
-        short_help: One line for the group's help, so that the help loads nothing.
+        short_help: Line for the help of the group, which therefore imports no command.
     """
 
     name: str
@@ -31,7 +31,7 @@ class LazyCommand:
         Raises:
             TypeError: The attribute is not a click command.
         """
-        command = imported(self.target)
+        command = import_target(self.target)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.target} is not a click command")
         return command
@@ -57,7 +57,7 @@ class LazyGroup(click.Group):
         return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load and return a command, or ``None`` if there is none of this name."""
+        """Import and return a command, or return ``None`` if no command has this name."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
 
@@ -76,6 +76,6 @@ class LazyGroup(click.Group):
             raise click.exceptions.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of the table, from the table alone."""
+        """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.short_help) for row in self.table.values()])

@@ -1,4 +1,4 @@
-"""What a demo leaves behind: its results and files, one page of Markdown, and the documents that ``--json`` prints."""
+"""The results and files of a demo run, its Markdown report, and the documents that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ BUDGET_HEADERS = (
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files a run leaves behind.
+    """The files that a run writes.
 
     Attributes:
         calibration: Calibration record.
         events: Event log, JSON lines.
-        picture_before: Mesh with the paths before the swap.
-        picture: Mesh with the paths after it.
-        timeline: Spans of the swap.
-        report: One page in words.
-        calibration_report: The calibration's own report, with maps of the mesh.
+        picture_before: Figure of the mesh with the paths before the swap.
+        picture: Figure of the mesh with the paths after the swap.
+        timeline: Figure of the steps of the swap.
+        report: Markdown report of the run.
+        calibration_report: Report of the calibration, with maps of the mesh.
     """
 
     calibration: Path
@@ -64,15 +64,15 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What happened.
+    """The results of a demo run.
 
     Attributes:
         record: Calibration record.
         before: Proofs before the fault.
-        crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
+        crosstalk_db: Ratio of the signal to all other light at the output of each circuit before the fault, in dB.
         recovery: The swap.
-        artifacts: Files left behind.
-        left_out: What the report would have with more installed or asked for, a sentence each.
+        artifacts: The files written.
+        left_out: Parts that are missing in the report because of an option or a missing package.
     """
 
     record: CalibrationRecord
@@ -84,7 +84,7 @@ class DemoRun:
 
 
 def circuit_name(proof: CircuitProof) -> str:
-    """Return a circuit as ``source → target``."""
+    """Return the name of a circuit as ``source → target``."""
     return f"{proof.circuit.request.source} → {proof.circuit.request.target}"
 
 
@@ -111,7 +111,7 @@ def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the link budget table, from launch to receiver."""
+    """Return the rows of the link budget table."""
     rows: list[list[object]] = []
     for proof in proofs:
         budget = proof.circuit.budget
@@ -124,14 +124,14 @@ def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 
 def span_rows(recovery: Recovery) -> list[list[object]]:
-    """Return the rows of the span table."""
+    """Return the rows of the table of recovery steps."""
     return [
         [span.name, f"{span.bench_ms:.2f}", f"{span.at_ms:.2f}", f"{span.cpu_ms:.1f}", span.source]
         for span in recovery.spans
     ]
 
 
-CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
+CROSSTALK_HEADERS = ("circuit", "signal over all other light, dB")
 
 
 def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
@@ -139,11 +139,11 @@ def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[
     return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
 
 
-SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms", "made of")
+SPAN_HEADERS = ("step", "bench ms", "since fault ms", "CPU ms", "source")
 
 
 def circuit_document(proof: CircuitProof) -> dict[str, Any]:
-    """Return one circuit as ``--json`` prints it."""
+    """Return one circuit as a JSON document."""
     budget = proof.circuit.budget
     return {
         "source": proof.circuit.request.source,
@@ -167,7 +167,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a swap as ``--json`` prints it: bench time and CPU time per span, never added up into one number."""
+    """Return a swap as a JSON document, with separate bench time and CPU time for each step."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,
@@ -182,7 +182,7 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
 
 
 def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
-    """Return a whole run as ``lumion demo --json`` prints it."""
+    """Return the results of a run as a JSON document."""
     artifacts = demo_run.artifacts
     return {
         "bench": {
@@ -224,27 +224,27 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
 
 
 def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
-    """Return the one-page report of a run."""
+    """Return the Markdown report of a run."""
     recovery = demo_run.recovery
     return f"""<!-- {MADE_BY} -->
 # {markdown(bench.model.name)}: run report
 
 Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller
-{markdown(bench.mesh.controller.info.serial)}. Emulated here: {EMULATED}. Seed {seed}.
+{markdown(bench.mesh.controller.info.serial)}. Emulated: {EMULATED}. Seed {seed}.
 
 ## Calibration
 
 {calibration_text(calibration_summary(demo_run.record))}
 
-Standard errors are those of the global fit, in which thermal crosstalk is one of the unknowns.
-All figures and maps: [{demo_run.artifacts.calibration_report.name}]({demo_run.artifacts.calibration_report.name}).
+The standard errors come from the global fit, which includes thermal crosstalk.
+All numbers and maps: [{demo_run.artifacts.calibration_report.name}]({demo_run.artifacts.calibration_report.name}).
 
 ## Circuits before the fault
 
 {markdown_table(CIRCUIT_HEADERS, circuit_rows(demo_run.before))}
 
-Losses are fibre to fibre over the mesh. Received power is what the meter on the receiver's tap implies. Every input has
-a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
+Losses are measured from fibre to fibre through the mesh. The received power is calculated from the meter on the tap of
+the receiver. Every input has a booster amplifier, because a 10GBASE-ER pair without one could bridge only a few hops.
 
 {markdown_table(BUDGET_HEADERS, budget_rows(demo_run.before))}
 
@@ -252,13 +252,13 @@ a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 
 ![paths before](mesh-before.svg)
 
-## {markdown(recovery.failed)} fails, {markdown(recovery.spare)} takes its place
+## {markdown(recovery.failed)} fails and is replaced by {markdown(recovery.spare)}
 
 {markdown_table(SPAN_HEADERS, span_rows(recovery))}
 
 ![timeline](timeline.svg)
 
-Bench time is time on the emulated bench; CPU time is what this software took for the span. The two are never added.
+Bench time is the time on the emulated bench; CPU time is the processor time of this software. They are never added.
 Not rehearsed here: {NOT_REHEARSED}.
 
 {markdown_table(CIRCUIT_HEADERS, circuit_rows(recovery.proofs))}
