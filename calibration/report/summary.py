@@ -15,7 +15,7 @@ import numpy as np
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.shown import one_line
+from lumion_hw.files.escaping import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record

@@ -201,7 +201,7 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
 
     model, clock = load(target.file), SystemClock()
     addresses = emulator.addresses()
-    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, emulated_there=True)
+    return Bench(model, lambda name, device: link_to(device, addresses[name], clock), clock, is_emulated_remotely=True)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord

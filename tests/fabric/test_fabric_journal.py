@@ -15,7 +15,7 @@ from lumion_hw.storage import line_journal
 
 
 def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(line_journal, "LARGEST_BYTES", 2000)
+    monkeypatch.setattr(line_journal, "RESTART_BYTES", 2000)
     with FabricJournal(tmp_path, "small") as journal:
         journal.note("failed", dataclasses.replace(journal.state, failed={"a": "its fan"}, avoided=(3, 4)))
         for number in range(100):

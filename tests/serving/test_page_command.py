@@ -34,7 +34,7 @@ def test_it_says_where_the_page_is_and_with_which_token_it_writes(tmp_path, not_
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert said.splitlines()[-1] == "ended"
+    assert said.splitlines()[-1] == "server stopped"
     assert told["page_token"] not in said
 
 

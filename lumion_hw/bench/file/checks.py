@@ -411,7 +411,7 @@ def _light_parts(bench: BenchData) -> Iterator[Check]:
             wanted = _IN_THE_LIGHT[kind.role]
             for key in ("channel", "enters", "leaves"):
                 if key in part and key not in wanted:
-                    yield Check((*path, key), f"expected no {key} of the {kind.role.words} {device!r}", on_key=True)
+                    yield Check((*path, key), f"expected no {key} of the {kind.role.label} {device!r}", on_key=True)
             missing = [key for key in wanted if key not in part and key != "channel"]
             if missing:
                 yield Check(

@@ -38,8 +38,8 @@ class DiscoveryQuery:
 
     name: str
     bauds: tuple[int, ...]
-    asked: bytes
-    recognise: Callable[[bytes], tuple[str, dict[str, Any]] | None]
+    request: bytes
+    identify: Callable[[bytes], tuple[str, dict[str, Any]] | None]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class DeviceKind:
     wire: Literal["tcp", "pty"] = "tcp"
     hislip: bool = False
     scpi: ScpiIdentity | None = None
-    questions: Callable[[], Sequence[DiscoveryQuery]] = _nothing
+    queries: Callable[[], Sequence[DiscoveryQuery]] = _nothing
     faults: Callable[[], Sequence[ScriptedFault]] = _nothing
     channels: Callable[[Mapping[Any, Any]], tuple[int, str] | None] = lambda _: None
     check: Callable[[BenchData, str], Iterator[Check]] = lambda _bench, _name: iter(())

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.errors import LumionError, exit_code
+from lumion_hw.files.escaping import lines, one_line
 from lumion_hw.files.json_text import json_text
-from lumion_hw.files.shown import lines, one_line
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar

@@ -11,8 +11,8 @@ from calibration.report.summary import calibration_summary, calibration_text
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import markdown
+from lumion_hw.files.escaping import markdown
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"

@@ -151,7 +151,7 @@ def test_the_side_file_of_another_record_is_refused(saved: Path) -> None:
 def test_a_side_file_lies_beside_its_record_and_nowhere_else(saved: Path) -> None:
     document = json.loads(saved.read_text())
     saved.write_text(json.dumps(document | {"arrays_file": "../record.h5"}))
-    with pytest.raises(CalibrationError, match="names no side file"):
+    with pytest.raises(CalibrationError, match="arrays_file is not a file name"):
         load_record(saved)
 
 
