@@ -58,3 +58,9 @@ def test_no_version_with_a_published_vulnerability_of_the_page_is_allowed() -> N
     lowest = {each.name: floor(each) for each in requirements()}
     assert lowest["starlette"] >= Version("1.3.1")
     assert lowest["h11"] >= Version("0.16.0")
+
+
+def test_every_test_that_the_makefile_names_exists() -> None:
+    named = re.findall(r"tests/[\w/*.]+", (ROOT / "Makefile").read_text())
+    assert named
+    assert [path for path in named if not list(ROOT.glob(path))] == []
