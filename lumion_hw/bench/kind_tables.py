@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.kind import DeviceKind
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 
 _CHECKOUT = Path(__file__).parents[2]
 
@@ -18,7 +18,7 @@ _CHECKOUT = Path(__file__).parents[2]
 def device_table() -> str:
     """Return the table of kinds of docs/bench-file.md."""
     rows = ["| kind | is | found as | baud | emulated on | keys and defaults |", "|---|---|---|---|---|---|"]
-    for kind in own_kinds():
+    for kind in builtin_kinds():
         wires = {"tcp": "TCP", "pty": "pty"}[kind.wire] + (", HiSLIP" if kind.hislip else "")
         found_as = f"`bench.{kind.role.attribute}` | {kind.baud}"
         rows.append(f"| `{kind.name}` | {kind.title} | {found_as} | {wires} | {_keys(kind)} |")
@@ -43,7 +43,7 @@ def fault_table() -> str:
 
     of_bench = [(BENCH, fault) for fault in BENCH_FAULTS]
     of_all = [("every device", fault) for fault in EVERY_DEVICE]
-    return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in own_kinds() for fault in kind.faults())])
+    return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in builtin_kinds() for fault in kind.faults())])
 
 
 def effect_table() -> str:
@@ -53,7 +53,7 @@ def effect_table() -> str:
     rows = ["| `emulation.effects` | `realistic` | `harsh` | what it does | sizes from |", "|---|---|---|---|---|"]
     for each in CHIP_EFFECTS:
         sizes = f"{each.realistic:g} | {each.harsh:g}"
-        rows.append(f"| `{each.name}` | {sizes} | {each.does} | {each.source} |")
+        rows.append(f"| `{each.name}` | {sizes} | {each.description} | {each.source} |")
     return "\n".join(rows)
 
 

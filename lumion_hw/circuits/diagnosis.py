@@ -133,7 +133,7 @@ class Diagnosis:
 
     def _dark(self, sources: Sequence[str]) -> None:
         modules = self._bench.transponders
-        self._bench.side_by_side([(name, modules[name].disable) for name in dict.fromkeys(sources)])
+        self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _found(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
         """Light one circuit alone, and return the first thing found wrong with one of its arms."""

@@ -587,7 +587,7 @@ class CircuitMaintenance:
             tracked = [held for held in self._held if held.tracking is not None and held.health.fault is None]
             if not tracked:
                 break
-            self._clock.side_by_side([functools.partial(self._track_once, held) for held in tracked])
+            self._clock.run_parallel([functools.partial(self._track_once, held) for held in tracked])
             next_s = max(next_s + interval_s, self._clock.now())
             self._clock.sleep(max(next_s - self._clock.now(), 0.0))
         if end_s < math.inf and not ended():

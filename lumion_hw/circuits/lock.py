@@ -35,7 +35,7 @@ CHANGE_PATIENCE_S = 30.0
 """How long a take-over waits for a change that the owner has begun."""
 _LOCK, _CHANGE = "lock", "change.lock"
 _WHAT = "the lock of the bench"
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ def _flocked(handle: int, *, shared: bool = False) -> bool:
 
 def _read_owner(handle: int) -> LockOwner | None:
     """Return who has signed a lock file; ``None`` where nobody has, or what stands there is no name."""
-    text = os.pread(handle, _MOST_BYTES, 0)
+    text = os.pread(handle, _MAX_BYTES, 0)
     try:
         document: Any = parse_json(text, _WHAT) if text.strip() else None
         return LockOwner(**document) if isinstance(document, dict) else None

@@ -477,7 +477,7 @@ class PathSetup:
 
         def ask_mesh() -> None:
             # Read back where the controller can: another program may have set it since.
-            found["driven_ma"] = bench.mesh.driven_ma()
+            found["driven_ma"] = bench.mesh.confirmed_currents_ma()
             exits_dbm.extend(self._lights_dbm(stay))
 
         def ask_module(name: str) -> None:
@@ -486,7 +486,7 @@ class PathSetup:
                 lit.add(name)
 
         asked: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, ask_mesh)]
-        bench.side_by_side(asked + [(name, functools.partial(ask_module, name)) for name in transmitters_of(circuits)])
+        bench.run_parallel(asked + [(name, functools.partial(ask_module, name)) for name in transmitters_of(circuits)])
         return _Before(found["driven_ma"], frozenset(lit), tuple(exits_dbm))
 
     @contextlib.contextmanager
@@ -742,7 +742,7 @@ class PathSetup:
         return self._prover.accept(proofs, lock_timeout_s)
 
     def _switch_off(self, names: Sequence[str]) -> None:
-        self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names])
+        self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names])
 
     def _align(
         self, circuits: Sequence[PlannedCircuit], lit: Sequence[PlannedCircuit]
@@ -753,7 +753,7 @@ class PathSetup:
             self._exits.output_powers_w() if circuits else {}
         )  # once for all, who then search side by side
         jobs = [functools.partial(self._aligned, circuit, output_powers_w, taken) for circuit in circuits]
-        found = self.bench.clock.side_by_side(jobs)
+        found = self.bench.clock.run_parallel(jobs)
         alignments = {}
         for circuit, alignment in zip(circuits, found, strict=True):
             name = circuit.entry.polarization

@@ -290,7 +290,7 @@ def hold(
             service.connect(requests)
         if not service.state.circuits:
             raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
-        service.setup.bench.events.follow(_note_lease)
+        service.setup.bench.events.add_listener(_note_lease)
         maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             maintenance.run(for_s, _teller(every_s, target.as_json))

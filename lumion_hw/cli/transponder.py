@@ -282,7 +282,7 @@ def firmware(
 
     if hitless and not start:
         raise click.UsageError("--hitless says how to --run.")
-    content = None if file is None else read_file(Path(file), "the firmware file", most_bytes=_MOST_FIRMWARE_BYTES)
+    content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MOST_FIRMWARE_BYTES)
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "firmware")
 

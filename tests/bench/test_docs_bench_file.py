@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.loader import bench_schema, check_bench
 from lumion_hw.bench.kind_tables import PAGES, replaced
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bench-file.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-DEVICE_KINDS = [kind.name for kind in own_kinds()]
+DEVICE_KINDS = [kind.name for kind in builtin_kinds()]
 DEVICES = {
     model["properties"]["kind"]["const"]: model["properties"]
-    for model in bench_schema(own_kinds())["$defs"].values()
+    for model in bench_schema(builtin_kinds())["$defs"].values()
     if "kind" in model["properties"]
 }
 
 
-SCHEMA = bench_schema(own_kinds())
+SCHEMA = bench_schema(builtin_kinds())
 SECTIONS = {
     "": SCHEMA,
     **{

@@ -19,7 +19,7 @@ def found(setup: PathSetup) -> str:
     """Return what connecting says, and check that everything is dark and cold afterwards."""
     with pytest.raises(CircuitError) as caught:
         setup.connect([FORTH])
-    assert not setup.bench.mesh.driven_ma().any()
+    assert not setup.bench.mesh.confirmed_currents_ma().any()
     assert setup.bench.transponders[FORTH.source].status().tx_disabled
     return str(caught.value)
 
@@ -116,7 +116,7 @@ def test_a_transmitter_that_does_not_start_is_named(bench: Bench, setup: PathSet
     bench.emulated.faults.inject("sfp-a", "laser_broken")
     with pytest.raises(DeviceError, match=r"sfp-a.*the transmitter did not start"):
         setup.connect([FORTH])
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_standing_circuits_are_not_touched_by_a_diagnosis(bench: Bench, setup: PathSetup) -> None:

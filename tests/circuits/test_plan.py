@@ -66,9 +66,9 @@ def test_pucs_that_no_circuit_uses_are_parked_in_cross(bench: Bench, setup: Path
 
 def test_planning_changes_nothing(bench: Bench, setup: PathSetup) -> None:
     board = bench.emulated.faults.board("mesh0")
-    before = (board.core.generation, bench.mesh.driven_ma().tolist())
+    before = (board.core.generation, bench.mesh.confirmed_currents_ma().tolist())
     setup.plan(A_TO_B)
-    assert (board.core.generation, bench.mesh.driven_ma().tolist()) == before
+    assert (board.core.generation, bench.mesh.confirmed_currents_ma().tolist()) == before
     assert setup.active is None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from lumion_hw.bench import BenchModel
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
@@ -153,7 +153,7 @@ def test_figures_that_contradict_each_other_are_refused(keys: dict[str, float], 
 
 
 def test_every_kind_of_module_says_what_its_ends_are() -> None:
-    modules = {kind.name: kind.model for kind in own_kinds() if kind.role is Role.TRANSPONDER}
+    modules = {kind.name: kind.model for kind in builtin_kinds() if kind.role is Role.TRANSPONDER}
     assert {"sfp-8472", "cmis"} <= modules.keys()
     for name, model in modules.items():
         assert model.model_validate({"kind": name}).optics is not None, name

@@ -170,7 +170,7 @@ def in_fibres_w(bench: Bench, sender: str) -> dict[int, float]:
     """Return the light of a module in the fibre behind the port of every output."""
     world = bench.emulated.world
     world.set_transmitter(sender, 1e-3)
-    leaving_w = world.leaving_w()
+    leaving_w = world.mesh_output_w()
     loss_db = world.truth.access_loss_db
     return {out.port: leaving_w[out.port] * 10 ** (-loss_db[out.port] / 10) for out in bench.wiring.outputs}
 

@@ -138,7 +138,7 @@ def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sfp-a:sfp-b"))
     assert "dB lost" not in line
     with bench.open() as opened:
-        opened.mesh.program(0.0 * opened.mesh.driven_ma())
+        opened.mesh.program(0.0 * opened.mesh.confirmed_currents_ma())
     assert main([*command, "--json"]) == 3
     assert [each["marks"] for each in json.loads(capsys.readouterr().out)["circuits"]] == [
         ["broken: the mesh is dark"]
