@@ -126,7 +126,7 @@ class CircuitMaintenance:
         service: The circuits, restored.
         period_s: Time between two looks at all circuits.
         reads_per_s: Most readings of power per second, for all circuits together.
-        begins: Asks the polarization controllers where they stand, which takes its time; else :meth:`renew` does.
+        starts_tracking: Reads the polarization controllers at once, which takes time; otherwise :meth:`renew` does.
 
     Attributes:
         health: How each circuit is.

@@ -34,7 +34,14 @@ def floor(requirement: Requirement) -> Version:
 
 
 def test_every_extra_is_tried_or_known_not_to_be() -> None:
-    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {"rehearsal", "benchmark", "interop", "docs", "test"}
+    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {
+        "rehearsal",
+        "benchmark",
+        "interop",
+        "release",
+        "docs",
+        "test",
+    }
 
 
 def test_the_lowest_versions_that_are_tried_are_those_that_are_allowed() -> None:
