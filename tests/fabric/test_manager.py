@@ -175,7 +175,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
     prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
     # Seconds where the light goes to a port without a monitor: then its polarization is searched first.
-    made = prototype.run(15.0, ended=lambda: puc in prototype.state.avoided)
+    made = prototype.run(15.0, is_over=lambda: puc in prototype.state.avoided)
     assert len(made) == 1
     assert made[0].verdict.suspect == "path"
     assert (made[0].failed, made[0].spare) == ("", "")
