@@ -79,7 +79,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
     """
     found = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
     work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in found.items()]
-    bench.side_by_side([(name, job) for name, job in work if name not in lit])
+    bench.run_parallel([(name, job) for name, job in work if name not in lit])
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
@@ -215,7 +215,7 @@ def await_locks(
         return ""
 
     dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
-    told = bench.side_by_side([(each.request.target, functools.partial(wait, each)) for each in dual])
+    told = bench.run_parallel([(each.request.target, functools.partial(wait, each)) for each in dual])
     if failures := [each for each in told if each]:
         raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
 

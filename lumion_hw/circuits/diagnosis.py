@@ -134,7 +134,7 @@ class Diagnosis:
 
     def _switch_off(self, sources: Sequence[str]) -> None:
         modules = self._bench.transponders
-        self._bench.side_by_side([(name, modules[name].disable) for name in dict.fromkeys(sources)])
+        self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _diagnose_circuit(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
         """Light one circuit alone, and return the first fault found on one of its arms."""

@@ -9,7 +9,7 @@ from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.circuits.planned import Strategy
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.errors import CircuitError
+from lumion_hw.errors import CircuitError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
@@ -67,7 +67,8 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
     for name, fibres in ((request.source, entries), (request.target, exits)):
         if not fibres:
             raise CircuitError(
-                f"circuit {request}: {name} is not wired to the mesh", hint="See 'wiring' in the bench file."
+                f"circuit {request}: {name} is not wired to the mesh",
+                hint=name_hint(name, _wired_modules(wiring), "The wired modules are"),
             )
     sender, receiver = (_optics(model, request, name) for name in (request.source, request.target))
     used = _common_format(request, sender, receiver)
@@ -206,3 +207,8 @@ def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]
     for index, each in enumerate(ends):
         if len(each.exits) == 2:
             yield (*ends[:index], replace(each, exits=each.exits[::-1]), *ends[index + 1 :])
+
+
+def _wired_modules(wiring: Wiring) -> list[str]:
+    paths: tuple[InputPath | OutputPath, ...] = (*wiring.inputs, *wiring.outputs)
+    return sorted({path.transponder for path in paths if path.transponder is not None})

@@ -273,7 +273,7 @@ class CircuitLighting:
         """Search the polarization at the inputs of circuits in parallel; log and skip the searches that fail."""
         powers_w = self._exits.output_powers_w() if circuits else {}  # one reading for all parallel searches
         jobs = [functools.partial(self._try_to_align, circuit, powers_w, busy_ports) for circuit in circuits]
-        results = self._bench.clock.side_by_side(jobs)
+        results = self._bench.clock.run_parallel(jobs)
         alignments = {}
         for circuit, result in zip(circuits, results, strict=True):
             name = circuit.entry.polarization

@@ -17,7 +17,7 @@ from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import PlanningMesh
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.routing import Path
-from lumion_hw.quantities import OSNR_OF_0_DBM_DB, joined_osnr_db
+from lumion_hw.quantities import OSNR_OF_0_DBM_DB, combined_osnr_db
 
 Real = NDArray[np.float64]
 
@@ -211,7 +211,7 @@ class LinkBudgetSolver:
         parts = [*([] if sent_db is None else [sent_db]), *([min(boosters)] if boosters else [])]
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
-        return joined_osnr_db(*parts) if parts else None
+        return combined_osnr_db(*parts) if parts else None
 
 
 def _db(ratio: float) -> float:

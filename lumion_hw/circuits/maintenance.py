@@ -603,7 +603,7 @@ class CircuitMaintenance:
             ]
             if not tracked:
                 break
-            self._clock.side_by_side([functools.partial(self._track_once, watched) for watched in tracked])
+            self._clock.run_parallel([functools.partial(self._track_once, watched) for watched in tracked])
             next_s = max(next_s + interval_s, self._clock.now())
             self._clock.sleep(max(next_s - self._clock.now(), 0.0))
         if end_s < math.inf and not is_over():

@@ -60,7 +60,7 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
         LimitError: The heaters cannot reach the dithered phases; nothing was changed.
         LumionError: A device failed.
     """
-    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.driven_ma()
+    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
     dithered_ma = {sign: shifted_currents_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
@@ -102,7 +102,7 @@ def shifted_currents_ma(
             return result
     raise LimitError(
         f"phase shift of PUC {puc}: neither of its heaters can reach it",
-        asked=by_rad,
+        requested=by_rad,
         limit=float(known.reach_rad[2 * puc : 2 * puc + 2].max()),
         unit="rad",
     )

@@ -213,13 +213,13 @@ class Prover:
         asked += [(name, functools.partial(ask_los, name)) for name in targets]
 
         def ask_modules() -> None:
-            bench.side_by_side(asked)
+            bench.run_parallel(asked)
 
         jobs: list[Callable[[], float | None]] = [ask_modules]
         jobs += [
             functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
         ]
-        _, *levels_dbm = bench.clock.side_by_side(jobs)
+        _, *levels_dbm = bench.clock.run_parallel(jobs)
         seen = iter(levels_dbm)
         return [
             CircuitLight(
@@ -236,7 +236,7 @@ class Prover:
         deadline = bench.clock.now() + _LOS_DEADLINE_S
         waiting = [circuit.request.target for circuit in circuits]
         while waiting:
-            status = bench.side_by_side([(name, bench.transponders[name].status) for name in waiting])
+            status = bench.run_parallel([(name, bench.transponders[name].status) for name in waiting])
             waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
             if not waiting or bench.clock.now() >= deadline:
                 return
@@ -321,7 +321,7 @@ class Prover:
             for proof in proofs
             if proof.circuit.strategy == "dual" and proof.proven
         ]
-        answers = iter(self._bench.side_by_side(asked))
+        answers = iter(self._bench.run_parallel(asked))
         return tuple(
             replace(proof, acceptance=(told := next(answers)), failures=told.failures)
             if proof.circuit.strategy == "dual" and proof.proven

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -48,9 +49,17 @@ class CircuitRequest:
         wrong = {
             f"one of {', '.join(known)}": ("polarization", self.polarization, self.polarization in known),
             "0 dB or more, and finite": ("min_margin_db", self.min_margin_db, 0.0 <= self.min_margin_db < 1e3),
-            "0 dB or more, or none": ("max_loss_db", self.max_loss_db, _is_none_or_at_least(0.0, self.max_loss_db)),
-            "1 or more, or none": ("max_hops", self.max_hops, _is_none_or_at_least(1, self.max_hops)),
-            "more than 0 s, or none": ("lease_s", self.lease_s, self.lease_s is None or self.lease_s > 0.0),
+            "0 dB or more, and finite, or none": (
+                "max_loss_db",
+                self.max_loss_db,
+                _is_none_or_finite(0.0, self.max_loss_db),
+            ),
+            "a whole number of 1 or more, or none": ("max_hops", self.max_hops, _is_hops(self.max_hops)),
+            "more than 0 s, and finite, or none": (
+                "lease_s",
+                self.lease_s,
+                _is_none_or_finite(0.0, self.lease_s) and self.lease_s != 0.0,
+            ),
         }
         for expected, (name, value, fits) in wrong.items():
             if not fits:
@@ -69,5 +78,9 @@ class CircuitRequest:
         return replace(self, source=self.target, target=self.source)
 
 
-def _is_none_or_at_least(minimum: float, value: float | None) -> bool:
-    return value is None or value >= minimum
+def _is_none_or_finite(minimum: float, value: float | None) -> bool:
+    return value is None or minimum <= value < math.inf
+
+
+def _is_hops(value: int | None) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)

@@ -117,6 +117,8 @@ class CircuitService:
         self.lost: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
+        if record.doubts:
+            bench.events.add("record not certified", record=record_path, reasons=list(record.doubts))
 
     @property
     def state(self) -> CircuitState:
@@ -178,7 +180,7 @@ class CircuitService:
                 raise CircuitError(f"{found}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
             if found.unfinished is not None:
                 self.journal.end("taken back: the controller has switched off", state)
-            is_driven = bool(bench.mesh.drives(self._journal_currents_ma()).all())
+            is_driven = bool(bench.mesh.is_driving(self._journal_currents_ma()).all())
             if is_driven and found.unfinished is None and not cleared:
                 return None
             names = [circuit.name for circuit in state.circuits]
@@ -207,7 +209,7 @@ class CircuitService:
         """
         bench = self.setup.bench
         check_faults(bench)
-        if not bench.mesh.drives(self._journal_currents_ma()).all():
+        if not bench.mesh.is_driving(self._journal_currents_ma()).all():
             raise SafetyError(
                 "the heaters are not driven as the circuits need: the controller has switched them off, or another "
                 "program has changed them",
@@ -352,14 +354,14 @@ class CircuitService:
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
-            before_ma, before = mesh.driven_ma() if known_ma is None else known_ma, self.state
+            before_ma, before = mesh.confirmed_currents_ma() if known_ma is None else known_ma, self.state
             self.journal.begin(what, names, before_ma)
             try:
                 yield
             except BaseException as error:
                 # If this fails, the change stays unfinished in the journal, and the next program reads the mesh back.
                 with contextlib.suppress(LumionError):
-                    if not mesh.drives(before_ma).all():
+                    if not mesh.is_driving(before_ma).all():
                         mesh.program(before_ma)
                     self._adopt_if_changed(before)
                     self.journal.end(f"taken back: {type(error).__name__}: {error}", before)
@@ -393,7 +395,7 @@ class CircuitService:
                 active_circuit(circuit, measured.get(name), self.time, known.get(name))
                 for name, circuit in zip(names, circuits, strict=True)
             ),
-            tuple(self.setup.bench.mesh.driven_ma().tolist()),
+            tuple(self.setup.bench.mesh.confirmed_currents_ma().tolist()),
             {} if active is None else dict(active.states),
             self._record,
         )
@@ -426,5 +428,5 @@ def switch_heaters_off(bench: Bench) -> None:
     try:
         bench.mesh.program(zeros)
     except SafetyError:
-        if not bench.mesh.drives(zeros).all():
+        if not bench.mesh.is_driving(zeros).all():
             raise

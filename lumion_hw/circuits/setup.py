@@ -266,7 +266,7 @@ class PathSetup:
         before = self._state_before(removed, remaining.circuits)
         with self._rollback_on_error(before, removed):
             names_off = [name for name in transmitters_of(removed) if name not in needed and name in before.lit]
-            self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names_off])
+            self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names_off])
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
             self._program(remaining, lambda name: None, shift_rad)
             self._check_undisturbed(remaining.circuits, before.levels_dbm, GLITCH_DB)
@@ -413,7 +413,7 @@ class PathSetup:
 
         def read_mesh() -> None:
             # Read back if the controller can: another program may have changed the currents.
-            driven_ma.append(bench.mesh.driven_ma())
+            driven_ma.append(bench.mesh.confirmed_currents_ma())
             levels_dbm.extend(self._lighting.fibre_levels_dbm(staying))
 
         def read_module(name: str) -> None:
@@ -423,7 +423,7 @@ class PathSetup:
 
         jobs: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, read_mesh)]
         jobs += [(name, functools.partial(read_module, name)) for name in transmitters_of(circuits)]
-        bench.side_by_side(jobs)
+        bench.run_parallel(jobs)
         return _StateBeforeChange(driven_ma[0], frozenset(lit), tuple(levels_dbm))
 
     @contextlib.contextmanager

@@ -33,7 +33,7 @@ from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import is_there
+from lumion_hw.files.reading import path_exists
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -238,7 +238,7 @@ class CircuitJournal:
     def __init__(self, directory: AnyPath, bench: str, mesh_sha256: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench, "mesh_sha256": mesh_sha256}
         self._lines = LineJournal(FilePath(directory) / JOURNAL, _WHAT, header)
-        self.state, self.unfinished = _read_entries(self._lines.take_found(), self._lines.path)
+        self.state, self.unfinished = _read_entries(self._lines.take_existing_entries(), self._lines.path)
 
     @property
     def path(self) -> FilePath:
@@ -276,7 +276,7 @@ class CircuitJournal:
         entry = _ended_entry(outcome, state)
         self._lines.append(entry)
         self.state, self.unfinished = state, None
-        self._lines.begin_anew(entry)
+        self._lines.restart_if_large(entry)
 
     def note(self, state: CircuitState) -> None:
         """Record new readings, marks and currents between changes. Raises the errors of :meth:`end`."""
@@ -302,7 +302,7 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | Non
         ConfigError: The journal is damaged.
     """
     path = FilePath(directory) / JOURNAL
-    if not is_there(path, _WHAT):
+    if not path_exists(path, _WHAT):
         return CircuitState(), None
     return _read_entries(read_lines(path, _WHAT).entries, path)
 
@@ -337,7 +337,7 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
         known.append((MeshVerdict.AS_BEFORE, np.array(unfinished.before_ma)))
     known.append((MeshVerdict.DARK, dark))
     for verdict, currents_ma in known:
-        if len(currents_ma) == len(dark) and mesh.drives(currents_ma).all():
+        if len(currents_ma) == len(dark) and mesh.is_driving(currents_ma).all():
             return MeshFinding(verdict, unfinished=unfinished)
     return MeshFinding(
         MeshVerdict.DIFFERENT if unfinished is None else MeshVerdict.CHANGED,
@@ -467,7 +467,7 @@ def _differences(
     mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[ActiveCircuit]
 ) -> Iterator[MeshDifference]:
     """Yield the PUCs whose heaters are not driven as recorded."""
-    as_noted = mesh.drives(noted_ma).reshape(-1, 2)
+    as_noted = mesh.is_driving(noted_ma).reshape(-1, 2)
     driven_ma = mesh.read_back_ma().reshape(-1, 2)
     for puc in np.flatnonzero(~as_noted.all(axis=1)).tolist():
         noted, driven = noted_ma.reshape(-1, 2)[puc].tolist(), driven_ma[puc].tolist()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lumion_hw.circuits.lease_clock import LeaseClock
     from lumion_hw.circuits.maintenance import CircuitHealth
     from lumion_hw.circuits.state import ActiveCircuit, CircuitState, MeshFinding
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
@@ -94,6 +95,7 @@ class BenchTarget:
             with CircuitService.open(
                 self.bench, record, directory, program=program, take_over=self.take_over
             ) as service:
+                note_doubts(service.setup.record)
                 if service.lost:
                     names = ", ".join(circuit.name for circuit in service.lost)
                     note(f"the mesh was dark: {names} stood before and is to be connected again")
@@ -114,6 +116,12 @@ class BenchTarget:
                 hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
             )
         return record
+
+
+def note_doubts(record: CalibrationRecord | None) -> None:
+    """Warn about a record whose calibration was not certified."""
+    if record is not None and record.doubts:
+        note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
 
 
 def target_options(function: Any) -> Any:
@@ -282,7 +290,7 @@ def hold(
             service.connect(requests)
         if not service.state.circuits:
             raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
-        service.setup.bench.events.follow(_note_lease)
+        service.setup.bench.events.add_listener(_note_lease)
         maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             maintenance.run(for_s, _teller(every_s, target.as_json))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import LONGEST_D, Duration
 from lumion_hw.cli.common.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError, ConfigError, LumionError
@@ -29,7 +30,7 @@ _LOOK_S = 0.05
 _FAILED = 3
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def fabric() -> None:
     """Keep the jobs of a bench connected, and put spares in the place of what fails.
 

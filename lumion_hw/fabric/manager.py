@@ -289,7 +289,7 @@ class FabricManager(JobCircuits):
         self._keeper.begin()
         self.judge.searched = self.maintenance.searching
         keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
-        self.bench.clock.side_by_side([watch, keep])
+        self.bench.clock.run_parallel([watch, keep])
         return made
 
     def measure(self) -> None:
@@ -350,7 +350,7 @@ class FabricManager(JobCircuits):
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(poll, detector) for detector in self._watching])
+        self.bench.clock.run_parallel([partial(poll, detector) for detector in self._watching])
         if not self._watching:
             self.bench.clock.sleep(timeout_s)
         return made[0] if made else self._acted(late[0]) if late else None

@@ -164,7 +164,7 @@ class BenchFabric:
             if name in self._down:
                 continue
             sensitivity_w = w_from_dbm(float(getattr(model.devices[nic], "sensitivity_dbm", -20.0)))
-            received_w = world.received_from_w(nic)
+            received_w = world.received_by_source_w(nic)
             bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
             senders = {owner[source] for source in bright if source in owner} - {name}
             if len(senders) == 1:

@@ -478,7 +478,7 @@ class BenchKeeper:
                 f"{name[:80]!r} is no name for a record",
                 hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORDS}.",
             )
-        path, draw = self._directory / RECORDS / name, _whole("seed", seed)
+        path, draw = self._directory / RECORDS / name, _seed(seed)
 
         def work() -> dict[str, Any]:
             from calibration.run.journaled_run import calibrate
@@ -528,14 +528,16 @@ def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], l
     return work
 
 
-def _whole(name: str, value: object) -> int:
-    """Return a whole number of a request, which may come as a text."""
+def _seed(value: object) -> int:
+    """Return the random seed of a request, which may come as a text."""
     try:
         if not isinstance(value, bool):
-            return operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
+            seed = operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
+            if 0 <= seed < 2**32:
+                return seed
     except (TypeError, ValueError):
         pass
-    raise ConfigError(f"{name} is {str(value)[:40]!r}, and no whole number")
+    raise ConfigError(f"seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
 
 
 def _listed(value: object) -> list[Any]:

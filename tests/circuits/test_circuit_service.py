@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumion_hw.bench.bench import left_on, load
+from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
 from lumion_hw.circuits.service import switch_everything_off
 from lumion_hw.circuits.state import ActiveArm, CircuitJournal, restored_plan
@@ -58,7 +58,7 @@ def test_what_is_connected_carries_light_after_the_program_has_ended(bench: Last
 
 
 def test_without_leave_on_heaters_go_off_when_the_bench_is_closed(bench: LastingBench) -> None:
-    bench.model = left_on(bench.model, 0.0)
+    bench.model = with_leave_on(bench.model, 0.0)
     with bench.service() as service:
         service.connect([AB], align=False)
     assert not bench.driven_ma().any()
@@ -139,7 +139,7 @@ def test_killed_while_connecting_the_next_program_finds_all_as_before(bench: Las
 def test_killed_before_anything_was_changed_is_as_before(bench: LastingBench) -> None:
     with bench.service() as service:
         service.connect([AB], align=False)
-        driven_ma = service.setup.bench.mesh.driven_ma()
+        driven_ma = service.setup.bench.mesh.confirmed_currents_ma()
         service.journal.begin("connect", ["sfp-b:sfp-a"], driven_ma)  # and no more
     with bench.service() as service:
         assert service.journal.unfinished is None
@@ -254,7 +254,7 @@ def test_a_lease_ends_on_the_clock_of_the_bench(bench: LastingBench) -> None:
         assert service.end_expired_leases() == ()
         bench.clock.sleep(61.0)
         events: list[dict[str, object]] = []
-        service.setup.bench.events.follow(events.append)
+        service.setup.bench.events.add_listener(events.append)
         assert [circuit.name for circuit in service.end_expired_leases()] == ["sfp-b:sfp-a"]
         (ended,) = [event for event in events if event["event"] == "lease ended"]
         assert (ended["circuit"], ended["reason"]) == ("sfp-b:sfp-a", "its lease of 60 s has ended")
@@ -265,7 +265,7 @@ def test_circuits_of_another_wiring_are_not_taken_up(bench: LastingBench, tmp_pa
     with bench.service() as service:
         service.connect([AB], align=False)
     file = edited(tmp_path, ("{port: 8, transponder: sfp-b", "{port: 9, transponder: sfp-b"))
-    bench.model = left_on(load(file), HOLD_S)
+    bench.model = with_leave_on(load(file), HOLD_S)
     with (
         pytest.raises(
             ConfigError, match="sfp-a:sfp-b was connected from port 1 to port 8, where this bench file has other"

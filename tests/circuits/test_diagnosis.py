@@ -19,7 +19,7 @@ def found(setup: PathSetup) -> str:
     """Return what connecting says, and check that everything is dark and cold afterwards."""
     with pytest.raises(CircuitError) as caught:
         setup.connect([FORTH])
-    assert not setup.bench.mesh.driven_ma().any()
+    assert not setup.bench.mesh.confirmed_currents_ma().any()
     assert setup.bench.transponders[FORTH.source].status().tx_disabled
     return str(caught.value)
 
@@ -50,7 +50,7 @@ def swapped(side: str, one: str, two: str) -> Callable[[Bench, Path], None]:
 PLACES: dict[str, tuple[Callable[[Bench, Path], None], str]] = {
     "inputs swapped": (
         swapped("inputs", "sfp-a", "sfp-c"),
-        "wiring: light of sfp-a enters at port 1 instead of 11, where the bench file connects sfp-c: their fibres are swap",
+        "wiring: light of sfp-a enters at port 1 instead of 11, where the bench file connects sfp-c: their",
     ),
     "outputs swapped": (
         swapped("outputs", "sfp-b", "sfp-c"),
@@ -116,7 +116,7 @@ def test_a_transmitter_that_does_not_start_is_named(bench: Bench, setup: PathSet
     bench.emulated.faults.inject("sfp-a", "laser_broken")
     with pytest.raises(DeviceError, match=r"sfp-a.*the transmitter did not start"):
         setup.connect([FORTH])
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_standing_circuits_are_not_touched_by_a_diagnosis(bench: Bench, setup: PathSetup) -> None:

@@ -126,7 +126,7 @@ def test_a_phase_that_has_drifted_is_set_right_by_light_in_service_and_the_recor
     assert (child.covariance, child.raw) == (None, None)  # of other readings
     assert maintenance.health[0].worst_db < 1.0  # never a dark moment
     state = read_state(service.journal.path.parent)[0]
-    assert np.allclose(state.currents_ma, service.setup.bench.mesh.driven_ma())
+    assert np.allclose(state.currents_ma, service.setup.bench.mesh.confirmed_currents_ma())
     assert service.restore().verdict.value == "as left"
 
 

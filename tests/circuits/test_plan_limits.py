@@ -170,7 +170,7 @@ def in_fibres_w(bench: Bench, sender: str) -> dict[int, float]:
     """Return the light of a module in the fibre behind the port of every output."""
     world = bench.emulated.world
     world.set_transmitter(sender, 1e-3)
-    leaving_w = world.leaving_w()
+    leaving_w = world.mesh_output_w()
     loss_db = world.truth.access_loss_db
     return {out.port: leaving_w[out.port] * 10 ** (-loss_db[out.port] / 10) for out in bench.wiring.outputs}
 
@@ -230,7 +230,7 @@ def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: Bench
     assert "Controller pol-a" in told
     for circuit in plan.circuits:
         pucs = " ".join(map(str, circuit.path.pucs))
-        assert f"port {circuit.path.source} to {circuit.path.target}, {circuit.hops} hops over PUCs {pucs}" in told
+        assert f"port {circuit.path.source} to {circuit.path.target}, {circuit.hops} hops, PUCs {pucs}" in told
 
 
 def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(bench: BenchModel) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -94,6 +95,21 @@ def test_without_a_record_it_is_asked_for(capsys: pytest.CaptureFixture[str], tm
     assert "Give --record RECORD" in capsys.readouterr().err
 
 
+def test_a_record_that_is_not_certified_is_used_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumion_hw.storage import load_record, save_record
+    from tests.circuits.lasting_bench import LastingBench
+
+    bench = LastingBench(tmp_path)
+    monkeypatch.setattr("lumion_hw.cli.circuits.open_bench", lambda *_, **__: bench.open())
+    record = tmp_path / "doubtful.json"
+    save_record(dataclasses.replace(load_record(bench.record), faults=("not certified: the fit ended early",)), record)
+    state = ["--state", str(bench.directory), "--record", str(record)]
+    assert main(["connect", str(SMALL), "sfp-a:nowhere", *state]) == 3
+    assert "warning: the calibration record is not certified: the fit ended early" in capsys.readouterr().err
+
+
 def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +138,7 @@ def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sfp-a:sfp-b"))
     assert "dB lost" not in line
     with bench.open() as opened:
-        opened.mesh.program(0.0 * opened.mesh.driven_ma())
+        opened.mesh.program(0.0 * opened.mesh.confirmed_currents_ma())
     assert main([*command, "--json"]) == 3
     assert [each["marks"] for each in json.loads(capsys.readouterr().out)["circuits"]] == [
         ["broken: the mesh is dark"]

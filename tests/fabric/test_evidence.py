@@ -47,6 +47,16 @@ def test_two_fibres_dark_one_long_after_the_other_are_two_fibres() -> None:
     assert it.unexplained(1.01 + FADE_S) == ["b0:a0"]
 
 
+@pytest.mark.parametrize(("apart_s", "cause"), [(0.020, "unit"), (0.023, None)])
+def test_light_that_goes_out_within_20_ms_goes_out_together(apart_s: float, cause: str | None) -> None:
+    """The limit of docs/recovery.md; each loss lies within the 1 ms before its reading."""
+    it = judge()
+    it.take(seen("dark", "b0:a0", 1.0))
+    it.take(seen("dark", "b1:a1", 1.0 + apart_s))
+    verdict = it.verdict(1.0 + apart_s)
+    assert (verdict.suspect if verdict else None) == cause
+
+
 def test_modules_that_refresh_every_100_ms_may_still_have_gone_dark_together() -> None:
     it = judge()
     it.take(seen("dark", "b0:a0", 1.05, "modules", 0.1))

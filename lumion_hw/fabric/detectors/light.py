@@ -184,7 +184,7 @@ class Modules:
                     self._dark.discard(name)
                     found.append(Evidence(self.name, "lit", name, was_s, now_s, now_s))
 
-        watched.bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        watched.bench.run_parallel([(target, partial(ask, target)) for target in asked])
         return [*found, *self._silent_units(watched, names)]
 
     def _silent_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:

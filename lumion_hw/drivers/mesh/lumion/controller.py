@@ -42,6 +42,7 @@ from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
 from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
 from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryIterator, TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
+from lumion_hw.drivers.ranges import check_fault_id
 from lumion_hw.errors import DeviceAddress, LinkLost, SafetyError
 from lumion_hw.interfaces import (
     ControllerInfo,
@@ -349,6 +350,7 @@ class LumionMeshController(Driver):
             BadValueError: The controller gave no fault this id; nothing was cleared.
             SafetyError: Its cause is still present (the message names it); nothing was cleared.
         """
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._using("clear_fault"), self._lock:
             self._watch.clear(fault_id)
             # What a fault has ended is not to be resumed by a later reconnection.
