@@ -34,7 +34,7 @@ from calibration import MeshParameters, Origin, ParameterSpace, record_from
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel, load_bench
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, PathSetup, PlannedCircuit, plan_circuits
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh

@@ -27,7 +27,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser

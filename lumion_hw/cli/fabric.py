@@ -68,7 +68,7 @@ def _run(manager: FabricManager, for_s: float | None) -> None:
 
     service = manager.service
     box, me = RequestBox(service.journal.path.parent), service.lock.owner
-    manager.run(for_s, between=lambda: box.serve(me, lambda request: request.perform(manager)))
+    manager.run(for_s, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
 
 
 @fabric.command()
@@ -274,7 +274,7 @@ def _job_state(model: Any, job: Any, state: FabricState, standing: set[str]) -> 
 
     if job.name in state.refused:
         return f"refused: {state.refused[job.name]}"
-    wanted = {f"{each.source}:{each.target}" for each in job_requests(model, job, state.places)}
+    wanted = {each.name for each in job_requests(model, job, state.places)}
     return "connected" if wanted <= standing else "to be connected"
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import record_avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.collectives import make_schedule
