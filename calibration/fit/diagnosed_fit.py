@@ -33,7 +33,7 @@ from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
 from calibration.fit.row_scores import RowScore, width_after
-from calibration.fit.stated_errors import harmful, stated_errors
+from calibration.fit.stated_errors import MOST_WIDENED, harmful, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
@@ -209,9 +209,16 @@ class FaultDiagnosis:
         if not now.fit.certified:
             return self._unexplained(now)
         now = self.beyond(now.physics)._ended(now)
-        before, scores = now, self._harmful(now)
-        while scores.chosen and self.beyond(now.physics)._may_take_in():
-            now = self.beyond(now.physics)._with_rows(now, scores.chosen)
+        before, scores, is_overdrawn = now, self._harmful(now), False
+        while scores.chosen:
+            rows = scores.chosen
+            if not self.beyond(now.physics)._may_take_in():
+                # A certificate that hangs on one more fit is worth it, once, beyond the work that is allowed.
+                rows = () if is_overdrawn else self._uncertifiable(now, rows)
+                is_overdrawn = True
+            if not rows:
+                break
+            now = self.beyond(now.physics)._with_rows(now, rows)
             scores = self._harmful(now)
         if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
             # Physics that was missing may have been taken for a drift: what readings say beside it is asked anew, once.
@@ -243,6 +250,10 @@ class FaultDiagnosis:
         me = self.beyond(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=harmful(me.model.space, now.fit, scores.chosen))
+
+    def _uncertifiable(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
+        """Return the rows without which the errors of a fit cannot be certified."""
+        return harmful(self.beyond(now.physics).model.space, now.fit, rows, MOST_WIDENED)
 
     def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that does not explain its readings with what they say of the reasons."""

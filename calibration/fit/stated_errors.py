@@ -49,9 +49,11 @@ class StatedErrors:
     doubts: tuple[str, ...]
 
 
-def harmful(space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
-    """Return the rows that a fit cannot do without: left out, they would make the errors of some group larger."""
-    return tuple(row for row in rows if _grown_by(space, fit, row) > _HARMLESS)
+def harmful(
+    space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
+) -> tuple[RowScore, ...]:
+    """Return the rows that, left out of a fit, make the errors of some group of parameters larger by a factor."""
+    return tuple(row for row in rows if _grown_by(space, fit, row) > by)
 
 
 def _grown_by(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:

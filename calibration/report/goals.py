@@ -262,7 +262,7 @@ def _compared(
         probe.measure(rows[index])
         bench.clock.sleep(REST_S)
         read[index] = probe.measure(rows[index])[columns]
-        exact[index] = world.leaving_w()[ports] * world.truth.monitor_scale[ports]
+        exact[index] = world.mesh_output_w()[ports] * world.truth.monitor_scale[ports]
     per_w = 1e3 * bench.mesh.responsivity_a_per_w
     exact *= per_w
     plan = Observations(np.array(rows), source, space.monitors, read, np.isnan(read))

@@ -14,7 +14,7 @@ from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.run.bootstrap import Start
-from lumion_hw.mesh.record.calibration_record import Defect
+from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 
 NOT_REACHED = "not reached before the run ended"
 """Why a PUC is not known in the record of a run that was cut short."""
@@ -60,12 +60,12 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
         likelihood: The readings.
     """
     if diagnosed.fit.certified:
-        return tuple(f"not certified: {doubt}" for doubt in diagnosed.doubts)
+        return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    doubts = (f"not certified: {doubt}" for doubt in diagnosed.doubts)
+    doubts = (f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 

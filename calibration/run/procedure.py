@@ -43,7 +43,7 @@ from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, NOT_CERTIFIED, CalibrationRecord, Conditions, Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
@@ -319,7 +319,7 @@ class Calibration:
         # be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
         if found.is_wrong(guessed=widened > MOST_WIDENED) and self._is_unexplained(first):
-            self.faults.append(f"not certified: {found.words()}")
+            self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
             self.quality["fit_certified"] = 0.0
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:

@@ -170,21 +170,19 @@ class HeldSetup:
         replies = reply.split(";") if len(queries) > 1 else [reply]
         if len(replies) != len(queries):
             self._session.mark_out_of_sync(f"{message} answered with {reply!r}")
-            raise FrameError(
+            raise self._session.error(
+                FrameError,
                 f"{message}: expected {len(queries)} replies, found {reply!r}",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Check that nobody else talks to the instrument over this connection.",
             )
         return replies
 
     def _changed_error(self, setting: HeldSetting, found: str, outcome: str) -> VerifyError:
-        return VerifyError(
+        return self._session.error(
+            VerifyError,
             setting.what,
             wrote=setting.wanted,
             read=found,
-            device=self._session.device,
-            address=self._session.address,
             hint=f"Another program or the front panel changes it. {outcome}",
         )
 

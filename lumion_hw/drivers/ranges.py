@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.errors import BadValueError, ConfigError, LimitError
 from lumion_hw.sessions.conversation import Conversation
 
 _SLACK = 1e-9  # a limit in THz converted to nm and back
@@ -25,15 +25,29 @@ def check_range(
     low, high = low_high or (-math.inf, math.inf)
     if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
-    raise LimitError(
+    raise session.error(
+        LimitError,
         what,
-        asked=value,
+        requested=value,
         limit=low if value < low else high,
         unit=unit,
-        device=session.device,
-        address=session.address,
         hint=f"It goes from {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
     )
+
+
+def check_fault_id(fault_id: object, device: str, address: str) -> None:
+    """Refuse a fault id that is not a whole number: ``True`` would clear fault 1.
+
+    Raises:
+        BadValueError: The id is of another type; nothing was cleared.
+    """
+    if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
+        raise BadValueError(
+            f"{fault_id!r} is not the id of a fault",
+            device=device,
+            address=address,
+            hint="Ids are whole numbers; faults() lists them. Nothing was cleared.",
+        )
 
 
 def number_each(

@@ -71,10 +71,9 @@ def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentit
         return identity
     session.forget_identity()
     wanted = expected.model or " or ".join(expected.models) or f"an instrument of {' or '.join(expected.makers)}"
-    raise IdentityError(
+    raise session.error(
+        IdentityError,
         f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
-        device=session.device,
-        address=session.address,
         hint="Check the address in the bench file, or which instrument is plugged in there.",
     )
 
@@ -129,11 +128,10 @@ class StrictScpi:
         value = self.number(command, held=held)
         if is_value(value):
             return value
-        raise DeviceError(
+        raise self.session.error(
+            DeviceError,
             f"{command} is answered with {value:g}, which marks a query that failed",
             command=command,
-            device=self.session.device,
-            address=self.session.address,
             hint=f"The instrument says: {self.errors()}.",
         )
 
@@ -163,7 +161,7 @@ class StrictScpi:
             self.set(f"{header} {short}")
             found = self.session.query(f"{header}?")
         if found.upper() not in (short, word.upper()):
-            raise VerifyError(header, wrote=short, read=found, device=self.session.device, address=self.session.address)
+            raise self.session.error(VerifyError, header, wrote=short, read=found)
 
     def set_number(
         self,
@@ -239,12 +237,11 @@ class StrictScpi:
             self.session.write(command)
             serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
         if serious:
-            raise DeviceError(
+            raise self.session.error(
+                DeviceError,
                 f"{command}: {'; '.join(f'{code} {text}' for code, text in serious)}",
                 code=serious[0][0],
                 command=command,
-                device=self.session.device,
-                address=self.session.address,
                 hint="This command changed nothing.",
             )
 
@@ -273,13 +270,12 @@ class StrictScpi:
         """Compare a value with limits, all in ``unit``. Raises ``LimitError`` if it is outside, or not a number."""
         if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
             return
-        raise LimitError(
+        raise self.session.error(
+            LimitError,
             f"{what} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
-            asked=value,
+            requested=value,
             limit=lowest if value < lowest else highest,
             unit=unit,
-            device=self.session.device,
-            address=self.session.address,
             hint="Nothing was changed.",
         )
 
@@ -287,22 +283,20 @@ class StrictScpi:
         """Compare a value set with the value read back. Raises ``VerifyError``."""
         # Negated, so that NaN does not pass.
         if not abs(found - wrote) <= tolerance:
-            raise VerifyError(
+            raise self.session.error(
+                VerifyError,
                 what,
                 wrote=wrote,
                 read=found,
-                device=self.session.device,
-                address=self.session.address,
                 hint="The instrument keeps another value; see its front panel.",
             )
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
         """Return the error of a reply that is not what it should be, and trust no reply before a resynchronisation."""
         self.session.mark_out_of_sync(f"{command} answered with {reply!r}")
-        return FrameError(
+        return self.session.error(
+            FrameError,
             f"{command}: expected {expected}, found {reply!r}",
-            device=self.session.device,
-            address=self.session.address,
             hint="Check that nobody else talks to the instrument over this connection.",
         )
 

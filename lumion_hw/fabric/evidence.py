@@ -15,7 +15,7 @@ from typing import Any, Literal
 TOGETHER_S = 0.02
 """Light of several fibres that goes out within this time has gone out together: what they share is their server."""
 
-Sees = Literal["dark", "lit", "gone", "back"]
+Observation = Literal["dark", "lit", "gone", "back"]
 """``dark`` and ``lit`` are said of circuits, ``gone`` and ``back`` of servers and accelerators."""
 
 
@@ -34,11 +34,11 @@ class Evidence:
     """
 
     detector: str
-    sees: Sees
+    observation: Observation
     subject: str
     since_s: float
     at_s: float
-    told_s: float
+    reported_s: float
     words: str = ""
 
 
@@ -74,7 +74,7 @@ class FailureVerdict:
 
 
 @dataclass(frozen=True)
-class FedBy:
+class CircuitSender:
     """Who sends the light of a circuit.
 
     Attributes:
@@ -112,7 +112,7 @@ class Judge:
         searched: Circuits whose polarization is being searched: their light goes and comes, which says nothing.
     """
 
-    fed: Mapping[str, FedBy]
+    senders: Mapping[str, CircuitSender]
     fade_s: float
     counters: FadeCounts = field(default_factory=FadeCounts)
     searched: Collection[str] = ()
@@ -121,32 +121,32 @@ class Judge:
     _told: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
 
-    def watch(self, fed: Mapping[str, FedBy]) -> None:
+    def watch(self, senders: Mapping[str, CircuitSender]) -> None:
         """Judge other circuits from now on; what was seen of those that are no more is forgotten."""
-        self.fed = fed
-        self._dark = {name: seen for name, seen in self._dark.items() if name in fed}
+        self.senders = senders
+        self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
         # What is gone stays so until it is back or repaired, whoever stands in its place.
-        self._told &= set(fed) | {each.unit for each in fed.values()} | set(self._gone)
-        self._asked &= set(fed)
+        self._told &= set(senders) | {each.unit for each in senders.values()} | set(self._gone)
+        self._asked &= set(senders)
 
     def take(self, evidence: Evidence) -> None:
         """Note what a detector has seen."""
         name = evidence.subject
-        if evidence.sees == "dark" and name in self.fed:
+        if evidence.observation == "dark" and name in self.senders:
             self._dark.setdefault(name, {}).setdefault(evidence.detector, evidence)
-        elif evidence.sees == "lit" and evidence.detector in self._dark.get(name, {}):
+        elif evidence.observation == "lit" and evidence.detector in self._dark.get(name, {}):
             del self._dark[name][evidence.detector]
             if not self._dark[name]:
                 del self._dark[name]
                 self._asked.discard(name)
-                if name in self._told or self.fed[name].unit in self._told:
-                    self._told -= {name, self.fed[name].unit}
+                if name in self._told or self.senders[name].unit in self._told:
+                    self._told -= {name, self.senders[name].unit}
                     self.counters.false_alarms += 1
                 elif name not in self.searched:
                     self.counters.fades += 1
-        elif evidence.sees == "gone":
+        elif evidence.observation == "gone":
             self._gone.setdefault(name, evidence)
-        elif evidence.sees == "back":
+        elif evidence.observation == "back":
             self._gone.pop(name, None)
             self._told.discard(name)
 
@@ -172,7 +172,7 @@ class Judge:
         return {
             name: self._first([name])[0].at_s + self.fade_s
             for name in self._dark
-            if name not in self._told and name not in self._asked and self.fed[name].unit not in self._told
+            if name not in self._told and name not in self._asked and self.senders[name].unit not in self._told
             if name not in self.searched
         }
 
@@ -186,7 +186,7 @@ class Judge:
             now_s: Bench time.
         """
         self._asked.add(circuit)
-        seen, unit = self._first([circuit]), self.fed[circuit].unit
+        seen, unit = self._first([circuit]), self.senders[circuit].unit
         if sends:
             text = f"{circuit} is dark, and its transmitter says it sends ({words}): fibre, cell or port"
             return self._tell("path", circuit, "light", text, seen, (circuit,), now_s)
@@ -202,13 +202,13 @@ class Judge:
         """Take a server, an accelerator or a circuit for well again."""
         self._gone.pop(name, None)
         self._told.discard(name)
-        for circuit in [each for each, fed in self.fed.items() if name in (each, fed.unit)]:
+        for circuit in [each for each, senders in self.senders.items() if name in (each, senders.unit)]:
             self._dark.pop(circuit, None)
             self._asked.discard(circuit)
 
     def forget_light(self) -> None:
         """Forget which circuits were dark: the mesh was off, and what is dark from now on is seen anew."""
-        self._told -= set(self._dark) | {self.fed[name].unit for name in self._dark if name in self.fed}
+        self._told -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         self._told |= set(self._gone)
         self._dark.clear()
         self._asked.clear()
@@ -220,14 +220,14 @@ class Judge:
 
     def _by_unit(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
-        for name, fed in self.fed.items():
-            found[fed.unit] = (*found.get(fed.unit, ()), name)
+        for name, senders in self.senders.items():
+            found[senders.unit] = (*found.get(senders.unit, ()), name)
         return found
 
     def _went_together(self, unit: str, circuits: Iterable[str]) -> bool:
         """Return whether all light of a unit went out, over two fibres at least, within one short time."""
         circuits = tuple(name for name in circuits if name not in self.searched)
-        modules = {self.fed[name].module for name in circuits}
+        modules = {self.senders[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
         firsts = [min(self._dark[name].values(), key=lambda each: each.at_s) for name in circuits]
@@ -236,7 +236,7 @@ class Judge:
 
     def _first(self, circuits: Iterable[str]) -> list[Evidence]:
         seen = [each for name in circuits for each in self._dark.get(name, {}).values()]
-        return sorted(seen, key=lambda each: each.told_s)
+        return sorted(seen, key=lambda each: each.reported_s)
 
     def _tell(
         self,

@@ -23,7 +23,7 @@ class JobHooks(Protocol):
     def restore(self, job: str, members: Sequence[str]) -> None:
         """Give the spare the state of a peer."""
 
-    def go(self, job: str, members: Sequence[str]) -> None:
+    def resume(self, job: str, members: Sequence[str]) -> None:
         """Go on."""
 
 
@@ -39,7 +39,7 @@ class NoHooks:
     def restore(self, job: str, members: Sequence[str]) -> None:
         """Do nothing."""
 
-    def go(self, job: str, members: Sequence[str]) -> None:
+    def resume(self, job: str, members: Sequence[str]) -> None:
         """Do nothing."""
 
 
@@ -75,7 +75,7 @@ class CommandHooks:
         """Give the spare the state of a peer. Raises as :meth:`rebuild`."""
         self._do("restore", job, members)
 
-    def go(self, job: str, members: Sequence[str]) -> None:
+    def resume(self, job: str, members: Sequence[str]) -> None:
         """Go on. Raises as :meth:`rebuild`."""
         self._do("go", job, members)
 

@@ -14,7 +14,7 @@ from lumion_hw.errors import BusyError, CircuitError, LumionError
 from lumion_hw.fabric.decisions import free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
-from lumion_hw.fabric.spans import Told
+from lumion_hw.fabric.spans import EventCallback
 from lumion_hw.fabric.standby import loops
 
 
@@ -24,7 +24,7 @@ class JobCircuits:
     Args:
         service: The circuits, restored.
         journal: The fabric's journal.
-        tell: Told of what happens.
+        on_event: Called with each event and its details.
 
     Attributes:
         service: The circuits.
@@ -32,8 +32,8 @@ class JobCircuits:
         bench: The open bench.
     """
 
-    def __init__(self, service: CircuitService, journal: FabricJournal, tell: Told) -> None:
-        self.service, self.journal, self._tell = service, journal, tell
+    def __init__(self, service: CircuitService, journal: FabricJournal, on_event: EventCallback) -> None:
+        self.service, self.journal, self._tell = service, journal, on_event
         self.bench: Bench = service.setup.bench
 
     @property
@@ -88,7 +88,7 @@ class JobCircuits:
                     check_faults(self.bench)
                     self._substitute(job, str(error))
                 else:
-                    self._tell("connected", {"circuits": [circuit_name(request) for request in missing]})
+                    self._tell("connected", {"circuits": [request.name for request in missing]})
 
     def _take_down_leftovers(self) -> None:
         wanted, standing = self._wanted(), self._standing()
@@ -168,14 +168,14 @@ class JobCircuits:
             lost: Modules that may be dead.
         """
         standing = [request for request in requests if request in self._standing()]
-        dead = [circuit_name(each) for each in standing if {each.source, each.target} & set(lost)]
-        alive = [circuit_name(each) for each in standing if circuit_name(each) not in dead]
+        dead = [each.name for each in standing if {each.source, each.target} & set(lost)]
+        alive = [each.name for each in standing if each.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
             self.service.disconnect(alive)
 
-    def check_standing(self) -> None:
+    def check_job_circuits(self) -> None:
         """Measure the circuits of all jobs.
 
         Raises:
@@ -184,11 +184,9 @@ class JobCircuits:
         """
         bad = [f"{job} is refused: {why}" for job, why in self.state.refused.items()]
         standing = self._standing()
-        bad += [f"{circuit_name(each)} is not connected" for each in self._wanted() if each not in standing]
+        bad += [f"{each.name} is not connected" for each in self._wanted() if each not in standing]
         bad += [
-            f"{circuit_name(proof.circuit.request)}: {', '.join(proof.failures)}"
-            for proof in self.confirm()
-            if not proof.proven
+            f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]
         if bad:
             raise CircuitError(
@@ -209,8 +207,3 @@ class JobCircuits:
         if bad:
             self._tell("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
         return proofs
-
-
-def circuit_name(request: CircuitRequest) -> str:
-    """Return the name of a circuit, such as ``sfp-a:sfp-b``."""
-    return f"{request.source}:{request.target}"

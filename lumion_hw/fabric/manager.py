@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitService, Upkeep
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
+from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.decisions import (
@@ -34,16 +34,16 @@ from lumion_hw.fabric.decisions import (
     in_service,
     with_failed,
 )
-from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
+from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
-from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
+from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureVerdict, Judge
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
-from lumion_hw.fabric.jobs import JobCircuits, circuit_name
+from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
-from lumion_hw.fabric.keeping import PolarizationKeeper
+from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.spans import SpanTimer, Told, ToldTimer, span_documents
+from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan
 from lumion_hw.quantities import w_from_dbm
 
@@ -63,7 +63,7 @@ class FabricManager(JobCircuits):
         journal: The fabric's journal.
         hooks: What jobs do when their fabric changes.
         detectors: What failures are noticed by; those of the bench file if not given.
-        tell: Told of what happens.
+        on_event: Called with each event and its details.
 
     Attributes:
         standby: Plans for every single failure.
@@ -79,12 +79,12 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        tell: Told = lambda what, told: None,
+        on_event: EventCallback = lambda what, told: None,
     ) -> None:
-        super().__init__(service, journal, tell)
+        super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()
         model = self.bench.model
-        self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
+        self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
         self.standby = Standby(service)
         self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
@@ -97,9 +97,9 @@ class FabricManager(JobCircuits):
         self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
 
     @property
-    def upkeep(self) -> Upkeep:
+    def maintenance(self) -> CircuitMaintenance:
         """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
-        return self._keeper.upkeep
+        return self._keeper.maintenance
 
     # -- begin and end ------------------------------------------------------------------------------------------------
 
@@ -116,8 +116,8 @@ class FabricManager(JobCircuits):
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
-        with self._keeper.alone():
-            was_off = self.service.set_up_again() is not None
+        with self._keeper.exclusive():
+            was_off = self.service.restore_after_shutdown() is not None
             if was_off:
                 self.judge.forget_light()
             if self.state.open is not None:
@@ -159,7 +159,7 @@ class FabricManager(JobCircuits):
 
     def refresh(self) -> None:
         """Let spares stand by, make plans anew, and watch what stands now."""
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self.standby.avoided = self.state.avoided
             self.standby.warm(self.spares)
             self._watch_anew()
@@ -193,17 +193,17 @@ class FabricManager(JobCircuits):
         names = (*self._in_service(), *self.spares)
         known = units(self.bench.model)
         sender = {nic: name for name in names for nic in known[name].nics}
-        fed = {
-            circuit_name(each.request): FedBy(sender[each.request.source], each.request.source)
+        senders = {
+            each.request.name: CircuitSender(sender[each.request.source], each.request.source)
             for each in circuits
             if each.request.source in sender
         }
-        self.judge.watch(fed)
-        exits = ExitPower(self.bench, self.service.setup.record)
-        promised = {circuit_name(each.request): exits.promised_ma(each) for each in circuits}
-        watched = Watched(
+        self.judge.watch(senders)
+        exits = OutputPowerReader(self.bench, self.service.setup.record)
+        promised = {each.request.name: exits.budgeted_photocurrent_ma(each) for each in circuits}
+        watched = WatchTargets(
             self.bench,
-            tuple(each for each in circuits if circuit_name(each.request) in fed),
+            tuple(each for each in circuits if each.request.name in senders),
             names,
             {name: each for name, each in promised.items() if each is not None},
         )
@@ -211,13 +211,13 @@ class FabricManager(JobCircuits):
             detector.start(watched)
         self._watching = [*self._detectors, *self._stand_in(watched)]
 
-    def _stand_in(self, watched: Watched) -> list[Detector]:
+    def _stand_in(self, watched: WatchTargets) -> list[Detector]:
         """Return what watches circuits that a detector cannot: light that is gone already never goes out."""
         unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
         if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if circuit_name(each.request) in unwatched)
+        circuits = tuple(each for each in watched.circuits if each.request.name in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
@@ -239,17 +239,17 @@ class FabricManager(JobCircuits):
         self,
         for_s: float | None = None,
         *,
-        ended: Callable[[], bool] = lambda: False,
-        between: Callable[[], None] = lambda: None,
-        every_s: float = _STEP_S,
+        is_over: Callable[[], bool] = lambda: False,
+        between_steps: Callable[[], None] = lambda: None,
+        max_step_s: float = _STEP_S,
     ) -> list[Recovery]:
         """Watch, recover from what fails, and keep the polarizations, for a time or until something is so.
 
         Args:
             for_s: How long, ``None`` without an end.
-            ended: Asked between two steps whether that was all.
-            between: Called between two steps, for what others ask of this manager.
-            every_s: Longest step.
+            is_over: Asked between two steps whether that was all.
+            between_steps: Called between two steps, for what others ask of this manager.
+            max_step_s: Longest step.
 
         Returns:
             The recoveries made.
@@ -267,7 +267,7 @@ class FabricManager(JobCircuits):
         def step_or_begin(is_off: bool) -> bool:
             """Watch for one step, or begin again after the controller was off; return whether it is off now."""
             try:
-                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), every_s))
+                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
                 if not all(fault.source in HOST_SILENCE for fault in latched_faults(self.bench)):
                     raise
@@ -275,21 +275,21 @@ class FabricManager(JobCircuits):
                 return True
             if recovery is not None:
                 made.append(recovery)
-            between()
+            between_steps()
             return False
 
         def watch() -> None:
             is_off = False
             try:
-                while self.bench.clock.now() < deadline and not ended():
+                while self.bench.clock.now() < deadline and not is_over():
                     is_off = step_or_begin(is_off)
             finally:
                 over.set()
 
         self._keeper.begin()
-        self.judge.searched = self.upkeep.searching
+        self.judge.searched = self.maintenance.searching
         keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
-        self.bench.clock.side_by_side([watch, keep])
+        self.bench.clock.run_parallel([watch, keep])
         return made
 
     def measure(self) -> None:
@@ -316,7 +316,7 @@ class FabricManager(JobCircuits):
             self._note_counters(before)
             return None if recovery is None else self._after(recovery)
         finally:
-            self._keeper.speak()
+            self._keeper.resume()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
         """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
@@ -324,33 +324,33 @@ class FabricManager(JobCircuits):
         stop, made = threading.Event(), list[Recovery | None]()
         late = list[FailureVerdict]()
 
-        def look(detector: Detector) -> None:
+        def poll(detector: Detector) -> None:
             clock = self.bench.clock
             while not stop.is_set():
                 began_s = clock.now()
                 end_s = min(deadline, self.judge.next_due_s())
-                if began_s >= end_s and detector.waits:
+                if began_s >= end_s and detector.is_blocking:
                     stop.set()
                     return
                 most_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
-                news = detector.look(max(most_s, 0.0))
+                news = detector.poll(max(most_s, 0.0))
                 with self._guard:
                     for each in news:
                         self.judge.take(each)
                     verdict = None if stop.is_set() else self.judge.verdict(clock.now())
                     if verdict is not None:
                         stop.set()
-                if verdict is not None and detector.waits:
+                if verdict is not None and detector.is_blocking:
                     made.append(self._acted(verdict))  # at once: others may be in the middle of a slow question
                 elif verdict is not None:
                     late.append(verdict)
-                if not detector.waits and not stop.is_set():
+                if not detector.is_blocking and not stop.is_set():
                     rest_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
                     if rest_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(look, detector) for detector in self._watching])
+        self.bench.clock.run_parallel([partial(poll, detector) for detector in self._watching])
         if not self._watching:
             self.bench.clock.sleep(timeout_s)
         return made[0] if made else self._acted(late[0]) if late else None
@@ -358,7 +358,7 @@ class FabricManager(JobCircuits):
     def _explained(self) -> Recovery | None:
         """Ask the transmitters of circuits that stay dark, and act on what they say."""
         for circuit in self.judge.unexplained(self.bench.clock.now()):
-            module = self.judge.fed[circuit].module
+            module = self.judge.senders[circuit].module
             sends, words = self._sends(module)
             if sends and self._may_be_polarization(circuit):
                 continue
@@ -373,8 +373,8 @@ class FabricManager(JobCircuits):
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_keeping or circuit in self._searched:
             return False
-        place = self.upkeep.place_of(circuit)
-        if place is None or place.place != "fibre before the mesh" or not self.upkeep.search_soon(circuit):
+        place = self.maintenance.find_fault(circuit)
+        if place is None or place.place != "fibre before the mesh" or not self.maintenance.request_search(circuit):
             return False
         self._searched.add(circuit)
         self._tell("searching", {"circuit": circuit, "words": f"{circuit}: {place}; its polarization is searched"})
@@ -403,7 +403,7 @@ class FabricManager(JobCircuits):
 
     # -- recover ------------------------------------------------------------------------------------------------------
 
-    def fail(self, name: str, words: str = "declared by hand") -> Recovery | None:
+    def mark_failed(self, name: str, words: str = "declared by hand") -> Recovery | None:
         """Take a server or accelerator out of service, as if it had failed.
 
         Raises:
@@ -416,7 +416,7 @@ class FabricManager(JobCircuits):
         recovery = self._acted(FailureVerdict("unit", name, "process", words, now_s, now_s, ("operator",)))
         return None if recovery is None else self._after(recovery)
 
-    def repaired(self, name: str) -> None:
+    def mark_repaired(self, name: str) -> None:
         """Take a server or accelerator back: as a spare, or for a job that had to be refused.
 
         Raises:
@@ -429,12 +429,12 @@ class FabricManager(JobCircuits):
         self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._tell("repaired", {"unit": name})
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self._retry_refused()
             self.connect()
             self.refresh()
 
-    def put_back(self) -> None:
+    def restore_bench_file_places(self) -> None:
         """Take everything for repaired, and let every member stand where the bench file has it: after a rehearsal.
 
         Raises:
@@ -444,7 +444,7 @@ class FabricManager(JobCircuits):
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
         self.journal.note("put back", state)
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self.connect()
             self.refresh()
 
@@ -459,7 +459,7 @@ class FabricManager(JobCircuits):
         if now_s < self._retry_s:
             return
         self._retry_after_s, self._retry_s = min(2.0 * self._retry_after_s, LONGEST_RETRY_S), math.inf
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self._retry_refused()
             self.connect()
             self.refresh()
@@ -472,7 +472,7 @@ class FabricManager(JobCircuits):
         """
         if verdict.cause == "light":
             self.service.check_driven()
-        self._keeper.hush()
+        self._keeper.pause()
         self.bench.events.add("verdict", **dataclasses.asdict(verdict))
         self._tell("verdict", dataclasses.asdict(verdict))
         return self.recover(verdict)
@@ -487,7 +487,7 @@ class FabricManager(JobCircuits):
             LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays begun.
         """
         fault_s = verdict.since_s if self.fault_s is None else self.fault_s
-        timer = ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
+        timer = ReportingTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
         self.fault_s = self.fault_cpu_s = None
         timer.mark("detected")
         self.journal.begin(verdict)
@@ -604,7 +604,7 @@ class FabricManager(JobCircuits):
                 members = self.members(job)
                 self._hooks.rebuild(job.name, members)
                 self._hooks.restore(job.name, members)
-                self._hooks.go(job.name, members)
+                self._hooks.resume(job.name, members)
         self._fence(recovery.failed)
         self.refresh()
         return recovery
@@ -618,7 +618,7 @@ class FabricManager(JobCircuits):
             self._raise_if_controller(error)
             self._tell("not confirmed", {"reason": str(error)})
             return recovery
-        timer = ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
+        timer = ReportingTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
         self.journal.note(

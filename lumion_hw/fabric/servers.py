@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lumion_hw.bench.file.model import BenchModel, JobModel, ServerModel
 from lumion_hw.circuits import CircuitRequest
-from lumion_hw.errors import CircuitError, ConfigError
+from lumion_hw.errors import CircuitError, ConfigError, name_hint
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def find_unit(model: BenchModel, name: str) -> FabricUnit:
     """Return a server or accelerator by name. Raises ``ConfigError`` naming those there are."""
     known = units(model)
     if name not in known:
-        raise ConfigError(f"there is no server {name!r}", hint=f"Servers: {', '.join(known)}.")
+        raise ConfigError(f"there is no server {name!r}", hint=name_hint(name, known, "The servers are"))
     return known[name]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from lumion_hw.bench.bench import Bench
 from lumion_hw.files.shown import xml_text
 
-Told = Callable[[str, dict[str, Any]], None]
+EventCallback = Callable[[str, dict[str, Any]], None]
 """Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
 
 
@@ -90,11 +90,11 @@ class SpanTimer:
         self._bench.events.add("span", name=name, bench_ms=span.bench_ms, cpu_ms=span.cpu_ms)
 
 
-class ToldTimer(SpanTimer):
+class ReportingTimer(SpanTimer):
     """Stamps spans and tells of each as it ends."""
 
     def __init__(
-        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
+        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: EventCallback, spans: Sequence[Span] = ()
     ) -> None:
         super().__init__(bench, fault_s, began_cpu_s, spans)
         self._tell = tell

@@ -65,7 +65,7 @@ def factor_map(
     factors = {policy: np.empty((len(sizes), len(server_shares))) for policy in PUBLISHED}
     for row, size in enumerate(sizes):
         for column, share in enumerate(server_shares):
-            faults = Faults.at_rate(per_accelerator_day, repair_days, share, fleet.per_server)
+            faults = Faults.from_rate(per_accelerator_day, repair_days, share, fleet.per_server)
             mix = JobMix.of({size: 1.0})
             found = simulate(fleet, faults, mix, states=states, seed=seed, mapper=mapper)
             for policy, table in factors.items():

@@ -14,13 +14,13 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.planning.spares import unavailable_share
 
-Takes = Literal["accelerator", "server"]
-_TAKES: tuple[Takes, ...] = get_args(Takes)
+FaultScope = Literal["accelerator", "server"]
+_SCOPES: tuple[FaultScope, ...] = get_args(FaultScope)
 _HINT = "Give lines of a name, accelerator or server, faults per accelerator and day, days to repair: docs/planning.md."
 
 
 @dataclass(frozen=True)
-class CauseOfFaults:
+class FaultRate:
     """One kind of fault.
 
     Attributes:
@@ -31,13 +31,13 @@ class CauseOfFaults:
     """
 
     name: str
-    takes: Takes
+    scope: FaultScope
     per_accelerator_day: float
     repair_days: float
 
     def __post_init__(self) -> None:
-        if self.takes not in _TAKES:
-            raise ConfigError(f"{self.name}: takes {self.takes!r}", hint="Give accelerator or server.")
+        if self.scope not in _SCOPES:
+            raise ConfigError(f"{self.name}: takes {self.scope!r}", hint="Give accelerator or server.")
         for what, value in (("faults per day", self.per_accelerator_day), ("days to repair", self.repair_days)):
             if not (math.isfinite(value) and value >= 0.0):
                 raise ConfigError(f"{self.name}: {what} are zero or more and finite, found {value}")
@@ -65,7 +65,7 @@ class Faults:
             raise ConfigError(f"{self.per_rack[0]} to {self.per_rack[1]} failures in a rack", hint="Give least, most.")
 
     @classmethod
-    def at_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
+    def from_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
         """Return the faults of a rate.
 
         Args:
@@ -76,26 +76,26 @@ class Faults:
         """
         if not 0.0 <= server_share <= 1.0:
             raise ConfigError(f"a share of the faults is between 0 and 1, found {server_share}")
-        alone = CauseOfFaults("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
-        server = CauseOfFaults("servers", "server", per_accelerator_day * server_share, repair_days)
-        return cls.of_causes((alone, server), per_server)
+        alone = FaultRate("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
+        server = FaultRate("servers", "server", per_accelerator_day * server_share, repair_days)
+        return cls.from_causes((alone, server), per_server)
 
     @classmethod
-    def of_causes(cls, causes: Iterable[CauseOfFaults], per_server: int) -> Faults:
+    def from_causes(cls, causes: Iterable[FaultRate], per_server: int) -> Faults:
         """Return the faults of causes that strike independently of each other, each with its own time to repair.
 
         Args:
             causes: The causes.
             per_server: Accelerators of a server.
         """
-        up = dict.fromkeys(_TAKES, 1.0)
+        up = dict.fromkeys(_SCOPES, 1.0)
         for each in causes:
-            per_day = each.per_accelerator_day * (per_server if each.takes == "server" else 1)
-            up[each.takes] *= 1.0 - unavailable_share(per_day, each.repair_days)
+            per_day = each.per_accelerator_day * (per_server if each.scope == "server" else 1)
+            up[each.scope] *= 1.0 - unavailable_share(per_day, each.repair_days)
         return cls(None, 1.0 - up["accelerator"], 1.0 - up["server"])
 
 
-def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
+def read_causes(path: AnyPath) -> tuple[FaultRate, ...]:
     """Read causes of faults from a CSV file.
 
     In each line a name, ``accelerator`` or ``server``, faults per accelerator and day, days to repair; empty lines and
@@ -106,7 +106,7 @@ def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
     """
     path = Path(path)
     try:
-        lines = read_file(path, "causes of faults", most_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
+        lines = read_file(path, "causes of faults", max_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
     causes = []
@@ -118,18 +118,18 @@ def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
     return tuple(causes)
 
 
-def _cause(cells: list[str], where: str) -> CauseOfFaults:
+def _cause(cells: list[str], where: str) -> FaultRate:
     if len(cells) != 4:
         raise ConfigError(f"{where}: expected 4 entries, found {len(cells)}", hint=_HINT)
-    name, takes, *numbers = cells
-    kind = next((each for each in _TAKES if each == takes), None)
+    name, scope, *numbers = cells
+    kind = next((each for each in _SCOPES if each == scope), None)
     if kind is None:
-        raise ConfigError(f"{where}: expected accelerator or server, found {takes[:40]!r}", hint=_HINT)
+        raise ConfigError(f"{where}: expected accelerator or server, found {scope[:40]!r}", hint=_HINT)
     try:
         per_day, days = (float(each) for each in numbers)
     except ValueError:
         raise ConfigError(f"{where}: expected two numbers, found {', '.join(numbers)[:60]!r}", hint=_HINT) from None
     try:
-        return CauseOfFaults(name, kind, per_day, days)
+        return FaultRate(name, kind, per_day, days)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error

@@ -12,7 +12,7 @@ from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.files import AnyPath
 from lumion_hw.schedules.demand import read_counts
 
-CountedBy = Literal["jobs", "accelerators"]
+ShareBasis = Literal["jobs", "accelerators"]
 _MOST_SIZE = 65_536
 
 
@@ -29,7 +29,7 @@ class JobMix:
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, weights: dict[int, float], counted_by: CountedBy = "jobs") -> JobMix:
+    def of(cls, weights: dict[int, float], counted_by: ShareBasis = "jobs") -> JobMix:
         """Return the mix of weights by size.
 
         Args:
@@ -66,7 +66,7 @@ MIXES: dict[str, JobMix] = {
 """Mixes by name. ``tpu-v4-small`` is unverified."""
 
 
-def job_mix(name_or_file: AnyPath, counted_by: CountedBy = "jobs") -> JobMix:
+def job_mix(name_or_file: AnyPath, counted_by: ShareBasis = "jobs") -> JobMix:
     """Return a mix by name, or from a CSV file with a line ``size, share`` per size.
 
     Raises:

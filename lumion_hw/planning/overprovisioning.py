@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.cluster import connected
+from lumion_hw.cluster import connect_cluster
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
@@ -36,7 +36,7 @@ _LAYOUTS = 16
 _DRAWN_AT_ONCE = 1024
 _MISFITS = 50
 _IDLE = -1
-MOST_STATES, MOST_FLEET = 1_000_000, 65_536
+MAX_STATES, MAX_FLEET = 1_000_000, 65_536
 _MOST_EVENTS = 2e8
 
 
@@ -65,8 +65,8 @@ class Fleet:
             raise ConfigError(f"{self.per_rack} accelerators in a rack are no whole number of {self.per_server}")
         if self.spares_per_rack >= self.per_rack:
             raise ConfigError(f"{self.spares_per_rack} spares leave no accelerator of {self.per_rack} for jobs")
-        if self.size > MOST_FLEET:
-            raise ConfigError(f"a fleet of {self.size} accelerators", hint=f"Simulate at most {MOST_FLEET}.")
+        if self.size > MAX_FLEET:
+            raise ConfigError(f"a fleet of {self.size} accelerators", hint=f"Simulate at most {MAX_FLEET}.")
 
     @property
     def size(self) -> int:
@@ -156,8 +156,8 @@ def simulate(
     Raises:
         ConfigError: No job fits the fleet, or numbers are out of range.
     """
-    if not 1 <= states <= MOST_STATES:
-        raise ConfigError(f"{states} states", hint=f"Give 1 to {MOST_STATES}.")
+    if not 1 <= states <= MAX_STATES:
+        raise ConfigError(f"{states} states", hint=f"Give 1 to {MAX_STATES}.")
     if not 0.0 < service_level < 1.0:
         raise ConfigError(f"a service level is between 0 and 1, found {service_level}")
     if faults.per_rack is not None and faults.per_rack[1] > fleet.per_rack:
@@ -196,7 +196,7 @@ def on_cluster(scheduler: str) -> Mapper:
         ConfigError: dask.distributed is not installed.
         ConnectError: There is no scheduler.
     """
-    client = connected(scheduler)
+    client = connect_cluster(scheduler)
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         try:

@@ -23,7 +23,7 @@ from lumion_hw.planning.jobs import JobMix
 Topology = Literal["ring", "torus", "full"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
 """How accelerators of a slice can be joined."""
-MOST_IN_RACK, MOST_REQUESTS = 4096, 1_000_000
+MAX_IN_RACK, MAX_REQUESTS = 4096, 1_000_000
 _WAYS_PER_DIMENSION = 2
 _REQUESTS_PER_STEP = 100
 
@@ -41,8 +41,8 @@ class SliceRequest:
     topology: Topology = "ring"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.accelerators <= MOST_IN_RACK:
-            raise ConfigError(f"a slice of {self.accelerators} accelerators", hint=f"Ask for 1 to {MOST_IN_RACK}.")
+        if not 1 <= self.accelerators <= MAX_IN_RACK:
+            raise ConfigError(f"a slice of {self.accelerators} accelerators", hint=f"Ask for 1 to {MAX_IN_RACK}.")
         if self.topology not in TOPOLOGIES:
             raise ConfigError(f"no topology is called {self.topology!r}", hint=f"Give {', '.join(TOPOLOGIES)}.")
 
@@ -51,7 +51,7 @@ class SliceRequest:
         count = self.accelerators
         if self.topology == "full":
             return tuple(itertools.combinations(range(count), 2))
-        lengths = (count,) if self.topology == "ring" else most_cubic(count)
+        lengths = (count,) if self.topology == "ring" else most_cubic_box(count)
         pairs = set()
         for place in np.ndindex(*lengths):
             for axis, length in enumerate(lengths):
@@ -66,7 +66,7 @@ class SliceRequest:
     def ports(self) -> int:
         """Duplex ports that the busiest accelerator needs."""
         count = self.accelerators
-        lengths = {"ring": (count,), "torus": most_cubic(count), "full": (2,) * (count - 1)}[self.topology]
+        lengths = {"ring": (count,), "torus": most_cubic_box(count), "full": (2,) * (count - 1)}[self.topology]
         # Both neighbours along a dimension are the same one where it has only two.
         return sum(min(length - 1, 2) for length in lengths)
 
@@ -106,7 +106,7 @@ class Rack(Protocol):
         ...
 
 
-def most_cubic(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
+def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
     """Return lengths a ≤ b ≤ c of the box of a volume with the least surface, within a torus if one is given.
 
     Raises:
@@ -186,9 +186,9 @@ class TorusRack:
     _boxes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if min(self.shape) < 1 or self.size > MOST_IN_RACK:
+        if min(self.shape) < 1 or self.size > MAX_IN_RACK:
             raise ConfigError(
-                f"a torus of {self.shape}", hint=f"Give three lengths of 1 or more, {MOST_IN_RACK} in all."
+                f"a torus of {self.shape}", hint=f"Give three lengths of 1 or more, {MAX_IN_RACK} in all."
             )
 
     @property
@@ -247,10 +247,10 @@ class FabricRack:
     ports: int = 6
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= MOST_IN_RACK or self.per_server < 1 or self.size % self.per_server or self.ports < 1:
+        if not 1 <= self.size <= MAX_IN_RACK or self.per_server < 1 or self.size % self.per_server or self.ports < 1:
             raise ConfigError(
                 f"a rack of {self.size} accelerators with {self.ports} ports, {self.per_server} in a server",
-                hint=f"Give whole servers, 1 to {MOST_IN_RACK} accelerators, and a port or more.",
+                hint=f"Give whole servers, 1 to {MAX_IN_RACK} accelerators, and a port or more.",
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
@@ -299,7 +299,7 @@ class StreamResult:
     fragmented: float
     used: float
     bandwidth_share: float
-    fabric_faster: float
+    fabric_speedup: float
 
 
 def serve_stream(
@@ -328,8 +328,8 @@ def serve_stream(
     """
     if not (math.isfinite(load) and 0.0 < load <= 100.0):
         raise ConfigError(f"a load of {load}", hint="Give more than 0 and at most 100 times the rack.")
-    if not 1 <= requests <= MOST_REQUESTS:
-        raise ConfigError(f"{requests} requests", hint=f"Give 1 to {MOST_REQUESTS}.")
+    if not 1 <= requests <= MAX_REQUESTS:
+        raise ConfigError(f"{requests} requests", hint=f"Give 1 to {MAX_REQUESTS}.")
     rng = np.random.default_rng(seed)
     sizes = mix.draw(rng, requests)
     mean_size = float(np.dot(mix.sizes, mix.shares))
@@ -381,7 +381,7 @@ def training_speedup(communication_share: float, faster: float) -> float:
     return 1.0 / (1.0 - communication_share + communication_share / faster)
 
 
-def communication_share_for(speedup: float, faster: float) -> float | None:
+def needed_communication_share(speedup: float, faster: float) -> float | None:
     """Return the share of communication that a speed-up needs, or ``None`` if even all of the time is not enough."""
     if not (speedup >= 1.0 and faster > 0.0):
         raise ConfigError(f"a speed-up of {speedup}, {faster} times faster", hint="Give 1 or more.")

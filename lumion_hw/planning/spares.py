@@ -17,7 +17,7 @@ from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
 SpareRule = Literal["published", "sufficient"]
-MOST_ACCELERATORS = 65_536
+MAX_ACCELERATORS = 65_536
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class RiskGroup:
     def __post_init__(self) -> None:
         if not 0.0 <= self.unavailable <= 1.0:
             raise ConfigError(f"a share of the time is between 0 and 1, found {self.unavailable}")
-        if self.accelerators < 0 or not 1 <= self.size <= MOST_ACCELERATORS:
-            raise ConfigError(f"a risk group of {self.size} accelerators", hint=f"Give 1 to {MOST_ACCELERATORS}.")
+        if self.accelerators < 0 or not 1 <= self.size <= MAX_ACCELERATORS:
+            raise ConfigError(f"a risk group of {self.size} accelerators", hint=f"Give 1 to {MAX_ACCELERATORS}.")
 
     @property
     def size(self) -> int:
@@ -71,8 +71,8 @@ def rack_of_servers(
         accelerator_unavailable: Share of the time one accelerator alone is lost.
         server_unavailable: Share of the time a server is lost with all of its accelerators.
     """
-    if servers < 1 or per_server < 1 or servers * per_server > MOST_ACCELERATORS:
-        raise ConfigError(f"{servers} servers of {per_server} accelerators", hint=f"Give 1 to {MOST_ACCELERATORS}.")
+    if servers < 1 or per_server < 1 or servers * per_server > MAX_ACCELERATORS:
+        raise ConfigError(f"{servers} servers of {per_server} accelerators", hint=f"Give 1 to {MAX_ACCELERATORS}.")
     alone = RiskGroup(accelerator_unavailable, accelerators=1)
     return RiskGroup(0.0, (RiskGroup(server_unavailable, (alone,) * per_server),) * servers)
 
@@ -81,7 +81,7 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are lost, for k = 0 … size: shape ``(size + 1,)``.
 
-    The recursion of independent units, dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p), over the parts of the group.
+    The recursion of independent units, ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``, over the parts of the group.
     """
     inside = np.ones(1)
     for part in group.parts:
@@ -164,8 +164,8 @@ def plan_spares(
         rule: As of :func:`spares_needed`.
         spare_unavailable: As of :func:`spares_needed`.
     """
-    if not 1 <= racks * rack.size <= MOST_ACCELERATORS or racks < 1:
-        raise ConfigError(f"{racks} racks of {rack.size}", hint=f"Plan for 1 to {MOST_ACCELERATORS} accelerators.")
+    if not 1 <= racks * rack.size <= MAX_ACCELERATORS or racks < 1:
+        raise ConfigError(f"{racks} racks of {rack.size}", hint=f"Plan for 1 to {MAX_ACCELERATORS} accelerators.")
     lost = lost_probability(rack)
     fleet = lost_probability(RiskGroup(0.0, (rack,) * racks))
     one, every, pooled = (

@@ -158,8 +158,8 @@ class Aligner:
             noise_db=self._noise_db,
         )
         try:
-            found = follow(search.steps(), controller, read, self._clock)
-            if not search.lit:
+            found = run_steps(search.steps(), controller, read, self._clock)
+            if not search.has_light:
                 raise _no_light(name)
         except BaseException:  # Ctrl-C too: light that was there before the search has to be there after it
             with contextlib.suppress(LumionError):
@@ -184,7 +184,7 @@ class Aligner:
         try:
             self._let_improve(box, bright, read)
             # Factors of a search for the dark are scaled by all light, which only a search for the bright one tells.
-            if sign < 0.0 and bright.lit:
+            if sign < 0.0 and bright.has_light:
                 full_power = max(bright.powers)
                 searches.append(FeedbackSearch(sign=sign, noise_db=self._noise_db, full_power=full_power))
                 self._let_improve(box, searches[-1], read)
@@ -195,7 +195,7 @@ class Aligner:
         # Stopped before the confirming reading: a box that goes on stepping would leave this setting again.
         box.stop()
         powers = [power for search in searches for power in search.powers]
-        if not bright.lit:
+        if not bright.has_light:
             raise _no_light(name)
         self._clock.sleep(box.settle_s)
         power = read()
@@ -212,8 +212,8 @@ class Aligner:
 
     def _let_improve(self, box: PolarizationOptimizer, search: FeedbackSearch, read: ReadPower) -> None:
         box.start()
-        while (step := search.take(read())) is not None:
-            if step.anew:
+        while (step := search.next_step(read())) is not None:
+            if step.restart:
                 box.start()
             box.improve(step.factor)
             self._clock.sleep(box.settle_s)
@@ -266,7 +266,7 @@ class Tracking:
         self._clock.sleep(self._controller.settle_s)
         return self._tracker.update(self._phases, self._read())
 
-    def read_elsewhere(self, read: ReadPower) -> None:
+    def switch_reading(self, read: ReadPower) -> None:
         """Read the same light at another place from now on, where more or less of it arrives. Raises what it raises."""
         self._tracker.rescale(self._phases, read())
         self._read = read
@@ -279,7 +279,7 @@ class Tracking:
         return settings
 
 
-def follow(
+def run_steps(
     steps: Generator[NDArray[np.float64], float, _Result],
     controller: PolarizationController,
     read: ReadPower,

@@ -41,7 +41,7 @@ class FeedbackStep:
     """
 
     factor: float
-    anew: bool
+    restart: bool
 
 
 class FeedbackSearch:
@@ -74,16 +74,16 @@ class FeedbackSearch:
         return tuple(self._powers)
 
     @property
-    def lit(self) -> bool:
+    def has_light(self) -> bool:
         """Whether there is light: a reading well above 0, and above what the noise of a meter puts below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
-    def take(self, power: float) -> FeedbackStep | None:
+    def next_step(self, power: float) -> FeedbackStep | None:
         """Take in the power at the present polarization, in any linear unit; ``None`` means to stop at it."""
         self._powers.append(power)
         self._note(power)
         n_reads = len(self._powers)
-        if n_reads >= _MOST_READS or (n_reads >= _DARK_READS and not self.lit):
+        if n_reads >= _MOST_READS or (n_reads >= _DARK_READS and not self.has_light):
             return None
         if self._sign < 0.0 and power <= _DARK_ENOUGH * self._reference:
             return None
@@ -121,14 +121,14 @@ class FeedbackSearch:
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)
         self._reference = self._ahead * self._best
-        return FeedbackStep(self._factor(self._powers[-1]), anew=True)
+        return FeedbackStep(self._factor(self._powers[-1]), restart=True)
 
     def _step(self, power: float) -> FeedbackStep:
         # Above the reference the factor would be negative, which the box does not take.
-        anew = power * _NEAR > self._reference
-        if anew:
+        restart = power * _NEAR > self._reference
+        if restart:
             self._reference = self._ahead * power
-        return FeedbackStep(self._factor(power), anew and len(self._powers) > 1)
+        return FeedbackStep(self._factor(power), restart and len(self._powers) > 1)
 
     def _factor(self, power: float) -> float:
         share = max(power, 0.0) / self._reference if self._reference > 0.0 else 0.0

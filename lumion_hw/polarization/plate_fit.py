@@ -51,7 +51,7 @@ class PlateLight:
     """
 
     state: NDArray[np.float64]
-    taken: NDArray[np.float64]
+    accepted: NDArray[np.float64]
     retardances: NDArray[np.float64]
     offsets_rad: NDArray[np.float64]
     stretch: float
@@ -62,7 +62,7 @@ class PlateLight:
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers at angles ``(..., N)``, shape ``(...)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
-        share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.taken))
+        share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.accepted))
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
         return power
 
@@ -153,7 +153,7 @@ class _Fit:
         """Return the numbers of an explanation."""
         crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MOST_CROSSTALK)
         rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
-        return np.concatenate([light.state, light.taken, light.retardances, light.offsets_rad[1:], rest])
+        return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
 
     def light(self, numbers: NDArray[np.float64], scale: float) -> PlateLight:
         """Return the explanation that numbers stand for."""
@@ -224,7 +224,7 @@ def _overlap(
     angles_rad: NDArray[np.float64],
     retardances: NDArray[np.float64],
     state: NDArray[np.float64],
-    taken: NDArray[np.float64],
+    accepted: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return t·s behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
 
@@ -238,5 +238,5 @@ def _overlap(
         u, v, c, s = cosine[..., plate], sine[..., plate], c_all[..., plate], s_all[..., plate]
         along, sz = (1.0 - c) * (u * x + v * y), s * z
         x, y, z = c * x + v * sz + along * u, c * y - u * sz + along * v, c * z + s * (u * y - v * x)
-    overlap: NDArray[np.float64] = taken[..., 0] * x + taken[..., 1] * y + taken[..., 2] * z
+    overlap: NDArray[np.float64] = accepted[..., 0] * x + accepted[..., 1] * y + accepted[..., 2] * z
     return overlap

@@ -37,18 +37,18 @@ def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
-def taken_share(
-    state: NDArray[np.float64], taken: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
+def accepted_share(
+    state: NDArray[np.float64], accepted: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
 ) -> NDArray[np.float64]:
     """Return the share of the light that a device takes which takes one state (docs/polarization.md, "The model").
 
     Args:
         state: Unit Stokes vectors of the light, shape ``(..., 3)``.
-        taken: Unit Stokes vector that is taken.
+        accepted: Unit Stokes vector of the state that the device accepts.
         dop: Degree of polarization of the light.
         crosstalk: Share taken of the orthogonal state, ε = 10^(−XT/10).
     """
-    along = dop * (state @ taken)
+    along = dop * (state @ accepted)
     share: NDArray[np.float64] = ((1.0 - crosstalk) * (1.0 + along) + crosstalk * (1.0 - along)) / 2.0
     return share
 
@@ -101,17 +101,17 @@ class RetarderChain:
         return turn, turned, np.array(slopes).T
 
     def overlap(
-        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], taken: NDArray[np.float64]
+        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], accepted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return q = t·R s, shape ``(...)``.
 
         Args:
             retardances: One array for each squeezer, rad; all are broadcast against each other.
             state: s in front of the chain, shape ``(..., 3)``, its leading axes broadcast against them.
-            taken: t behind the chain, likewise.
+            accepted: t behind the chain, likewise.
         """
         light = self._passed(retardances, state)
-        q: NDArray[np.float64] = taken[..., 0] * light[0] + taken[..., 1] * light[1] + taken[..., 2] * light[2]
+        q: NDArray[np.float64] = accepted[..., 0] * light[0] + accepted[..., 1] * light[1] + accepted[..., 2] * light[2]
         return q
 
     def _passed(

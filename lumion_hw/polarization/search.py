@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
 from lumion_hw.polarization.retarders import RetarderChain
-from lumion_hw.polarization.sinusoids import PLATE_PERIOD_DEG, Coordinate, acts, learnt_period
+from lumion_hw.polarization.sinusoids import PLATE_PERIOD_DEG, Coordinate, changes_power, fit_period
 from lumion_hw.polarization.squeezer_drives import SqueezerDrives
 from lumion_hw.polarization.state_fit import LightEnsemble, LightEstimate
 from lumion_hw.polarization.strategy import ENOUGH_LEAK, ModelStrategy
@@ -49,7 +49,7 @@ _ON_THE_FLOOR = 1e-6  # of all light: below it a reading is the meter's, not the
 
 
 @dataclass(frozen=True)
-class FoundPolarization:
+class PolarizationSearchResult:
     """Where a search ended.
 
     Attributes:
@@ -69,7 +69,7 @@ class FoundPolarization:
     light: LightEstimate | None
 
 
-Steps = Generator[NDArray[np.float64], float, FoundPolarization]
+Steps = Generator[NDArray[np.float64], float, PolarizationSearchResult]
 """Yields settings, is sent the power read there, returns what was found."""
 
 
@@ -114,7 +114,7 @@ class PolarizationSearch:
         return tuple(self._powers)
 
     @property
-    def lit(self) -> bool:
+    def has_light(self) -> bool:
         """Whether there is light: a reading well above 0, and above what the noise of a meter puts below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
@@ -124,9 +124,9 @@ class PolarizationSearch:
         # A model without the true period explains nothing: periods come first, and are remembered for the next search.
         yield from self._learn()
         found = None
-        if self.lit and self._model_applies():
+        if self.has_light and self._model_applies():
             found = yield from self._by_model()
-        elif self.lit and all(actuator.kind == "angle" for actuator in self._actuators):
+        elif self.has_light and all(actuator.kind == "angle" for actuator in self._actuators):
             found = yield from self._by_plates()
         if found is None:
             found = yield from self._by_rounds()
@@ -177,10 +177,10 @@ class PolarizationSearch:
         readings = np.empty(len(drives))
         for index, drive in enumerate(drives):
             readings[index] = yield from self._at(self._with(channel, float(drive)))
-        period = learnt_period(drives, readings)
+        period = fit_period(drives, readings)
         if period is None:
             index = int(np.argmax(self._sign * readings))
-            self._settings = self._with(channel, float(drives[index]) if acts(readings) else start)
+            self._settings = self._with(channel, float(drives[index]) if changes_power(readings) else start)
             return float(readings[index])
         self._periods[channel] = period
         best, promised = Coordinate.of(actuator, period).best(drives, readings, start, self._sign)
@@ -193,7 +193,7 @@ class PolarizationSearch:
         """Whether there are squeezers enough of known period, and nothing else."""
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
-    def _by_model(self) -> Generator[NDArray[np.float64], float, FoundPolarization | None]:
+    def _by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
         """Search by the ensemble; ``None`` when the readings are not those of squeezers."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
         chain = RetarderChain(len(self._actuators))
@@ -217,26 +217,26 @@ class PolarizationSearch:
             if misses > 2:  # one bad reading passes; three in a row are hysteresis, a wrong period or a turning fibre
                 return None
             # Enough only if it stays enough when half of the ensemble has looked for another explanation.
-            if not misses and strategy.judge(phases).enough:
+            if not misses and strategy.judge(phases).is_sufficient:
                 ensemble.redraw_half()
-                if strategy.judge(phases).enough:
+                if strategy.judge(phases).is_sufficient:
                     # Tracking, which needs one explanation everywhere, follows the brightest only.
                     if self._sign < 0.0 or strategy.is_determined():
                         break
-                    wanted = strategy.telling()
+                    wanted = strategy.most_informative_phases()
         judgement = strategy.judge(phases)
-        return FoundPolarization(
+        return PolarizationSearchResult(
             settings, power, judgement.remaining_loss_db, judgement.floor_power, "model", ensemble.best()
         )
 
     # By plates --------------------------------------------------------------------------------------------------------
 
-    def _by_plates(self) -> Generator[NDArray[np.float64], float, FoundPolarization | None]:
+    def _by_plates(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
         """Search by one explanation of all readings; ``None`` when they are not those of plates of fixed retardance."""
         light, sure, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
             yield from self._at(self._random_settings())
-        while self.lit and len(self._powers) < _MOST_PLATE_READS:
+        while self.has_light and len(self._powers) < _MOST_PLATE_READS:
             light = self._fitted(light)
             # Twelve unknowns, twelve readings: first fits may sit in a wrong minimum, so more misses are allowed.
             misses = misses + 1 if light.misfit > _MISFIT else 0
@@ -273,14 +273,14 @@ class PolarizationSearch:
             return promised > power * _PLATES_GOOD_ENOUGH
         return promised < power * _MUCH_DARKER and power > ENOUGH_LEAK * p0
 
-    def _found_by_plates(self, light: PlateLight, power: float, promised: float) -> FoundPolarization:
+    def _found_by_plates(self, light: PlateLight, power: float, promised: float) -> PolarizationSearchResult:
         if self._sign > 0.0:
             missing = max(promised / power, 1.0) * (1.0 + light.misfit) - 1.0
             loss_db, floor = 10.0 * np.log10(1.0 + missing), light.p0 * light.crosstalk
         else:
             leak = min(max(power - light.p0 * light.crosstalk, 0.0) / light.p0, 0.999)
             loss_db, floor = -10.0 * np.log10(1.0 - leak), promised
-        return FoundPolarization(self._settings.copy(), power, float(loss_db), floor, "model", None)
+        return PolarizationSearchResult(self._settings.copy(), power, float(loss_db), floor, "model", None)
 
     def _on_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the nearest settings that the actuators have."""
@@ -299,7 +299,7 @@ class PolarizationSearch:
         all together would. Two searches that agree are believed.
         """
         best = yield from self._rounds()
-        if not self._has_plates or not self.lit:
+        if not self._has_plates or not self.has_light:
             return best
         for _ in range(_MOST_DESCENTS - 1):
             self._settings = self._random_settings()
@@ -327,7 +327,7 @@ class PolarizationSearch:
             # While a period is unknown a round may gain nothing and still be needed: it moves the light off the axis.
             if not self._improved(former, power) and (learnt or turn > 1):
                 break
-        return FoundPolarization(
+        return PolarizationSearchResult(
             self._settings.copy(), power, self._loss_db(former, power, promised), None, "three-point", None
         )
 
@@ -352,7 +352,7 @@ class PolarizationSearch:
         """Put one actuator at its extreme; return the power promised there."""
         coordinate = Coordinate.of(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
-        drives = np.array([start, *coordinate.others(start)])
+        drives = np.array([start, *coordinate.other_settings(start)])
         readings = np.empty(len(drives))
         for index, drive in enumerate(drives):
             readings[index] = yield from self._at(self._with(channel, float(drive)))

@@ -44,7 +44,7 @@ class Coordinate:
         """Return the coordinate of an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
-    def others(self, start: float) -> list[float]:
+    def other_settings(self, start: float) -> list[float]:
         """Return the settings to read besides the present one: equally spaced over a period, inside the range."""
         count = 2 * self.harmonics + 1
         places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
@@ -98,14 +98,14 @@ def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics
     return np.stack([np.ones_like(phase), *waves], axis=-1)
 
 
-def acts(readings: NDArray[np.float64]) -> bool:
+def changes_power(readings: NDArray[np.float64]) -> bool:
     """Return whether a sweep changes the power visibly; it does not in the dark."""
     return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
 
 
-def learnt_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
+def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
     """Return the period that fits a sweep best, ``None`` if the channel hardly acts here, or not as a squeezer."""
-    if not acts(readings):
+    if not changes_power(readings):
         return None
     span = float(np.ptp(drives))
     low, high = _SHORTEST * span, _LONGEST * span

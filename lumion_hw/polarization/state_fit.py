@@ -51,7 +51,7 @@ class LightEstimate:
     """
 
     state: NDArray[np.float64]
-    taken: NDArray[np.float64]
+    accepted: NDArray[np.float64]
     offsets: NDArray[np.float64]
     p0: float
     crosstalk: float
@@ -80,7 +80,7 @@ class Members:
         return self.numbers[:, 0:3]
 
     @property
-    def taken(self) -> NDArray[np.float64]:
+    def accepted(self) -> NDArray[np.float64]:
         """Shape ``(K, 3)``."""
         return self.numbers[:, 3:6]
 
@@ -105,7 +105,7 @@ class Members:
         inner = range(1, phases.shape[1] - 1)
         return [each + self.offsets[:, k, None] if k in inner else each[None] for k, each in enumerate(phases.T)]
 
-    def chosen(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
+    def subset(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
         """Return a copy of some members."""
         return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
@@ -194,14 +194,14 @@ class LightEnsemble:
 
     def best(self) -> LightEstimate:
         """Return the explanation that leaves least."""
-        first = self._members.chosen(np.array([0]))
+        first = self._members.subset(np.array([0]))
         # The unit matrix is a weak prior: directions that no reading shows get a variance of 1 rad².
         weights = self._weights(fine=True)
         normal = self._products(first, self._powers[:, None] * weights, weights)[0, :-1, :-1]
         covariance = np.asarray(np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1])
         return LightEstimate(
             state=first.state[0],
-            taken=first.taken[0],
+            accepted=first.accepted[0],
             offsets=first.offsets[0],
             p0=float(np.exp(first.ln_p0[0])),
             crosstalk=float(first.crosstalk[0]),
@@ -225,7 +225,7 @@ class LightEnsemble:
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (1 + q)/2, the share of light in the state taken, shape ``(K, C)``, at phases ``(C, N)``."""
         found = self._members
-        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.taken[:, None]))
+        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.accepted[:, None]))
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers that the members predict, shape ``(K, C)``, of phases ``(C, N)``."""
@@ -259,14 +259,14 @@ class LightEnsemble:
         phases = np.tile(start[:, None], (1, len(found.state)))  # a row for each squeezer
         cosines, sines = list(np.cos(phases + offsets)), list(np.sin(phases + offsets))
         for _ in range(sweeps):
-            behind = list(found.taken.T)
-            taken = [behind.copy()]  # as seen from behind each squeezer, the last one first
+            behind = list(found.accepted.T)
+            accepted = [behind.copy()]  # as seen from behind each squeezer, the last one first
             for (i, j), c, s in zip(self.chain.mixed[:0:-1], cosines[:0:-1], sines[:0:-1], strict=True):
                 behind[i], behind[j] = c * behind[i] + s * behind[j], c * behind[j] - s * behind[i]
-                taken.append(behind.copy())
+                accepted.append(behind.copy())
             light = list(found.state.T)
             for k, (i, j) in enumerate(self.chain.mixed):
-                (a, b), after = (light[i], light[j]), taken.pop()
+                (a, b), after = (light[i], light[j]), accepted.pop()
                 even, odd = a * after[i] + b * after[j], a * after[j] - b * after[i]
                 # In one squeezer the power is a sinusoid, so its extreme is exact and no step can overshoot.
                 best = np.arctan2(sign * odd, sign * even) - offsets[k]
@@ -303,10 +303,10 @@ class LightEnsemble:
                 self._members.replace(stuck, self._from_prior(len(stuck)))
                 self._improve(stuck, _COLD_STEPS, fine=False)
             else:
-                self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
+                self._members.replace(stuck, self._members.subset(self._rng.choice(sound, len(stuck))))
             self._improve(stuck, _COLD_STEPS, fine=True)
         stuck, sound = self._stuck_and_sound()
-        self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
+        self._members.replace(stuck, self._members.subset(self._rng.choice(sound, len(stuck))))
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
@@ -314,7 +314,7 @@ class LightEnsemble:
         left = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(left))
         if best:
-            self._members.replace(np.array([0]), self._members.chosen(np.array([best])))
+            self._members.replace(np.array([0]), self._members.subset(np.array([best])))
         self._improve(np.array([0]), _COLD_STEPS, fine=True)
         # The expected noise counts as two readings: with none to spare the fit leaves nothing, which says nothing.
         spare = max(self.n_readings - self.n_unknowns, 0)
@@ -339,7 +339,7 @@ class LightEnsemble:
 
     def _improve(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
         """Take some of Levenberg and Marquardt's steps with some members."""
-        members, weights = self._members.chosen(index), self._weights(fine=fine)
+        members, weights = self._members.subset(index), self._weights(fine=fine)
         wanted = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a member that starts anew has not earned the small damping of one that fitted
             members.damping[:] = 1e-2
@@ -357,7 +357,7 @@ class LightEnsemble:
                 members, products = trial, trial_products
             else:
                 chosen = better.nonzero()[0]
-                members.replace(chosen, trial.chosen(chosen))
+                members.replace(chosen, trial.subset(chosen))
                 products[chosen] = trial_products[chosen]
             if not moving.all():
                 self._members.replace(index, members)
@@ -365,7 +365,7 @@ class LightEnsemble:
                     return
                 index, members, wanted, products = (
                     index[moving],
-                    members.chosen(moving),
+                    members.subset(moving),
                     wanted[:, moving],
                     products[moving],
                 )

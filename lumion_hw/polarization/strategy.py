@@ -35,7 +35,7 @@ class AlignmentJudgement:
     """
 
     remaining_loss_db: float
-    enough: bool
+    is_sufficient: bool
     floor_power: float
 
 
@@ -92,7 +92,7 @@ class ModelStrategy:
         powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
         return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
 
-    def telling(self) -> NDArray[np.float64]:
+    def most_informative_phases(self) -> NDArray[np.float64]:
         """Return where a reading tells most about which explanation is right."""
         candidates = self._random_phases()
         powers = self._ensemble.powers(candidates)

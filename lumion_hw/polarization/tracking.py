@@ -105,7 +105,7 @@ class PolarizationTracker:
         drift_rad: float = DRIFT_RAD,
     ) -> None:
         self._chain = chain
-        self._state, self._taken = light.state.copy(), light.taken.copy()
+        self._state, self._accepted = light.state.copy(), light.accepted.copy()
         self._offsets = light.offsets.copy()
         self._ln_p0 = float(np.log(light.p0))
         self._crosstalk = light.crosstalk
@@ -189,7 +189,7 @@ class PolarizationTracker:
         # A random walk across the state only: along it there is nothing to move on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them; two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
-        self._covariance[3:6, 3:6] += 0.5 * walk * (_UNIT - self._taken[:, None] * self._taken)
+        self._covariance[3:6, 3:6] += 0.5 * walk * (_UNIT - self._accepted[:, None] * self._accepted)
         self._covariance[-1, -1] += _P0_WALK**2
         # Directions that readings do not show would grow without bound; then one reading could throw the light far.
         values, vectors = np.linalg.eigh(self._covariance)
@@ -209,15 +209,15 @@ class PolarizationTracker:
     def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
         turn, turned, jacobian = self._geometry(phases)
-        back = self._taken @ turn
-        q = float(self._taken @ turned)
+        back = self._accepted @ turn
+        q = float(self._accepted @ turned)
         p0 = math.exp(self._ln_p0)
         share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + q) + self._crosstalk
         by_q = 0.5 * p0 * (1.0 - 2.0 * self._crosstalk)
         slope = np.empty(len(self._covariance))
         slope[0:3] = by_q * (back - q * self._state)
-        slope[3:6] = by_q * (turned - q * self._taken)
-        slope[6:-1] = by_q * (self._taken @ jacobian[:, 1:-1])
+        slope[3:6] = by_q * (turned - q * self._accepted)
+        slope[6:-1] = by_q * (self._accepted @ jacobian[:, 1:-1])
         slope[-1] = p0 * share
         return p0 * share, slope
 
@@ -225,8 +225,8 @@ class PolarizationTracker:
         """Move the light by a correction; states stay on the sphere."""
         self._state = self._state + step[0:3]
         self._state /= np.linalg.norm(self._state)
-        self._taken = self._taken + step[3:6]
-        self._taken /= np.linalg.norm(self._taken)
+        self._accepted = self._accepted + step[3:6]
+        self._accepted /= np.linalg.norm(self._accepted)
         self._offsets[1:-1] += step[6:-1]  # the first and the last constant are part of the two states
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
@@ -241,7 +241,7 @@ class PolarizationTracker:
         """Return the variance of the angle between the light and the state that is taken, rad²."""
         turn, _, jacobian = self._geometry(self._centre)
         by = np.hstack([turn, -_UNIT, jacobian[:, 1:-1]])
-        across = by - self._taken[:, None] * (self._taken @ by)
+        across = by - self._accepted[:, None] * (self._accepted @ by)
         size = by.shape[1]
         return float((across @ self._covariance[:size, :size] * by).sum())
 
@@ -252,7 +252,7 @@ class PolarizationTracker:
         away, the farther the more it is followed; the fibres themselves have hardly moved since it was bright.
         """
         self._centre = np.clip(phases, self._low, self._high)
-        self._state = self._taken @ self._geometry(self._centre)[0]  # what is taken, led back through the squeezers
+        self._state = self._accepted @ self._geometry(self._centre)[0]  # what is taken, led back through the squeezers
         self._recent.clear()  # nobody comes back here a second time
 
     # The squeezers ----------------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class PolarizationTracker:
         place = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(place) > _NEAR_END)}
         self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
-        aim = self._taken
+        aim = self._accepted
         # Only the first step goes along the null space as well: the others take away what that has cost.
         for first in (True, *[False] * _STEPS_PER_READING):
             _, turned, jacobian = self._geometry(self._centre)

@@ -117,8 +117,8 @@ def binomial_broadcast(ranks: int) -> Schedule:
 def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
     """Return the broadcast from rank 0 along a ring in pieces, one behind the other: one configuration for all."""
     check_ranks(ranks, "broadcast")
-    if not 1 <= pieces <= MOST_PIECES:
-        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MOST_PIECES}.")
+    if not 1 <= pieces <= MAX_PIECES:
+        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
     steps = [
         [Transfer(i, i + 1, (t - i,)) for i in range(ranks - 1) if 0 <= t - i < pieces]
         for t in range(pieces + ranks - 2)
@@ -126,7 +126,7 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
     return _permuted("ring-broadcast", "broadcast", ranks, pieces, steps)
 
 
-MOST_PIECES = 4096
+MAX_PIECES = 4096
 _MOST_RANKS_FORWARDING = 256
 """The blocks that all ranks pass on grow by the cube of their number: 8 million here, half a billion of 1,024 ranks."""
 

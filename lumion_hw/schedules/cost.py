@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass, replace
 
 from lumion_hw.errors import LimitError
-from lumion_hw.schedules.collectives import MOST_PIECES
+from lumion_hw.schedules.collectives import MAX_PIECES
 from lumion_hw.schedules.schedule import Schedule
 
-LONGEST_DELTA_S = 86400.0
-MOST_BYTES = 1e18
+MAX_DELTA_S = 86400.0
+MAX_BUFFER_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
 """From fast switches of research to what a slow controller or a MEMS switch needs."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -46,7 +46,7 @@ class CostModel:
     def __post_init__(self) -> None:
         _check("rate of a port", self.bytes_per_s, 1.0, 1e15, "B/s")
         for what in ("alpha_s", "switching_s", "relock_s", "hidden_s"):
-            _check(what.removesuffix("_s"), getattr(self, what), 0.0, LONGEST_DELTA_S, "s")
+            _check(what.removesuffix("_s"), getattr(self, what), 0.0, MAX_DELTA_S, "s")
 
     @property
     def delta_s(self) -> float:
@@ -113,7 +113,7 @@ class ScheduleCost:
             return math.inf if gain_s > 0.0 else 0.0
         return max(0.0, gain_s / more)
 
-    def winning_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
+    def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
         """Return from and up to which buffer this beats another at the model's dark time; ``None`` if never."""
         gain_s = self._gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
@@ -131,7 +131,7 @@ class ScheduleCost:
 def cost_of(schedule: Schedule) -> ScheduleCost:
     """Return how often a schedule pays each price; of a straggler's, the reduce-scatter before it is told apart."""
     parts = max(schedule.parts, 1)
-    buffers = sum(each.most_chunks for each in schedule.rounds) / parts
+    buffers = sum(each.max_chunks for each in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
     return ScheduleCost(schedule.name, len(schedule.rounds), schedule.programmings, buffers, early, early / parts)
 
@@ -166,9 +166,9 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 def _best_pieces(ranks: int, model: CostModel, buffer_bytes: float) -> int:
     """Return the k that makes (n - 2 + k)(alpha + b / k) least, or as many as there may be."""
     if model.alpha_s == 0.0:
-        return MOST_PIECES
+        return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
-    return min(max(round(best), 1), MOST_PIECES)
+    return min(max(round(best), 1), MAX_PIECES)
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
@@ -204,13 +204,13 @@ def advice(schedule: Schedule, model: CostModel, buffer_bytes: float) -> str:
         return f"{schedule.name}: programmed once, whatever a change takes"
     said = []
     for delta_s in sorted({*ADVISED_DELTAS_S, model.delta_s}):
-        won = own.winning_bytes(static, model.with_delta_s(delta_s))
+        won = own.winning_range_bytes(static, model.with_delta_s(delta_s))
         said.append(f"at {time_text(delta_s)} {_range_text(won)}")
     return f"{schedule.name} against {static.name}: {'; '.join(reversed(said))}"
 
 
 def _range_text(won: tuple[float, float] | None) -> str:
-    if won is None or won[0] > MOST_BYTES:
+    if won is None or won[0] > MAX_BUFFER_BYTES:
         return "never"
     least, most = won
     if math.isinf(most):
@@ -237,11 +237,11 @@ def _digits(number: float) -> str:
 
 
 def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
-    _check("buffer", buffer_bytes, 0.0, MOST_BYTES, "B")
+    _check("buffer", buffer_bytes, 0.0, MAX_BUFFER_BYTES, "B")
     return buffer_bytes / model.bytes_per_s
 
 
 def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not least <= value <= most:  # NaN fails both
         limit = least if value < least else most
-        raise LimitError(f"{what} of a cost model", asked=value, limit=limit, unit=unit)
+        raise LimitError(f"{what} of a cost model", requested=value, limit=limit, unit=unit)

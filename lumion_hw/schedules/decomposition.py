@@ -29,11 +29,11 @@ _HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Hold times that are tried for each configuration, in parts of what is left for each."""
 _MOST_OPTIMAL = 6
 """Ranks up to which the exact solver is asked."""
-MOST_CONFIGURATIONS = 1_000_000
+MAX_CONFIGURATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class HeldConfiguration:
+class TimedConfiguration:
     """One configuration and how long it is held.
 
     Attributes:
@@ -59,7 +59,7 @@ class Decomposition:
     method: str
     demand: Demand
     duplex: bool
-    configurations: tuple[HeldConfiguration, ...]
+    configurations: tuple[TimedConfiguration, ...]
 
     @property
     def hold_bytes(self) -> int:
@@ -69,7 +69,7 @@ class Decomposition:
     @cached_property
     def served_after_bytes(self) -> tuple[int, ...]:
         """Bytes served by the first k configurations, k = 0 ... all."""
-        left, served = self.demand.wanted_bytes.copy(), [0]
+        left, served = self.demand.pair_bytes.copy(), [0]
         for each in self.configurations:
             senders, receivers = np.array(each.circuits, dtype=np.int64).reshape(-1, 2).T
             sent = np.minimum(left[senders, receivers], each.hold_bytes)
@@ -107,9 +107,9 @@ class Decomposition:
         return held_s / whole_s if whole_s else 1.0
 
 
-def stuffed(wanted_bytes: _Ints) -> _Ints:
+def pad_demand(pair_bytes: _Ints) -> _Ints:
     """Return a demand with dummy traffic added, so that every row and column has the sum of the busiest port."""
-    filled = wanted_bytes.copy()
+    filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     most = max(int(rows.max()), int(columns.max()))
     for i in range(len(filled)):
@@ -128,8 +128,8 @@ def birkhoff(demand: Demand) -> Decomposition:
     A perfect matching is looked for among entries of at least a threshold, which is halved where there is none. With n
     ranks there are at most n**2 - 2 n + 2; holds add up to :attr:`Demand.busiest_bytes`.
     """
-    filled = stuffed(demand.wanted_bytes)
-    real = demand.wanted_bytes.copy()
+    filled = pad_demand(demand.pair_bytes)
+    real = demand.pair_bytes.copy()
     threshold = float(filled.max())
     rank = np.arange(demand.ranks)
     found = []
@@ -143,7 +143,7 @@ def birkhoff(demand: Demand) -> Decomposition:
         # Where all of the rest is dummy traffic the port is idle.
         used = rank[real[rank, partner] > 0]
         real[rank, partner] = np.maximum(real[rank, partner] - hold, 0)
-        found.append(HeldConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
+        found.append(TimedConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
     return Decomposition("birkhoff", demand, False, tuple(found))
 
 
@@ -181,7 +181,7 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
         sets.append([each.circuits for each in birkhoff(demand).configurations[:count]])
     for chosen in dict.fromkeys(map(tuple, sets)):
         held = _hold_times(demand, chosen, budget)
-        found = tuple(HeldConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
+        found = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
         other = Decomposition("bounded", demand, duplex, found)
         if other.served_after_bytes[-1] > best.served_after_bytes[-1]:
             best = other
@@ -189,16 +189,16 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
 
 
 def _check_bounds(count: int, budget: float) -> None:
-    if not 1 <= count <= MOST_CONFIGURATIONS:
-        limit = 1 if count < 1 else MOST_CONFIGURATIONS
-        raise LimitError("number of configurations", asked=count, limit=limit, unit="")
+    if not 1 <= count <= MAX_CONFIGURATIONS:
+        limit = 1 if count < 1 else MAX_CONFIGURATIONS
+        raise LimitError("number of configurations", requested=count, limit=limit, unit="")
     if not 0 <= budget < 2**60:
-        raise LimitError("hold time", asked=budget, limit=0 if budget < 0 else 2**60, unit="B")
+        raise LimitError("hold time", requested=budget, limit=0 if budget < 0 else 2**60, unit="B")
 
 
 def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
     """Return configurations chosen one after the other, each serving the most per byte of hold time and price."""
-    left = demand.wanted_bytes.astype(np.float64)
+    left = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
     paid = price * budget / count
@@ -245,7 +245,7 @@ def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list
     k, pairs = len(chosen), list(row_of)
     if not pairs:
         return [0] * k
-    wanted = np.array([demand.wanted_bytes[pair] for pair in pairs], dtype=np.float64)
+    wanted = np.array([demand.pair_bytes[pair] for pair in pairs], dtype=np.float64)
     scale = max(float(wanted.max()), 1.0)
     # What a pair is served, at most what is wanted, and at most the holds of the configurations that have it.
     served = np.arange(len(pairs))
@@ -296,7 +296,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
         raise ConfigError(f"the exact solver takes {_MOST_OPTIMAL} ranks, not {n}", hint="Use the bounded method.")
     budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
     _check_bounds(count, budget)
-    wanted = demand.wanted_bytes.astype(np.float64).ravel()
+    wanted = demand.pair_bytes.astype(np.float64).ravel()
     scale = max(float(wanted.max()), 1.0)
     wanted, window = wanted / scale, budget / scale
     cells, k = n * n, count

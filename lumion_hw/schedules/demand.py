@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import read_file
-from lumion_hw.schedules.schedule import MOST_RANKS, check_ranks
+from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
-_MOST_BYTES = 2**50
+_MAX_BYTES = 2**50
 """Of one entry: sums over a row stay whole numbers in every type used here."""
 
 
@@ -28,30 +28,30 @@ class Demand:
         local_bytes: What stays on its rank and needs no circuit.
     """
 
-    wanted_bytes: NDArray[np.int64]
+    pair_bytes: NDArray[np.int64]
     local_bytes: int = 0
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
-        return len(self.wanted_bytes)
+        return len(self.pair_bytes)
 
     @property
     def total_bytes(self) -> int:
         """All that is wanted."""
-        return int(self.wanted_bytes.sum())
+        return int(self.pair_bytes.sum())
 
     @property
     def busiest_bytes(self) -> int:
         """Bytes through the busiest port in one direction: no schedule holds circuits for less than these take."""
-        return int(max(self.wanted_bytes.sum(axis=0).max(), self.wanted_bytes.sum(axis=1).max()))
+        return int(max(self.pair_bytes.sum(axis=0).max(), self.pair_bytes.sum(axis=1).max()))
 
     def reversed(self) -> Demand:
         """Return the way back: what a dispatch of tokens needs for its combine."""
-        return Demand(np.ascontiguousarray(self.wanted_bytes.T), self.local_bytes)
+        return Demand(np.ascontiguousarray(self.pair_bytes.T), self.local_bytes)
 
 
-def demand_from(
+def demand_from_counts(
     counts: ArrayLike, *, bytes_per_count: float = 1.0, rank_of_column: Sequence[int] | None = None
 ) -> Demand:
     """Return the demand of a matrix of counts.
@@ -79,11 +79,11 @@ def demand_from(
             hint="If its columns are experts, say which rank has each.",
         )
     check_ranks(len(matrix), "a demand")
-    if not 0.0 < bytes_per_count < _MOST_BYTES:
+    if not 0.0 < bytes_per_count < _MAX_BYTES:
         raise ConfigError(f"{bytes_per_count} bytes per count", hint="Give a positive number.")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
-    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MOST_BYTES)))
+    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
     if len(wrong):
         row, column = wrong[0].tolist()
         value = matrix[row, column]
@@ -150,7 +150,7 @@ def _from_npy(data: bytes, path: Path, hint: str) -> NDArray[np.float64]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
         # A head that promises more than is there would be given memory first.
-        if dtype.kind not in "iuf" or len(shape) != 2 or max(shape) > 64 * MOST_RANKS:
+        if dtype.kind not in "iuf" or len(shape) != 2 or max(shape) > 64 * MAX_RANKS:
             raise ConfigError(f"{path}: holds shape {shape} of {dtype}, no matrix of numbers", hint=hint)
         return np.asarray(np.load(io.BytesIO(data), allow_pickle=False), dtype=np.float64)
     except ConfigError:

@@ -23,14 +23,14 @@ from lumion_hw.files.reading import MEGABYTE, read_json
 from lumion_hw.files.writing import write_file
 
 _FORMAT = "lumion-leases"
-LONGEST_S = 30 * 86_400.0
+MAX_LEASE_S = 30 * 86_400.0
 
 
 class LeaseRank(IntEnum):
     """Whose wish comes first. Only pre-emptible leases are cut short for others, by any rank above theirs."""
 
     PREEMPTIBLE = 0
-    KEPT = 1
+    GUARANTEED = 1
     PHASES = 2
     RECOVERY = 3
 
@@ -56,10 +56,10 @@ class LeaseRequest:
     rank: LeaseRank = LeaseRank.PREEMPTIBLE
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.duration_s <= LONGEST_S or not 0.0 <= self.wait_s <= LONGEST_S:
+        if not 0.0 < self.duration_s <= MAX_LEASE_S or not 0.0 <= self.wait_s <= MAX_LEASE_S:
             raise ConfigError(
                 f"lease of {self.holder}: {self.duration_s} s, starting within {self.wait_s} s",
-                hint=f"Give times of up to {LONGEST_S:g} s.",
+                hint=f"Give times of up to {MAX_LEASE_S:g} s.",
             )
         if not self.partners or self.port in self.partners:
             raise ConfigError(f"lease of {self.holder}: {self.port} to {', '.join(self.partners) or 'no port'}")
@@ -113,8 +113,8 @@ class StaleLeaseError(LumionError):
 class LeaseTable:
     """All leases of one fabric.
 
-    Not for several threads at once. The owner calls :meth:`turn` at least whenever :attr:`next_s` has come, and sets
-    circuits up and takes them down by what it returns.
+    Not thread-safe. The owner calls :meth:`take_changes` at :attr:`next_s` or earlier, then sets up and takes down
+    circuits accordingly.
 
     Args:
         clock: Time; its zero may differ from one program to the next, so leases end with the program.
@@ -176,8 +176,8 @@ class LeaseTable:
             LeaseRefusedError: Another lease has one of the ports before that.
         """
         lease = self._lasting(number)
-        if not 0.0 < duration_s <= LONGEST_S:
-            raise ConfigError(f"lease {number} renewed for {duration_s} s", hint=f"Give up to {LONGEST_S:g} s.")
+        if not 0.0 < duration_s <= MAX_LEASE_S:
+            raise ConfigError(f"lease {number} renewed for {duration_s} s", hint=f"Give up to {MAX_LEASE_S:g} s.")
         ends_s = max(lease.ends_s, self._clock.now() + duration_s)
         for other in self._leases.values():
             port = next((port for port in lease.ports if other.overlaps(port, lease.ends_s, ends_s)), None)
@@ -196,7 +196,7 @@ class LeaseTable:
         return renewed
 
     def release(self, number: int) -> None:
-        """End a lease now; :meth:`turn` tells of it. Raises ``StaleLeaseError`` if it does not last any more."""
+        """End a lease now; the next :meth:`take_changes` reports it. Raises ``StaleLeaseError`` if it has ended."""
         self._end(self._lasting(number), self._clock.now())
 
     def revoke(self, port: str) -> tuple[Lease, ...]:
@@ -207,7 +207,7 @@ class LeaseTable:
             self._end(lease, self._clock.now())
         return lost
 
-    def turn(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
+    def take_changes(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
         """Return the leases that have ended and those that have begun since it was called last, by the clock alone."""
         now_s = self._clock.now()
         over = [lease for lease in self._leases.values() if lease.ends_s <= now_s]
@@ -303,12 +303,12 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
         table: The leases.
 
     Returns:
-        What :meth:`LeaseTable.turn` returned.
+        What :meth:`LeaseTable.take_changes` returned.
 
     Raises:
         LumionError: A circuit could not be set up or proven; its lease has ended, all others are served.
     """
-    ended, begun = table.turn()
+    ended, begun = table.take_changes()
     standing = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
     gone = [request for lease in ended for request in _both_ways(lease) if request in standing]
     if gone:
@@ -332,7 +332,7 @@ def _both_ways(lease: Lease) -> list[CircuitRequest]:
 
 def _last_number(path: Path) -> int:
     what = "last number of a lease"
-    document = read_json(path, what, most_bytes=MEGABYTE)
+    document = read_json(path, what, max_bytes=MEGABYTE)
     number = document.get("last_number") if isinstance(document, dict) and document.get("format") == _FORMAT else None
     if type(number) is not int or number < 0:
         raise ConfigError(f"{path} holds no {what}", hint="Restore it: old numbers must never come again.")

@@ -60,7 +60,7 @@ class MeshSchedule:
 
     steps: tuple[MeshStep, ...]
     rounds: int
-    least_extra: int
+    min_extra: int
 
     @property
     def extra(self) -> int:
@@ -140,7 +140,7 @@ class MeshRouter:
             return MeshStep(number, circuits, routing, kept)
         raise refusal or RoutingError("nothing was tried")
 
-    def routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
+    def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
         """Return whether circuits can be routed together: true, proven false, or ``None`` if none were found.
 
         Args:
@@ -155,7 +155,7 @@ class MeshRouter:
             return None
         return True
 
-    def seated(self, places: Sequence[int]) -> MeshRouter:
+    def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
         """Return a router of the same mesh whose rank r has the ports that were those of rank ``places[r]``."""
         return replace(
             self, inputs=[self.inputs[each] for each in places], outputs=[self.outputs[each] for each in places]
@@ -195,11 +195,11 @@ class MeshRouter:
         return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
-def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
+def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     """Turn a schedule into settings of a mesh, each traced.
 
     A round without routes is split into as few parts as can be if it has at most eight circuits (pairs on duplex
-    ports); of more, circuits are put one by one where they fit, and ``least_extra`` says what is proven.
+    ports); of more, circuits are put one by one where they fit, and ``min_extra`` says what is proven.
 
     Args:
         router: The mesh, and the ports of each rank.
@@ -212,7 +212,7 @@ def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     """
     _check_enough_ports(router, schedule)
     steps: list[MeshStep] = []
-    least_extra = 0
+    min_extra = 0
     parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
     for number, each in enumerate(schedule.rounds):
         before = steps[-1].circuits if steps else ()
@@ -224,11 +224,11 @@ def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
                 impossible = isinstance(error, NoPathError)
                 parts_of[each.circuits] = split(router, each.circuits, schedule.duplex, impossible)
         parts, proven = parts_of[each.circuits]
-        least_extra += proven - 1
+        min_extra += proven - 1
         for part in parts:
             steps.append(router.step(number, part, before))
             before = part
-    return MeshSchedule(tuple(steps), len(schedule.rounds), least_extra)
+    return MeshSchedule(tuple(steps), len(schedule.rounds), min_extra)
 
 
 def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
@@ -253,25 +253,25 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     """
     units = _units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        found = Packer(lambda wanted: router.routable(wanted, hard=False)).packed(units, random.Random(0))
+        found = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
         return [_together(each) for each in found], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
-    def routable(mask: int) -> bool | None:
+    def is_routable(mask: int) -> bool | None:
         # What holds a set that cannot be routed cannot be routed either, and parts of one that can be can be.
         if mask not in answers:
             if any(answer is False and other & mask == other for other, answer in answers.items()):
                 return False
             if any(answer is True and other & mask == mask for other, answer in answers.items()):
                 return True
-            answers[mask] = router.routable(_joined(units, mask))
+            answers[mask] = router.is_routable(_joined(units, mask))
         return answers[mask]
 
     for one, other in combinations(range(len(units)), 2):
-        routable(1 << one | 1 << other)  # these are quick, and rule out most of the others
-    parts = _fewest_parts(whole, lambda mask: routable(mask) is True)
-    proven = len(_fewest_parts(whole, lambda mask: routable(mask) is not False))
+        is_routable(1 << one | 1 << other)  # these are quick, and rule out most of the others
+    parts = _fewest_parts(whole, lambda mask: is_routable(mask) is True)
+    proven = len(_fewest_parts(whole, lambda mask: is_routable(mask) is not False))
     return [_joined(units, mask) for mask in parts], proven
 
 
@@ -286,7 +286,7 @@ def _units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool
     for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in wanted}):
         unit = tuple(pair for pair in wanted if key == pair or (duplex and key == pair[::-1]))
         # The two ways of one pair may be at odds with each other.
-        units += [unit] if router.routable(unit) else [(pair,) for pair in unit]
+        units += [unit] if router.is_routable(unit) else [(pair,) for pair in unit]
     for unit in units:
         router.step(0, unit)  # raises with the reason
     return units
@@ -323,12 +323,12 @@ def _together(units: Iterable[Unit]) -> Circuits:
 # -- other rounds, other ranks -----------------------------------------------------------------------------------------
 
 
-def regrouped(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
+def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
     """Return a schedule that sends the same in rounds that all have routes, in as few as are found.
 
     Where no round builds on another, as in an all-to-all that sends every block straight, any circuits may share a
     round: there are many other factorisations, and rounds that are not full. No number found is proven to be the
-    least; :func:`fewest_rounds` is what any schedule needs.
+    least; :func:`min_rounds` is what any schedule needs.
 
     Args:
         router: The mesh, and the ports of each rank.
@@ -350,30 +350,30 @@ def regrouped(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Sched
             f"{schedule.name}: its rounds build on each other and keep their circuits",
             hint="Only matchings, all-to-all and all-to-all-shifts can be regrouped; others can be relabelled.",
         )
-    as_given = on_mesh(router, schedule)
+    as_given = route_schedule(router, schedule)
     if not as_given.extra:
         return schedule
     best = [step.circuits for step in as_given.steps]
-    packer = Packer(lambda wanted: router.routable(wanted, hard=False))
+    packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
     units = _units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
-        found = packer.packed(units, random.Random(f"{seed} {turn}"), _PUSHES)
+        found = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
         best = min(best, [_together(each) for each in found], key=len)
     rounds = tuple(ScheduleRound(each, tuple(sent[pair] for pair in each if pair in sent)) for each in best)
     duplex = schedule.duplex and all((b, a) in each for each in best for a, b in each)
     return replace(schedule, duplex=duplex, rounds=rounds)
 
 
-def fewest_rounds(schedule: Schedule) -> int:
+def min_rounds(schedule: Schedule) -> int:
     """Return how many rounds its different circuits need on any mesh: as many as the busiest port has partners."""
     pairs = {pair for each in schedule.rounds for pair in each.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
-def relabelled(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
+def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
     """Return which ports each rank should have so that few rounds have no routes: place of its ports by rank.
 
-    Two ranks change places as long as that is no worse. :meth:`MeshRouter.seated` takes the answer.
+    Two ranks change places as long as that is no worse. :meth:`MeshRouter.with_ports_of` takes the answer.
 
     Args:
         router: The mesh, and ports in the order of the ranks as they are.
@@ -388,9 +388,9 @@ def relabelled(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tupl
 
     def unrouted(places: Sequence[int], most: float = math.inf) -> int:
         """Return rounds without routes, no further counted than needed."""
-        seated, found = router.seated(places), 0
+        with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
-            found += 0 if seated.routable(circuits, hard=False) else count
+            found += 0 if with_ports_of.is_routable(circuits, hard=False) else count
             if found > most:
                 break
         return found

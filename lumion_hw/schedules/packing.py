@@ -21,12 +21,12 @@ class Packer:
         routable: Whether circuits can be routed together; ``None`` where no ways were found and nothing was proven.
     """
 
-    def __init__(self, routable: Callable[[Circuits], bool | None]) -> None:
-        self._routable = routable
+    def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:
+        self._routable = is_routable
         self._together: list[frozenset[Unit]] = []
         self._apart: list[frozenset[Unit]] = []
 
-    def packed(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
+    def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
         """Return settings that hold every unit once, each of which has ways.
 
         One setting after the other is filled, ranks with most circuits still to make first; then the smallest is

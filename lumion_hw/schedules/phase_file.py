@@ -11,7 +11,7 @@ from pydantic import Field
 from lumion_hw.bench.file.checks import Check, Uses
 from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
 
-MOST_PHASES = 256
+MAX_PHASES = 256
 _Pair = Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
 _Ring = Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
 
@@ -47,7 +47,7 @@ class PhaseFileModel(StrictModel):
     version: Version
     job: Name = Field(description="Name of the job.")
     iterations: Whole = Field(10, ge=1, le=1_000_000, description="How often the phases are gone through.")
-    phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MOST_PHASES, description="In their order.")
+    phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MAX_PHASES, description="In their order.")
 
     def checks(self) -> Iterator[Check]:
         """Yield what is wrong between the parts of the file."""

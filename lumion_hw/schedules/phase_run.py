@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
-from lumion_hw.circuits.coherent import await_locks, ends_of
+from lumion_hw.circuits.coherent import await_locks, transmitters_of
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
@@ -20,7 +20,7 @@ _Way = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
-class Switched:
+class MeasuredSwitch:
     """One change of configuration, as measured.
 
     Attributes:
@@ -81,7 +81,7 @@ class MeasuredPhase:
     wait_s: float
     start_s: float
     end_s: float
-    switched: Switched | None
+    switched: MeasuredSwitch | None
     heat_mw: float
 
 
@@ -117,13 +117,13 @@ class PhaseSwitch:
                 self._prepared[tag] = replace(each, plan=self._setup.active or each.plan)
                 self._tag = tag
         modules = self._setup.bench.transponders
-        for name in sorted({a for each in self._prepared.values() for a in ends_of(each.plan.circuits)}):
+        for name in sorted({a for each in self._prepared.values() for a in transmitters_of(each.plan.circuits)}):
             module = modules[name]
             module.enable()
             self._launch_dbm[name] = module.monitors().tx_power_dbm
         return proofs
 
-    def switch(self, tag: str) -> Switched:
+    def switch(self, tag: str) -> MeasuredSwitch:
         """Switch to a configuration by its tag: one commit, proven by the mesh's photodiodes, or the one before again.
 
         Circuits of two polarizations count once their receivers have locked as well.
@@ -154,13 +154,13 @@ class PhaseSwitch:
 
         self._setup.switch(to.plan, self._launch_dbm, arrived=arrived, confirm=confirm)
         self._tag = tag
-        return Switched(tag, began_s, dark_s, light_s[0], locked_s, clock.now() - began_s, to.plan.heat_mw)
+        return MeasuredSwitch(tag, began_s, dark_s, light_s[0], locked_s, clock.now() - began_s, to.plan.heat_mw)
 
-    def begin(self, tag: str) -> Switched | None:
+    def begin_phase(self, tag: str) -> MeasuredSwitch | None:
         """Begin a phase now: switch to its configuration if anything has to change, and refuse what is dark.
 
         For jobs that say themselves when a phase begins and ends; :meth:`run` goes by how long phases take. Until
-        :meth:`done` none of its circuits is taken from it; others may be switched meanwhile, for the next phase.
+        :meth:`end_phase` none of its circuits is taken from it; others may be switched meanwhile, for the next phase.
 
         Returns:
             The change; ``None`` if nothing had to change.
@@ -173,13 +173,13 @@ class PhaseSwitch:
         """
         phase = self._of(tag).phase
         if tag in self._going:
-            raise ConfigError(f"phase {tag} has begun already", hint="Say when it is done().")
+            raise ConfigError(f"phase {tag} has begun already", hint="End it with end_phase() first.")
         switched = self.switch(tag) if self._changes(tag) else None
         self._check_up(tag, phase.circuits)
         self._going.add(tag)
         return switched
 
-    def done(self, tag: str) -> None:
+    def end_phase(self, tag: str) -> None:
         """End a phase: its circuits stay up until another phase needs their ports.
 
         Raises:
@@ -225,7 +225,7 @@ class PhaseSwitch:
             CircuitError: A circuit was not proven, or a phase found one of its circuits missing.
             LumionError: The controller failed.
         """
-        clock, done = self._setup.bench.clock, list[MeasuredPhase]()
+        clock, measured = self._setup.bench.clock, list[MeasuredPhase]()
         used_s: dict[str, float] = {}
         end_s, before = clock.now(), ""
         try:
@@ -240,18 +240,18 @@ class PhaseSwitch:
                     switched = self.switch(phase.tag)
                 _sleep_till(clock.now, clock.sleep, end_s)
                 self._going.discard(before)
-                self.begin(phase.tag)
+                self.begin_phase(phase.tag)
                 start_s, before = clock.now(), phase.tag
                 wait_s, end_s = start_s - end_s, start_s + phase.duration_s
                 used_s |= dict.fromkeys(_ports(phase.circuits), end_s)
                 heat_mw = 0.0 if self._setup.active is None else self._setup.active.heat_mw
-                done.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
+                measured.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
                 if watch is not None:
-                    watch(done[-1])
+                    watch(measured[-1])
             _sleep_till(clock.now, clock.sleep, end_s)
         finally:
             self._going.discard(before)
-        return tuple(done)
+        return tuple(measured)
 
     def _of(self, tag: str) -> PreparedPhase:
         if tag not in self._prepared:
@@ -271,7 +271,7 @@ class PhaseSwitch:
             if users:
                 raise CircuitError(
                     f"phase {tag} would end {' to '.join(way[0])}, which phase {users[0]} uses",
-                    hint=f"Say done({users[0]!r}) first.",
+                    hint=f"Call end_phase({users[0]!r}) first.",
                 )
 
     def _standing(self) -> set[_Way]:
@@ -336,7 +336,7 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
 
 
 @dataclass(frozen=True)
-class PortDarkness:
+class PortDarkTimes:
     """How long one port was dark before one phase, over all iterations in which it changed its partner.
 
     Attributes:
@@ -354,7 +354,7 @@ class PortDarkness:
     longest_s: float
 
 
-def measured_darkness(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkness, ...]:
+def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes, ...]:
     """Return dark times as measured, port by port, in the order of the phases."""
     seen: dict[tuple[str, str], list[float]] = {}
     for each in phases:
@@ -363,11 +363,11 @@ def measured_darkness(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkness, ..
             for port in (f"{a}>", f">{b}"):
                 seen.setdefault((each.tag, port), []).append(seconds)
     return tuple(
-        PortDarkness(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
+        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
     )
 
 
-def model_beside(
+def model_with_measured_dark_times(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:
     """Return what the model says of an iteration with the dark times that were measured, the median of each phase."""
@@ -376,4 +376,4 @@ def model_beside(
         if each.switched is not None:
             by_tag.setdefault(each.tag, []).append(each.switched.proven_s)
     deltas_s = [float(np.median(by_tag[phase.tag])) if phase.tag in by_tag else 0.0 for phase in plan.phases]
-    return iteration_times(plan, deltas_s, [prepared[phase.tag].alone for phase in plan.phases])
+    return iteration_times(plan, deltas_s, [prepared[phase.tag].excludes_others for phase in plan.phases])

@@ -29,7 +29,7 @@ from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
-from lumion_hw.schedules.cost import LONGEST_DELTA_S
+from lumion_hw.schedules.cost import MAX_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
     Raises:
         ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
     """
-    raw = read_file(Path(path), "phase file", most_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
+    raw = read_file(Path(path), "phase file", max_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -227,7 +227,7 @@ class IterationTimes:
 
 
 def iteration_times(
-    plan: PhasePlan, delta_s: float | Sequence[float], alone: Sequence[bool] | None = None
+    plan: PhasePlan, delta_s: float | Sequence[float], excludes_others: Sequence[bool] | None = None
 ) -> IterationTimes:
     """Return the times of one iteration: a phase waits for what of its circuits' darkness earlier phases do not hide.
 
@@ -236,16 +236,16 @@ def iteration_times(
     Args:
         plan: The phases.
         delta_s: Dark time of a port that changes its partner: one number, or one per phase.
-        alone: Phases that have no room on the mesh for circuits besides their own.
+        excludes_others: Phases that have no room on the mesh for circuits besides their own.
 
     Raises:
         LimitError: A dark time is negative, not finite or longer than a day.
     """
     deltas_s = [delta_s] * len(plan.phases) if isinstance(delta_s, int | float) else list(delta_s)
     for value in deltas_s:
-        if not 0.0 <= value <= LONGEST_DELTA_S:
-            raise LimitError("dark time of a port", asked=value, limit=LONGEST_DELTA_S, unit="s")
-    is_alone = [False] * len(plan.phases) if alone is None else list(alone)
+        if not 0.0 <= value <= MAX_DELTA_S:
+            raise LimitError("dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
+    is_alone = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
     used_s: dict[str, float] = {}
     now_s = begin_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
@@ -298,14 +298,14 @@ class PreparedPhase:
         circuits: All that stands in it.
         plan: Ways, budgets and heater currents.
         kept: Circuits that go on from the phase before over the same PUCs.
-        alone: Whether there was no room for circuits that only the phase before needs.
+        excludes_others: Whether there was no room for circuits that only the phase before needs.
     """
 
     phase: JobPhase
     circuits: ModuleCircuits
     plan: CircuitPlan
     kept: ModuleCircuits
-    alone: bool
+    excludes_others: bool
 
     @property
     def changed(self) -> ModuleCircuits:
@@ -367,7 +367,7 @@ class _Configurations:
     def following(self, phase: JobPhase) -> PreparedPhase:
         """Return the configuration of the next phase, with what others left standing if there is room for it."""
         try:
-            circuits, alone, plan = self._with_room(phase)
+            circuits, excludes_others, plan = self._with_room(phase)
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
@@ -375,7 +375,7 @@ class _Configurations:
         kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
         self._known |= now
         self._standing = circuits
-        return PreparedPhase(phase, circuits, plan, kept, alone)
+        return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _with_room(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
         """Return circuits, whether they are those of the phase alone, and their plan."""
@@ -466,7 +466,7 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
     )
 
 
-def warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
+def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
     """Return what to think about before such a plan is run."""
     found = []
     if times.waiting_share > WARN_SHARE:
@@ -483,7 +483,7 @@ def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
         tag: {
             "circuits": [list(pair) for pair in each.circuits],
             "kept": [list(pair) for pair in each.kept],
-            "alone": each.alone,
+            "alone": each.excludes_others,
             "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in each.plan.circuits],
             "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
             "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},

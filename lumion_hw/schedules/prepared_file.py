@@ -90,7 +90,7 @@ def save_prepared(
             each.phase,
             each.circuits,
             each.kept,
-            each.alone,
+            each.excludes_others,
             each.plan.circuits,
             each.plan.routing,
             each.plan.states,

@@ -16,7 +16,7 @@ Collective = Literal[
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 Circuits = tuple[tuple[int, int], ...]
 """Directed circuits ``(sender, receiver)`` of one configuration, sorted."""
-MOST_RANKS = 1024
+MAX_RANKS = 1024
 """Far above what one mesh joins; a bound on the work that a typing error can make."""
 
 
@@ -55,7 +55,7 @@ class ScheduleRound:
         return tuple(sorted({(min(pair), max(pair)) for pair in self.circuits}))
 
     @property
-    def most_chunks(self) -> int:
+    def max_chunks(self) -> int:
         """Chunks of the largest transfer: it decides how long the round takes."""
         return max((len(transfer.chunks) for transfer in self.transfers), default=0)
 
@@ -161,7 +161,7 @@ def check_ranks(
     power_of_two: bool = False,
     even: bool = False,
     least: int = 2,
-    most: int = MOST_RANKS,
+    most: int = MAX_RANKS,
 ) -> None:
     """Refuse a number of ranks that a schedule cannot have.
 

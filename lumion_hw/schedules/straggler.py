@@ -41,7 +41,7 @@ _Sent = dict[tuple[int, int], int]
 """Chunk by ``(sender, receiver)``."""
 
 
-def least_rounds(ranks: int) -> int:
+def min_straggler_rounds(ranks: int) -> int:
     """Return the lower bound of StragglAR's rounds, ``n - 2 + ceil(log2 n)``."""
     return ranks - 2 + (ranks - 1).bit_length()
 
@@ -50,8 +50,8 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
     """Return the rounds of StragglAR after the reduce-scatter; the late rank is the last one.
 
     Args:
-        ranks: Even, 4 or more. Powers of two, and all others to 64, keep :func:`least_rounds`; beyond, what a search of
-            one matching per round finds.
+        ranks: Even, 4 or more. Powers of two and all numbers up to 64 reach :func:`min_straggler_rounds`; for others
+            a search that chooses one matching per round may need more.
         seed: Seed of the search.
         progress: Called with ``"rounds"``, the rounds found and how many there are at least, while they are searched.
 
@@ -65,7 +65,7 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
         rotation = rotations().get(ranks, ())
         rounds = _searched(ranks, rotation, np.random.default_rng(seed), progress)
         for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
-            if len(rounds) == least_rounds(ranks):
+            if len(rounds) == min_straggler_rounds(ranks):
                 break
             other = _searched(ranks, rotation, np.random.default_rng((seed, again)), progress)
             rounds = min(rounds, other, key=len)
@@ -97,7 +97,7 @@ def _by_rule(ranks: int) -> list[ScheduleRound]:
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
-    for t in range(least_rounds(ranks)):
+    for t in range(min_straggler_rounds(ranks)):
         oldest = max(t - log, _NOTHING)
         takers, donors = _takers_and_donors(ranks, label, t, oldest)
         pairs: _Pairs = []
@@ -147,7 +147,7 @@ def _searched(
     rounds: list[ScheduleRound] = []
     while not held.all():
         t = len(rounds)
-        progress("rounds", t, max(t, least_rounds(ranks)))
+        progress("rounds", t, max(t, min_straggler_rounds(ranks)))
         if rotation and t < late:
             sent = _rotated(rotation, t, held, random)
             pairs = sorted({(min(pair), max(pair)) for pair in sent})

@@ -71,10 +71,9 @@ class AptSession(Conversation):
                         return
             self._decoder.reset()
             self._count(foreign_bytes=self._decoder.foreign_bytes)
-            raise LinkTimeout(
+            raise self.error(
+                LinkTimeout,
                 f"nothing answers a request for the parameters of paddles, {self.resync_rounds} times",
-                device=self.device,
-                address=self.address,
                 hint="Check that the controller is on, and its address in the bench file.",
             )
 

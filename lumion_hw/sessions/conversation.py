@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.errors import DeviceError, FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import DeviceError, DeviceErrors, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
 from lumion_hw.links.owner import OwnerProcess, fork_safe
 
@@ -59,7 +59,7 @@ class Counters:
     longest_s: float = 0.0
 
 
-class Conversation(abc.ABC):
+class Conversation(DeviceErrors, abc.ABC):
     """A request-and-reply conversation over a byte stream; base class of the sessions.
 
     A subclass says in :meth:`probe` how it recognises that device and host are in step again.
@@ -262,10 +262,9 @@ class Conversation(abc.ABC):
             return
         self._link.close()
         # Closed, so that what still arrives cannot reach the next user of this session.
-        raise LinkLost(
+        raise self.error(
+            LinkLost,
             f"no longer in step with the device after {self.resync_rounds} attempts to resynchronise",
-            device=self._device,
-            address=self.address,
             hint="Open it again; if that fails, switch the device off and on.",
         )
 
@@ -363,18 +362,16 @@ class Conversation(abc.ABC):
         return data
 
     def _incomplete(self, what: str, started: float) -> LinkTimeout:
-        return LinkTimeout(
+        return self.error(
+            LinkTimeout,
             f"{what}: no complete reply within {self._clock.now() - started:.3g} s, so far {shown(self._buffer)}",
-            device=self._device,
-            address=self.address,
             hint="The device may be busy, or does not know this command.",
         )
 
     def _frame_error(self, what: str, seen: str) -> FrameError:
-        return FrameError(
+        return self.error(
+            FrameError,
             f"{what}: the reply is {seen}",
-            device=self._device,
-            address=self.address,
             hint="Check that the device is of the configured kind and that nobody else talks to it.",
         )
 

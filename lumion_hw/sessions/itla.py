@@ -151,11 +151,4 @@ class ItlaSession(Conversation):
         data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
-        raise kind(
-            f"{what}: {words}",
-            code=code,
-            command=what,
-            device=self.device,
-            address=self.address,
-            hint="Nothing was changed.",
-        )
+        raise self.error(kind, f"{what}: {words}", code=code, command=what, hint="Nothing was changed.")

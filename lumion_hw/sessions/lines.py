@@ -76,11 +76,10 @@ class LineSession(Conversation):
         with self.exchange(text, timeout_s) as deadline:
             refusal, lines = self._ask(text, deadline)
         if refusal is not None:
-            raise DeviceError(
+            raise self.error(
+                DeviceError,
                 f"{text}: refused with {refusal!r}" + (f" after {' / '.join(lines)}" if lines else ""),
                 command=text,
-                device=self.device,
-                address=self.address,
                 hint="The command or its value is not accepted by this device.",
             )
         return lines

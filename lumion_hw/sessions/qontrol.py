@@ -111,10 +111,9 @@ class QontrolSession(Conversation):
             found = self.ask(_MARKER)[0]
             if self._identity is not None and found != self._identity:
                 self.close()
-                raise IdentityError(
+                raise self.error(
+                    IdentityError,
                     f"expected {self._identity!r} as the first module, found {found!r}.",
-                    device=self.device,
-                    address=self.address,
                     hint="Check the address in the bench file, and the order of the backplanes.",
                 )
             self._identity = found
@@ -254,21 +253,19 @@ class QontrolSession(Conversation):
     def _check_time(self, request: QontrolRequest, deadline: Deadline) -> None:
         """Raise ``LinkTimeout`` after the deadline, however much is still arriving."""
         if self._clock.now() > deadline:
-            raise LinkTimeout(
+            raise self.error(
+                LinkTimeout,
                 f"{request.text}: lines keep coming, and no complete reply among them.",
-                device=self.device,
-                address=self.address,
                 hint="The modules report errors without end, or somebody else uses this serial line.",
             )
 
     def _refusal(self, request: QontrolRequest, codes: Sequence[int]) -> DeviceError:
         names = ", ".join(f"E{code:02d} {error_name(code)}" for code in codes)
-        return DeviceError(
+        return self.error(
+            DeviceError,
             f"{request.text}: answered with {names} and no acknowledgement.",
             code=codes[-1],
             command=request.text,
-            device=self.device,
-            address=self.address,
             hint="This request was refused; of those sent with it, the earlier ones may have been carried out.",
         )
 

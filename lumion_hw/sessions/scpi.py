@@ -76,10 +76,9 @@ class ScpiSession(Conversation):
             found = self.first_answer(lambda: self.query(self._identity_query))
             if self._identity is not None and found != self._identity:
                 self.close()
-                raise IdentityError(
+                raise self.error(
+                    IdentityError,
                     f"expected {self._identity!r}, found {found!r}",
-                    device=self.device,
-                    address=self.address,
                     hint="Check the address in the bench file, or which instrument is plugged in there.",
                 )
             self._identity = found

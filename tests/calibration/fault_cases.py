@@ -122,7 +122,7 @@ def _clipping_factor(bench: Bench, port: int, rng: Rng) -> float:
         bench.clock.sleep(1.0)
         for _ in range(10):
             bench.mesh.program(rng.uniform(0.0, 2.0, 2 * bench.mesh.topology.n_pucs))
-            seen.append(emulated.world.leaving_w()[port] * emulated.world.truth.monitor_scale[port])
+            seen.append(emulated.world.mesh_output_w()[port] * emulated.world.truth.monitor_scale[port])
     probe.safe()
     return bench.mesh.monitor_full_scale_ma / (1e3 * bench.mesh.responsivity_a_per_w * float(np.quantile(seen, 0.8)))
 

@@ -314,7 +314,7 @@ def _held_out_db(bench: Bench, record: CalibrationRecord, rng: np.random.Generat
         bench.clock.sleep(2.0)
         for row_mw, currents in zip(predicted_mw, plan.currents_ma, strict=True):
             bench.mesh.program(currents)
-            true_mw = 1e3 * world.leaving_w()[list(ports)]
+            true_mw = 1e3 * world.mesh_output_w()[list(ports)]
             bright = true_mw > 1e-4
             errors += (10.0 * np.log10(np.maximum(row_mw[bright], 1e-12) / true_mw[bright])).tolist()
     probe.safe()

@@ -90,6 +90,16 @@ def test_a_name_that_no_file_can_have_is_wrong_usage(
     assert "names no file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", WRITING)
+def test_no_command_writes_a_file_named_as_the_standard_output(
+    name: str, record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(name, record, "-") == 2
+    assert "'-' is the standard output" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["mesh show -o", "mesh route --svg", "export", "export npz", "report"])
 def test_with_force_and_over_its_own_a_command_writes(
     name: str, record: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

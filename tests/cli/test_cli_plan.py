@@ -23,7 +23,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: object):
 def test_spares_are_those_of_the_recursion_and_both_rules_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("plan", "spares", "--racks", 8, "--rate", 3e-4, "--repair", 7, "--server-share", 0.4)
     plans = {plan["rule"]: plan for plan in document(capsys, *asked)["plans"]}
-    faults = Faults.at_rate(3e-4, 7.0, 0.4, 4)
+    faults = Faults.from_rate(3e-4, 7.0, 0.4, 4)
     rack = rack_of_servers(16, 4, faults.accelerator_unavailable, faults.server_unavailable)
     for rule in ("published", "sufficient"):
         assert plans[rule]["pooled"] == plan_spares(rack, 8, 0.95, rule).pooled
@@ -47,7 +47,7 @@ def test_spares_and_streams_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_causes_come_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     causes = Path(__file__).parents[2] / "examples" / "fault_causes.csv"
     found = document(capsys, "plan", "spares", "--causes", causes)
-    faults = Faults.of_causes(read_causes(causes), 4)
+    faults = Faults.from_causes(read_causes(causes), 4)
     assert found["server_unavailable"] == faults.server_unavailable
     compared = document(capsys, "plan", "compare", "--causes", causes, "--racks", 8, "--states", 500)
     # 480 of 512 accelerators may run jobs, and nearly all of them do.

@@ -66,7 +66,7 @@ def sequence(number: int, directory: Path) -> Chaos:
             kill = _KilledAt()
             with (
                 contextlib.suppress(LumionError, Killed),
-                managed(bench, directory, detectors=[photodiodes()], tell=kill) as manager,
+                managed(bench, directory, detectors=[photodiodes()], on_event=kill) as manager,
             ):
                 manager.begin()
                 for _ in range(int(rng.integers(1, 4))):
@@ -110,7 +110,7 @@ def check(manager: FabricManager, directory: Path, words: str) -> None:
     assert standing == {f"{c.request.source}:{c.request.target}" for c in (active.circuits if active else ())}, words
     assert read_fabric(directory)[0] == state, words
     assert state.open is None, words
-    assert manager.service.journal.begun is None, words
+    assert manager.service.journal.unfinished is None, words
 
 
 def photodiodes() -> Photodiodes:
@@ -172,12 +172,12 @@ def _comes_back(manager: FabricManager, rng: np.random.Generator, kill: _KilledA
     manager.bench.emulated.faults.revive_modules(find_unit(manager.bench.model, name).nics)
     manager.bench.clock.sleep(1.0)
     if name in manager.state.failed:
-        manager.repaired(name)
+        manager.mark_repaired(name)
     return 0
 
 
 def _declared(manager: FabricManager, name: str) -> int:
-    return 0 if name in manager.state.failed else int(manager.fail(name) is not None)
+    return 0 if name in manager.state.failed else int(manager.mark_failed(name) is not None)
 
 
 def _is_declared(manager: FabricManager, rng: np.random.Generator, kill: _KilledAt) -> int:

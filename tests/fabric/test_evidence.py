@@ -5,14 +5,14 @@ import math
 import pytest
 
 from lumion_hw.fabric import Evidence, Judge
-from lumion_hw.fabric.evidence import TOGETHER_S, FedBy
+from lumion_hw.fabric.evidence import TOGETHER_S, CircuitSender
 
 FED = {
-    "b0:a0": FedBy("b", "b0"),
-    "b1:a1": FedBy("b", "b1"),
-    "a0:b0": FedBy("a", "a0"),
-    "a1:b1": FedBy("a", "a1"),
-    "c0:d0": FedBy("c", "c0"),
+    "b0:a0": CircuitSender("b", "b0"),
+    "b1:a1": CircuitSender("b", "b1"),
+    "a0:b0": CircuitSender("a", "a0"),
+    "a1:b1": CircuitSender("a", "a1"),
+    "c0:d0": CircuitSender("c", "c0"),
 }
 FADE_S = 0.15
 
@@ -21,8 +21,8 @@ def judge() -> Judge:
     return Judge(FED, FADE_S)
 
 
-def seen(sees: str, subject: str, at_s: float, by: str = "photodiodes", within_s: float = 1e-3) -> Evidence:
-    return Evidence(by, sees, subject, at_s - within_s, at_s, at_s + 2e-3)  # type: ignore[arg-type]
+def seen(observation: str, subject: str, at_s: float, by: str = "photodiodes", within_s: float = 1e-3) -> Evidence:
+    return Evidence(by, observation, subject, at_s - within_s, at_s, at_s + 2e-3)  # type: ignore[arg-type]
 
 
 def test_all_light_of_a_server_gone_at_once_is_the_server() -> None:
@@ -45,6 +45,16 @@ def test_two_fibres_dark_one_long_after_the_other_are_two_fibres() -> None:
     assert it.verdict(1.1) is None
     assert it.unexplained(1.1) == []
     assert it.unexplained(1.01 + FADE_S) == ["b0:a0"]
+
+
+@pytest.mark.parametrize(("apart_s", "cause"), [(0.020, "unit"), (0.023, None)])
+def test_light_that_goes_out_within_20_ms_goes_out_together(apart_s: float, cause: str | None) -> None:
+    """The limit of docs/recovery.md; each loss lies within the 1 ms before its reading."""
+    it = judge()
+    it.take(seen("dark", "b0:a0", 1.0))
+    it.take(seen("dark", "b1:a1", 1.0 + apart_s))
+    verdict = it.verdict(1.0 + apart_s)
+    assert (verdict.suspect if verdict else None) == cause
 
 
 def test_modules_that_refresh_every_100_ms_may_still_have_gone_dark_together() -> None:
@@ -123,7 +133,7 @@ def test_what_is_not_in_service_is_nobodys_evidence() -> None:
 def test_circuits_that_are_no_more_are_forgotten() -> None:
     it = judge()
     it.take(seen("dark", "c0:d0", 1.0))
-    it.watch({name: fed for name, fed in FED.items() if name != "c0:d0"})
+    it.watch({name: senders for name, senders in FED.items() if name != "c0:d0"})
     assert (it.dark, it.unexplained(9.0)) == ((), [])
 
 
@@ -143,7 +153,7 @@ def test_a_server_that_stays_gone_is_told_once_also_when_others_are_watched_in_i
     it = judge()
     it.take(Evidence("heartbeat", "gone", "b", 1.0, 1.3, 1.3, "no heartbeat for 0.300 s"))
     assert it.verdict(1.3) is not None
-    it.watch({name: fed for name, fed in FED.items() if fed.unit != "b"})
+    it.watch({name: senders for name, senders in FED.items() if senders.unit != "b"})
     assert it.verdict(1.4) is None, "it is found to have failed again and again, and each time is written down"
     it.forget("b")
     it.take(Evidence("heartbeat", "gone", "b", 2.0, 2.3, 2.3, "no heartbeat for 0.300 s"))

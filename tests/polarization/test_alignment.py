@@ -52,7 +52,7 @@ class Squeezers:
 
     def set(self, settings: NDArray[np.float64]) -> None:
         if not (np.abs(settings) <= 5000.0).all():
-            raise LimitError("drive", asked=float(np.abs(settings).max()), limit=5000.0, unit="mV")
+            raise LimitError("drive", requested=float(np.abs(settings).max()), limit=5000.0, unit="mV")
         self.drive_mv = np.rint(settings)
 
     def read(self) -> NDArray[np.float64]:
@@ -275,4 +275,4 @@ def test_light_that_goes_out_while_it_is_followed_is_lost_or_an_error_of_the_pac
         states = [tracking.step() for _ in range(60)]
         assert states[-1].lost
     with contextlib.suppress(LumionError):
-        tracking.read_elsewhere(lambda: 0.0)
+        tracking.switch_reading(lambda: 0.0)

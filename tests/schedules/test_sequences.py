@@ -16,7 +16,7 @@ from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule
 from lumion_hw.schedules.matchings import circle, xor
 from lumion_hw.schedules.picture import plot_schedule
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
-from lumion_hw.schedules.straggler import _searched, least_rounds, rotations, stragglar
+from lumion_hw.schedules.straggler import _searched, min_straggler_rounds, rotations, stragglar
 from lumion_hw.schedules.verification import verify
 from tests.effort import examples
 
@@ -97,7 +97,7 @@ def test_stragglar_of_a_power_of_two_keeps_the_bound(ranks: int) -> None:
 def test_stragglar_of_other_even_numbers_is_as_good_as_the_best_known(ranks: int) -> None:
     schedule = stragglar(ranks)
     verify(schedule)
-    assert least_rounds(ranks) <= len(schedule.rounds) <= BEST_KNOWN.get(ranks, least_rounds(ranks))
+    assert min_straggler_rounds(ranks) <= len(schedule.rounds) <= BEST_KNOWN.get(ranks, min_straggler_rounds(ranks))
 
 
 @pytest.mark.long
@@ -105,7 +105,7 @@ def test_stragglar_of_other_even_numbers_is_as_good_as_the_best_known(ranks: int
 def test_stragglar_of_many_ranks_keeps_the_bound(ranks: int) -> None:
     schedule = stragglar(ranks)
     verify(schedule)
-    assert len(schedule.rounds) == least_rounds(ranks)
+    assert len(schedule.rounds) == min_straggler_rounds(ranks)
 
 
 @given(st.integers(2, 16).filter(lambda half: half & (half - 1)), st.integers(0, 10**6), st.booleans())
@@ -117,7 +117,7 @@ def test_stragglar_is_right_whatever_chance_does(half: int, seed: int, rotated: 
     rounds = _searched(ranks, rotations()[ranks] if rotated else (), np.random.default_rng(seed))
     schedule = Schedule("s", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
     verify(schedule, seed=seed)
-    assert len(rounds) <= least_rounds(ranks) + 3
+    assert len(rounds) <= min_straggler_rounds(ranks) + 3
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
@@ -285,4 +285,4 @@ def test_a_search_for_rounds_says_how_far_it_is() -> None:
     assert {stage for stage, _, _ in said} == {"rounds"}
     assert [done for _, done, _ in said[:3]] == [0, 1, 2]
     assert max(done for _, done, _ in said) >= len(made.rounds) - 1
-    assert all(total >= least_rounds(66) and total >= done for _, done, total in said)
+    assert all(total >= min_straggler_rounds(66) and total >= done for _, done, total in said)

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from lumion_hw.clock import Deadline, SystemClock
-from lumion_hw.errors import LinkLost
+from lumion_hw.errors import DeviceAddress, LinkLost
 from lumion_hw.links import visa
 from lumion_hw.sessions.conversation import _lock_of
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.line import Line
 from lumion_hw.sessions.framed.session import TurnLock
 from lumion_hw.sessions.lines import LineSession
@@ -57,7 +56,7 @@ class Echo:
 
 def test_frames_of_a_line_do_not_mix() -> None:
     threads = Interleaved()
-    line = Line(YieldingLink(threads), CLOCK, Where("mesh0", "yielding"))
+    line = Line(YieldingLink(threads), CLOCK, DeviceAddress("mesh0", "yielding"))
     threads.run(*[partial(line.write, bytes([n] * 4), "test") for n in range(4)])
     threads.assert_one_at_a_time()
     assert line.inbox.counts["tx_bytes"] == 16

@@ -60,7 +60,7 @@ def _emulate(bench: EmulatedBench, name: str, model: ThorlabsMeterModel) -> Thor
         name,
         bench.clock,
         bench.rng(name),
-        lambda: bench.world.tapped(name, 1),
+        lambda: bench.world.meter_light(name, 1),
         serial=model.emulated_serial(name),
         model=model.model or "PM100D",
     )

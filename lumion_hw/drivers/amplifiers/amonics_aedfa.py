@@ -184,11 +184,10 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                     "wait_ready", ", ".join(state.flags) or "the pump is off", "Look at its panel, then call enable()."
                 )
             if self._clock.now() >= deadline:
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"wait_ready: the amplifier answers, but is busy after {timeout_s:g} s",
                     command="wait_ready",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Look at its panel.",
                 )
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
@@ -260,11 +259,8 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._check_open()
         if mode not in self._held:
             there = " and ".join(each.value for each in self._held)
-            raise NotSupportedError(
-                f"this amplifier holds no {mode.value}",
-                device=self._device,
-                address=self._session.address,
-                hint=f"It holds {there}.",
+            raise self._session.error(
+                NotSupportedError, f"this amplifier holds no {mode.value}", hint=f"It holds {there}."
             )
         word = next(word for word, known in WORDS.items() if known is mode)
         with self._session.transaction():
@@ -284,12 +280,11 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
             self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
             if (unit_now := self._unit(word)) != held.unit:
-                raise VerifyError(
+                raise self._session.error(
+                    VerifyError,
                     f"unit of the {what}",
                     wrote=held.unit,
                     read=unit_now,
-                    device=self._device,
-                    address=self._session.address,
                     hint="Somebody else changed it meanwhile. Set the value again.",
                 )
 
@@ -299,12 +294,11 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         deadline += _SWITCH_S
         while (found := self._state_of(header)) != int(on):
             if self._clock.now() >= deadline:
-                raise VerifyError(
+                raise self._session.error(
+                    VerifyError,
                     header,
                     wrote=int(on),
                     read=found,
-                    device=self._device,
-                    address=self._session.address,
                     hint="Look at the amplifier's panel for an alarm or its interlock.",
                 )
             if self._clock.now() >= again_s and not found & _BUSY:
@@ -315,7 +309,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     def _verified(self, what: str, wrote: str, read: Callable[[], str]) -> None:
         found = read()
         if found != wrote:
-            raise VerifyError(what, wrote=wrote, read=found, device=self._device, address=self._session.address)
+            raise self._session.error(VerifyError, what, wrote=wrote, read=found)
 
     def _word(self) -> str:
         """Return the name of what is held; some units that hold one thing only do not answer that question."""
@@ -359,18 +353,15 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         if model.upper().startswith("AEDFA") and wanted.matches(found):
             return found
         self._session.forget_identity()
-        raise IdentityError(
+        raise self._session.error(
+            IdentityError,
             f"expected {wanted.model or 'an Amonics AEDFA'}, serial {wanted.serial or 'any'}; "
             f"found {model!r}, serial {serial!r}",
-            device=self._device,
-            address=self._session.address,
             hint="Check the address in the bench file, or which instrument is plugged in there.",
         )
 
     def _refused(self, command: str, why: str, hint: str) -> DeviceError:
-        return DeviceError(
-            f"{command}: {why}", command=command, device=self._device, address=self._session.address, hint=hint
-        )
+        return self._session.error(DeviceError, f"{command}: {why}", command=command, hint=hint)
 
 
 def _level_dbm(power_mw: float | None) -> float | None:

@@ -108,19 +108,17 @@ class LoggedInSession(ScpiSession):
             return " "  # what anonymous is asked for and nobody looks at
         password = os.environ.get(self._password_env, "")
         if not (password.isascii() and password.isprintable() and password):
-            raise ConfigError(
+            raise self.error(
+                ConfigError,
                 f"the environment variable {self._password_env} holds no password",
-                device=self.device,
-                address=self.address,
                 hint="Set it to the password of this user, in printable ASCII.",
             )
         return password
 
     def _refused(self, why: str) -> ConnectError:
-        return ConnectError(
+        return self.error(
+            ConnectError,
             f"the login failed: {why}",
-            device=self.device,
-            address=self.address,
             hint="Check user name and password at the analyser's panel (REMOTE INTERFACE).",
         )
 
@@ -182,13 +180,12 @@ class YokogawaAq6370(ScpiDriver):
         check_range("first wavelength", start_nm, LIMITS.wavelength_nm, "nm", self._session)
         check_range("last wavelength", stop_nm, LIMITS.wavelength_nm, "nm", self._session)
         if not start_nm < stop_nm:
-            raise LimitError(
+            raise self._session.error(
+                LimitError,
                 "last wavelength",
-                asked=stop_nm,
+                requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
-                device=self._device,
-                address=self._session.address,
                 hint="It has to be above the first. Nothing was changed.",
             )
         with self._session.transaction():
@@ -208,13 +205,12 @@ class YokogawaAq6370(ScpiDriver):
         self._check_open()
         nearest = min(LIMITS.resolutions_nm, key=lambda each: abs(each - resolution_nm))
         if not abs(resolution_nm - nearest) <= 1e-6:
-            raise LimitError(
+            raise self._session.error(
+                LimitError,
                 "resolution",
-                asked=resolution_nm,
+                requested=resolution_nm,
                 limit=nearest,
                 unit="nm",
-                device=self._device,
-                address=self._session.address,
                 hint=f"There are {', '.join(f'{each:g}' for each in LIMITS.resolutions_nm)} nm. Nothing was changed.",
             )
         text = f"{resolution_nm:.3f}NM"
@@ -226,10 +222,9 @@ class YokogawaAq6370(ScpiDriver):
         self._check_open()
         word = sensitivity.upper()
         if word not in LIMITS.sensitivities:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"there is no sensitivity {sensitivity!r}",
-                device=self._device,
-                address=self._session.address,
                 hint=f"There are {', '.join(LIMITS.sensitivities)}. Nothing was changed.",
             )
         number = SENSITIVITY_NUMBERS.index(word)
@@ -316,11 +311,10 @@ class YokogawaAq6370(ScpiDriver):
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
                 if self._clock.now() >= deadline:
-                    raise DeviceTimeoutError(
+                    raise self._session.error(
+                        DeviceTimeoutError,
                         f"sweep: it does not end within {timeout_s:g} s; it was stopped",
                         command=":INIT",
-                        device=self._device,
-                        address=self._session.address,
                         hint="Give it more time, or take a coarser resolution or a faster sensitivity.",
                     )
                 self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
@@ -356,9 +350,8 @@ class YokogawaAq6370(ScpiDriver):
             raise self._not_its_trace(f"wavelengths from {wavelength_nm[0]:.6g} to {wavelength_nm[-1]:.6g} nm")
 
     def _not_its_trace(self, seen: str) -> FrameError:
-        return FrameError(
+        return self._session.error(
+            FrameError,
             f"the trace is not that of the sweep: {seen}",
-            device=self._device,
-            address=self._session.address,
             hint="Sweep again; check that nobody else uses the analyser.",
         )

@@ -146,21 +146,19 @@ class KeysightN776x(ScpiDriver):
         deadline = self._clock.now() + takes_s + _PATIENCE_S
         while not self._scpi.setting("*OPC?"):
             if self._clock.now() >= deadline:
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"{header}: the filter still moves {takes_s + _PATIENCE_S:.3g} s after it was set",
                     command=header,
-                    device=self._device,
-                    address=self._session.address,
                     hint="Look at the instrument's panel for an error.",
                 )
             self._clock.sleep(_POLL_S)
 
     def _checked_slot(self, channel: int) -> int:
         if channel not in self.channels:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"there is no channel {channel}",
-                device=self._device,
-                address=self._session.address,
                 hint=f"A {self.model} has the channels {', '.join(map(str, self.channels))}.",
             )
         return _slot(channel)

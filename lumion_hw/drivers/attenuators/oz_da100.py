@@ -82,10 +82,9 @@ class OzDa100(Driver):
             lines = self._session.open()
             known = _found(_ATTENUATION, lines)
             if known is None:
-                raise IdentityError(
+                raise self._session.error(
+                    IdentityError,
                     f"expected an OZ Optics attenuator; D is answered with {' / '.join(lines)!r}",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Check the address in the bench file, or what is plugged in there.",
                 )
             self._range_db = self._stated_range_db()
@@ -116,12 +115,11 @@ class OzDa100(Driver):
             self._command(f"A{attenuation_db:.2f}", _MOVE_S)
             found_db = self._read_db()
         if not abs(found_db - attenuation_db) <= READBACK_DB:
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 "attenuation in dB",
                 wrote=attenuation_db,
                 read=found_db,
-                device=self._device,
-                address=self._session.address,
                 hint="The motor has not got there; send it home and try again.",
             )
 
@@ -172,18 +170,16 @@ class OzDa100(Driver):
         found = _found(_ATTENUATION, lines)
         if found is None:
             self._session.mark_out_of_sync(f"D answered with {lines!r}")
-            raise FrameError(
+            raise self._session.error(
+                FrameError,
                 f"D: expected an attenuation, found {' / '.join(lines)!r}",
-                device=self._device,
-                address=self._session.address,
                 hint="Check that nobody else uses this serial line.",
             )
         if found == "UNKNOWN":
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 "D: the unit does not know where its motor stands",
                 command="D",
-                device=self._device,
-                address=self._session.address,
                 hint="It lost its supply; open it again, or call home().",
             )
         return float(found)
@@ -198,17 +194,14 @@ class OzDa100(Driver):
             raise
 
     def _cannot(self, why: str) -> NotSupportedError:
-        return NotSupportedError(why, device=self._device, address=self._session.address)
+        return self._session.error(NotSupportedError, why)
 
     def _check(self, channel: int) -> None:
         if not self._is_open:
             raise not_open("the attenuator", self._device, self._session.address)
         if channel != CHANNEL:
-            raise ConfigError(
-                f"there is no channel {channel}",
-                device=self._device,
-                address=self._session.address,
-                hint=f"It has the one channel {CHANNEL}.",
+            raise self._session.error(
+                ConfigError, f"there is no channel {channel}", hint=f"It has the one channel {CHANNEL}."
             )
 
 

@@ -130,10 +130,9 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
         wanted_mhz = round(1e6 * frequency_thz)
         if not self._has_mhz and wanted_mhz % 100:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"{frequency_thz:.6f} THz is between the module's steps of 100 MHz",
-                device=self._device,
-                address=self._session.address,
                 hint="This module keeps frequencies as MSA 01.2 does. Nothing was changed.",
             )
         with self._setting:
@@ -199,11 +198,10 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
                 continue
             if not state.emitting or failed:
                 why = f"reports {', '.join(state.flags)}" if state.emitting else "has its output off"
-                raise DeviceError(
+                raise self._session.error(
+                    DeviceError,
                     f"wait_ready: the module {why}",
                     command="wait_ready",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Call enable() first." if not state.emitting else "Read its status registers.",
                 )
             if self._clock.now() >= deadline:
@@ -238,12 +236,8 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         """Refuse: the MSA knows no sweeps. Raises ``NotSupportedError``."""
         del plan
         self._check_open()
-        raise NotSupportedError(
-            "an ITLA does not sweep",
-            command="sweep",
-            device=self._device,
-            address=self._session.address,
-            hint="Step it with set_frequency_thz().",
+        raise self._session.error(
+            NotSupportedError, "an ITLA does not sweep", command="sweep", hint="Step it with set_frequency_thz()."
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
@@ -275,10 +269,9 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return found
 
     def _wrong(self, found: str) -> IdentityError:
-        return IdentityError(
+        return self._session.error(
+            IdentityError,
             f"expected an ITLA, serial {self._expected_serial or 'any'}; found {found}",
-            device=self._device,
-            address=self._session.address,
             hint="Check the address and its baud (9600 by default), or what is plugged in there.",
         )
 
@@ -337,11 +330,10 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     def _check_dark(self) -> None:
         if self._session.read(ItlaRegister.RES_ENA) & _ENABLED:
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 "an ITLA does not take another frequency while its output is on",
                 command="set_frequency_thz",
-                device=self._device,
-                address=self._session.address,
                 hint="Call disable() first. Nothing was changed.",
             )
 
@@ -365,10 +357,9 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             raise VerifyError(what, wrote=wrote, read=found, **where, hint="The module keeps another value.")
 
     def _too_slow(self, what: str, seen: str) -> DeviceTimeoutError:
-        return DeviceTimeoutError(
+        return self._session.error(
+            DeviceTimeoutError,
             f"{what}: the module answers, but is not ready in time; {seen}",
             command=what,
-            device=self._device,
-            address=self._session.address,
             hint="Lasers tune for seconds, some for 30 s and more after power-on.",
         )

@@ -179,11 +179,10 @@ class KeysightLaser(ScpiLaser):
             raise self._scpi.wrong_shape("SOUR0:WAV:SWE:CHEC?", reply, "a code and its text")
         code = int(code_text)
         if code:
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 f"the sweep is refused: {code} {SWEEP_PROBLEMS.get(code, text.strip())}",
                 code=code,
                 command="SOUR0:WAV:SWE:CHEC?",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Change range, step or speed.",
             )

@@ -124,10 +124,9 @@ class SantecTsl(ScpiLaser):
             # The narrower of the two: the bench file may keep a laser to a part of its range.
             limits_nm = max(found_nm[0], given_nm[0]), min(found_nm[1], given_nm[1])
         elif self._given_nm is None:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"a {self.model} does not tell its range",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Give the shortest and the longest wavelength of this laser.",
             )
         else:

@@ -256,11 +256,10 @@ class ScpiLaser(ScpiDriver):
         """Sweep once and wait for the end. Raises as :meth:`TunableLaser.sweep`."""
         self._check_open()
         if plan.log and not self.capabilities.wavelength_log:
-            raise NotSupportedError(
+            raise self._session.error(
+                NotSupportedError,
                 "this laser does not log wavelengths",
                 command="sweep",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Sweep without log, and take the wavelengths from speed and time.",
             )
         check_sweep(plan, self._limits_nm, self._session)
@@ -299,10 +298,9 @@ class ScpiLaser(ScpiDriver):
 
     def not_its_log(self, seen: str) -> FrameError:
         """Return the error of a log that is another one's."""
-        return FrameError(
+        return self._session.error(
+            FrameError,
             f"the log is not that of the sweep: {seen}",
-            device=self._session.device,
-            address=self._session.address,
             hint="Sweep again; check that nobody else uses the laser.",
         )
 
@@ -314,19 +312,12 @@ class ScpiLaser(ScpiDriver):
             _log.warning("%s: the sweep that failed was not stopped: %s", self._session.device, error)
 
     def _refused(self, command: str, why: str, hint: str) -> DeviceError:
-        return DeviceError(
-            f"{command}: {why}",
-            command=command,
-            device=self._session.device,
-            address=self._session.address,
-            hint=hint,
-        )
+        return self._session.error(DeviceError, f"{command}: {why}", command=command, hint=hint)
 
     def _too_slow(self, command: str, seen: str) -> DeviceTimeoutError:
-        return DeviceTimeoutError(
+        return self._session.error(
+            DeviceTimeoutError,
             f"{command}: the laser answers, but is not done in time; {seen}",
             command=command,
-            device=self._session.device,
-            address=self._session.address,
             hint="Lasers tune and settle for seconds; look at the panel for a lock or an alarm.",
         )

@@ -41,11 +41,10 @@ class Keysight816x(LoggingKeysightMeter):
         pairs = list(struct.iter_unpack("<HH", payload)) if payload and len(payload) % 4 == 0 else []
         sane = all(1 <= slot <= _LARGEST_SLOT and head in (1, 2) for slot, head in pairs)
         if not pairs or not sane or len(set(pairs)) != len(pairs):
-            raise IdentityError(
+            raise self.session.error(
+                IdentityError,
                 f"expected at least one power sensor in this {self.model}; "
                 f"found the channel map {payload.hex(' ') or 'empty'}",
-                device=self.session.device,
-                address=self.session.address,
                 hint="Check which modules are plugged in, or switch the mainframe off and on.",
             )
         return tuple(

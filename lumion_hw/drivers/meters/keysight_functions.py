@@ -154,13 +154,12 @@ class KeysightFunctions:
 
     def _check_samples(self, n_samples: int) -> None:
         if not 1 <= n_samples <= LARGEST_LOG:
-            raise LimitError(
+            raise self._meter.session.error(
+                LimitError,
                 "number of samples",
-                asked=n_samples,
+                requested=n_samples,
                 limit=1 if n_samples < 1 else LARGEST_LOG,
                 unit="samples",
-                device=self._meter.session.device,
-                address=self._meter.session.address,
                 hint="Nothing was changed.",
             )
 
@@ -275,12 +274,11 @@ class PowerRun:
         clock = self._meter.clock
         while not self.is_complete():
             if clock.now() >= deadline:
-                raise DeviceTimeoutError(
+                raise self._meter.session.error(
+                    DeviceTimeoutError,
                     f"the run of {self._plan.n_samples} samples is not complete after "
                     f"{clock.now() - self.started_s:.3g} s; it was stopped",
                     command="FUNC:STAT?",
-                    device=self._meter.session.device,
-                    address=self._meter.session.address,
                     hint="There were too few triggers, or the time was too short.",
                 )
             clock.sleep(_POLL_S)
@@ -297,10 +295,9 @@ class PowerRun:
         raise self._meter.scpi.wrong_shape(command, reply, "a function and its state")
 
     def _ended_early(self, reply: str) -> DeviceError:
-        return DeviceError(
+        return self._meter.session.error(
+            DeviceError,
             f"the run was ended by somebody else: {reply}",
             command="FUNC:STAT?",
-            device=self._meter.session.device,
-            address=self._meter.session.address,
             hint="A setting made at the panel or by another program ends a run.",
         )

@@ -136,10 +136,9 @@ class KeysightMeter(ScpiMeter):
     def head(self, channel: int) -> Head:
         """Return how a channel is addressed. Raises ``ConfigError`` if there is none of this number."""
         if channel not in self.channels:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"there is no {self.channel_word} {channel}",
-                device=self._device,
-                address=self._session.address,
                 hint=f"This {self.model} has the {self.channel_word}s 1 to {len(self.channels)}.",
             )
         return self._heads[channel - 1]
@@ -220,10 +219,9 @@ class KeysightMeter(ScpiMeter):
             if range_dbm is not None:
                 self._scpi.check_limits(header, f"range of {what}", range_dbm, 1.0, "dBm")
                 if range_dbm % RANGE_STEP_DB:
-                    raise ConfigError(
+                    raise self._session.error(
+                        ConfigError,
                         f"a range of {range_dbm:g} dBm does not exist on {what}",
-                        device=self._device,
-                        address=self._session.address,
                         hint=f"Ranges are multiples of {RANGE_STEP_DB:g} dBm.",
                     )
             automatic = int(range_dbm is None)
@@ -303,12 +301,8 @@ class KeysightMeter(ScpiMeter):
         """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
         self._check_open()
         if self._run is not None:
-            raise BusyError(
-                f"{what}: {self._run} is under way",
-                command=what,
-                device=self._device,
-                address=self._session.address,
-                hint="Wait for the run, or stop it.",
+            raise self._session.error(
+                BusyError, f"{what}: {self._run} is under way", command=what, hint="Wait for the run, or stop it."
             )
 
     def begin_run(self, what: str) -> None:
@@ -329,11 +323,8 @@ class KeysightMeter(ScpiMeter):
 
     def wrong_block(self, command: str, payload: Sized, expected: str) -> FrameError:
         """Return the error of a block of the wrong length."""
-        return FrameError(
-            f"{command} gave {len(payload)} bytes for {expected}",
-            device=self._device,
-            address=self._session.address,
-            hint="Close and open the meter again.",
+        return self._session.error(
+            FrameError, f"{command} gave {len(payload)} bytes for {expected}", hint="Close and open the meter again."
         )
 
     def _prepare(self, channel: int) -> None:

@@ -30,10 +30,9 @@ class KeysightN77xx(LoggingKeysightMeter):
         n_ports = PORTS[self.model.upper()]
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         if payload != b"".join(struct.pack("<HH", port, 1) for port in range(1, n_ports + 1)):
-            raise IdentityError(
+            raise self.session.error(
+                IdentityError,
                 f"expected the {n_ports} ports of a {self.model}; found the channel map {payload.hex(' ')}",
-                device=self.session.device,
-                address=self.session.address,
                 hint="Check the model in the bench file.",
             )
         return tuple(Head(f"SENS{port}", f"SENS{port}", f"READ{port}", port) for port in range(1, n_ports + 1))

@@ -102,10 +102,9 @@ class SantecMpm(ScpiMeter):
     def module_and_port(self, channel: int) -> tuple[int, int]:
         """Return module (0 to 4) and port (1 to 4) of a channel. Raises ``ConfigError`` if there is no such channel."""
         if channel not in self.channels:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"there is no channel {channel}",
-                device=self._device,
-                address=self._session.address,
                 hint=f"The modules {self._modules} have the channels 1 to {len(self.channels)}.",
             )
         place, port = divmod(channel - 1, PORTS_PER_MODULE)
@@ -176,10 +175,9 @@ class SantecMpm(ScpiMeter):
         self._scpi.check_within(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
         levels = [level for level, each_dbm in RANGE_OF_LEVEL_DBM.items() if each_dbm == range_dbm]
         if not levels:
-            raise ConfigError(
+            raise self._session.error(
+                ConfigError,
                 f"a range of {range_dbm:g} dBm does not exist",
-                device=self._device,
-                address=self._session.address,
                 hint=f"There are {', '.join(f'{each:g}' for each in ranges)} dBm.",
             )
         self.set_gain_level(channel, levels[0])
@@ -277,11 +275,10 @@ class SantecMpm(ScpiMeter):
             BusyError: A run is under way.
         """
         if internal_trigger:
-            raise NotSupportedError(
+            raise self._session.error(
+                NotSupportedError,
                 "this meter has no pulses of its own",
                 command="start_triggered_log",
-                device=self._device,
-                address=self._session.address,
                 hint="Lead the trigger output of a laser to its trigger input.",
             )
         self._check_samples(n_samples)
@@ -346,11 +343,10 @@ class SantecMpm(ScpiMeter):
             raise self._scpi.wrong_shape("IDIS?", str(flags), "five flags")
         modules = tuple(number for number, flag in enumerate(flags) if flag)
         if not modules:
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 "no module is plugged in",
                 command="IDIS?",
-                device=self._device,
-                address=self._session.address,
                 hint="Plug a module in with the mainframe switched off.",
             )
         return modules
@@ -362,12 +358,8 @@ class SantecMpm(ScpiMeter):
         """Refuse a call that would end a run. Raises ``BusyError``."""
         self._check_open()
         if self._under_way:
-            raise BusyError(
-                f"{what}: a log is under way",
-                command=what,
-                device=self._device,
-                address=self._session.address,
-                hint="Wait for the run, or stop it.",
+            raise self._session.error(
+                BusyError, f"{what}: a log is under way", command=what, hint="Wait for the run, or stop it."
             )
 
     def _set(
@@ -390,13 +382,8 @@ class SantecMpm(ScpiMeter):
                     restore = partial(self._set, command, arguments, query, wanted, tolerance, what)
                     self._setups[held_by].hold(HeldSetting(query, wanted, what, restore, tolerance))
                 return found
-            raise VerifyError(
-                what,
-                wrote=wanted,
-                read=found,
-                device=self._device,
-                address=self._session.address,
-                hint=f"Its last error: {self.errors() or 'none'}.",
+            raise self._session.error(
+                VerifyError, what, wrote=wanted, read=found, hint=f"Its last error: {self.errors() or 'none'}."
             )
 
     def _setup_of(self, channels: Sequence[int]) -> HeldSetup:
@@ -422,11 +409,10 @@ class SantecMpm(ScpiMeter):
         """Wait until ``STAT?`` says 1; 0 is under way, -1 is stopped."""
         while (state := self._scpi.numbers("STAT?"))[0] != 1.0:
             if state[0] < 0.0 or self._clock.now() >= deadline:
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"the log of {n_samples} samples did not complete: state {state}",
                     command="STAT?",
-                    device=self._device,
-                    address=self._session.address,
                     hint="It was stopped.",
                 )
             self._clock.sleep(_POLL_S)

@@ -27,11 +27,10 @@ class ScpiMeter(ScpiDriver):
 
     def _zeroing_failed(self, why: Sequence[str], command: str, code: int | None = None) -> DeviceError:
         """Return the error of a zeroing that the instrument says went wrong."""
-        return DeviceError(
+        return self._session.error(
+            DeviceError,
             f"zeroing failed: {'; '.join(why)}",
             code=code,
             command=command,
-            device=self._device,
-            address=self._session.address,
             hint=f"Zeroing needs {self.dark} or switch the light off, then zero again.",
         )

@@ -128,7 +128,7 @@ class ThorlabsPm(ScpiMeter):
         """The sensor that was plugged in when the meter was opened."""
         self._check_open()
         if self._sensor is None:
-            raise DeviceError("no sensor is known", device=self._device, address=self._session.address)
+            raise self._session.error(DeviceError, "no sensor is known")
         return self._sensor
 
     def wavelength_nm(self, channel: int = CHANNEL) -> float:
@@ -207,9 +207,7 @@ class ThorlabsPm(ScpiMeter):
             found_w = self._scpi.setting("SENS:POW:RANG?")
             fits = wanted_w * (1.0 - _RANGE_SLACK) <= found_w <= max(wanted_w * _LARGEST_RANGE_STEP, lowest_w)
             if not fits:
-                raise VerifyError(
-                    "range in W", wrote=wanted_w, read=found_w, device=self._device, address=self._session.address
-                )
+                raise self._session.error(VerifyError, "range in W", wrote=wanted_w, read=found_w)
 
     def settings(self, channel: int) -> MeterSettings:
         """Ask for the settings in force."""
@@ -242,11 +240,10 @@ class ThorlabsPm(ScpiMeter):
         while self._scpi.setting("SENS:CORR:COLL:ZERO:STAT?"):
             if self._clock.now() >= deadline:
                 self._scpi.set("SENS:CORR:COLL:ZERO:ABOR")
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"zeroing does not end within {_ZERO_PATIENCE_S:g} s; it was stopped",
                     command="SENS:CORR:COLL:ZERO",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Cap the sensor and try again.",
                 )
             self._clock.sleep(_ZERO_POLL_S)
@@ -279,22 +276,20 @@ class ThorlabsPm(ScpiMeter):
         # Six fields: name, serial number, calibration message, type, subtype, flags (SYSTem:SENSor:IDN?).
         fields = [field.strip().strip('"') for field in reply.split(",")]
         if fields[0].lower() == "no sensor":
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 "no sensor is plugged in",
                 command="SYST:SENS:IDN?",
-                device=self._device,
-                address=self._session.address,
                 hint="Plug the sensor in, then open the meter again.",
             )
         if len(fields) != 6 or not fields[5].isdigit():
             raise self._scpi.wrong_shape("SYST:SENS:IDN?", reply, "six fields, the last of them flags")
         sensor = Sensor(fields[0], fields[1], fields[2], int(fields[5]))
         if not sensor.flags & _FLAG_POWER:
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 f"the sensor {sensor.name} does not measure power",
                 command="SYST:SENS:IDN?",
-                device=self._device,
-                address=self._session.address,
                 hint="Plug a power sensor in, then open the meter again.",
             )
         return sensor
@@ -308,9 +303,6 @@ class ThorlabsPm(ScpiMeter):
 
     def _check_channel(self, channel: int) -> None:
         if channel not in self.channels:
-            raise ConfigError(
-                f"there is no channel {channel}",
-                device=self._device,
-                address=self._session.address,
-                hint=f"A {self.model} has the one channel {CHANNEL}.",
+            raise self._session.error(
+                ConfigError, f"there is no channel {channel}", hint=f"A {self.model} has the one channel {CHANNEL}."
             )

@@ -89,23 +89,21 @@ class KeysightN7785C(ScpiDriver):
             DeviceError: The search was not started, or the instrument refuses.
         """
         if not 0.0 < factor <= LARGEST_FACTOR:
-            raise LimitError(
+            raise self._session.error(
+                LimitError,
                 "factor",
-                asked=factor,
+                requested=factor,
                 limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
                 unit="",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Scale it so that its largest value is near 100. Nothing was sent.",
             )
         with self._session.transaction():
             self._check_open()
             if not self._started:
-                raise DeviceError(
+                raise self._session.error(
+                    DeviceError,
                     "no search was started, so no step can be taken",
                     command="improve",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint="Call start() first.",
                 )
             # In this mode the last number is the factor to be made small;

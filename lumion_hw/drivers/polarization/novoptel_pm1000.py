@@ -202,12 +202,11 @@ class NovoptelPm1000(Driver):
             _log.warning("%s: somebody else changed the registers %s; set again", self._device, changed)
             for register in changed:
                 self._set(register, self._held[register], f"register {register}")
-        raise VerifyError(
+        raise self._session.error(
+            VerifyError,
             f"registers {', '.join(map(str, changed))}",
             wrote=[self._held[register] for register in changed],
             read=[dict(zip(self._held, found, strict=True))[register] for register in changed],
-            device=self._device,
-            address=self._session.address,
             hint="Another program changes them. The reading was discarded.",
         )
 
@@ -216,13 +215,8 @@ class NovoptelPm1000(Driver):
         self._session.write(register, word)
         (found,) = self._session.read(register)
         if found != word:
-            raise VerifyError(
-                what,
-                wrote=word,
-                read=found,
-                device=self._device,
-                address=self._session.address,
-                hint="Look whether somebody else uses this polarimeter.",
+            raise self._session.error(
+                VerifyError, what, wrote=word, read=found, hint="Look whether somebody else uses this polarimeter."
             )
         self._held[register] = word
         return found
@@ -254,25 +248,21 @@ class NovoptelPm1000(Driver):
             raise self._refusal("the instrument reports an alarm that it does not name")
 
     def _out_of_range(self, what: str, alarms: int) -> OutOfRangeError:
-        return OutOfRangeError(
+        return self._session.error(
+            OutOfRangeError,
             f"{what} for a state of polarization",
             code=alarms,
             command="read",
-            device=self._device,
-            address=self._session.address,
             hint="It measures from about -18 to 4 dBm, with the sensitive option from -36 to -14 dBm.",
         )
 
     def _refusal(self, what: str) -> DeviceError:
-        return DeviceError(
-            what, command="read", device=self._device, address=self._session.address, hint="Look at its display."
-        )
+        return self._session.error(DeviceError, what, command="read", hint="Look at its display.")
 
     def _stranger(self, found: str) -> IdentityError:
-        return IdentityError(
+        return self._session.error(
+            IdentityError,
             f"expected a PM1000, serial {self._expected_serial or 'any'}; found {found}",
-            device=self._device,
-            address=self._session.address,
             hint="Check the address in the bench file, or which instrument is plugged in there.",
         )
 

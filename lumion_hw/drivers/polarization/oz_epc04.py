@@ -70,10 +70,9 @@ class OzEpc04(Driver):
             lines = self._session.open()
             self._known_mv = _voltages(lines)
             if self._known_mv is None:
-                raise IdentityError(
+                raise self._session.error(
+                    IdentityError,
                     f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Check the address in the bench file, or what is plugged in there.",
                 )
             self._hold_voltages()
@@ -118,12 +117,11 @@ class OzEpc04(Driver):
                 self._send(wanted_mv, None)  # somebody else changed a voltage that was not sent
                 found_mv = self._read_mv()
                 if not _agree(found_mv, wanted_mv):
-                    raise VerifyError(
+                    raise self._session.error(
+                        VerifyError,
                         "drive voltages in mV",
                         wrote=list(wanted_mv),
                         read=list(found_mv),
-                        device=self._device,
-                        address=self._session.address,
                         hint="Somebody else may drive this controller, or it is scrambling.",
                     )
             self._known_mv = wanted_mv
@@ -139,32 +137,26 @@ class OzEpc04(Driver):
         self._session.command("MDC")
         lines = self._session.command("M?")
         if not any(_CONSTANT.search(line) for line in lines):
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 "mode",
                 wrote="MDC",
                 read=" / ".join(lines),
-                device=self._device,
-                address=self._session.address,
                 hint="The controller keeps scrambling; switch it to DC at its panel.",
             )
 
     def _checked(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (N_CHANNELS,):
-            raise ConfigError(
-                f"settings have the shape {values.shape}, not ({N_CHANNELS},)",
-                device=self._device,
-                address=self._session.address,
-            )
+            raise self._session.error(ConfigError, f"settings have the shape {values.shape}, not ({N_CHANNELS},)")
         for channel, value in enumerate(values.tolist(), start=1):
             if not abs(value) <= LARGEST_MV:
-                raise LimitError(
+                raise self._session.error(
+                    LimitError,
                     f"voltage of channel {channel}",
-                    asked=value,
+                    requested=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Nothing was changed.",
                 )
         return tuple(round(value) for value in values.tolist())
@@ -183,10 +175,9 @@ class OzEpc04(Driver):
         found = _voltages(lines)
         if found is None:
             self._session.mark_out_of_sync(f"V? answered with {lines!r}")
-            raise FrameError(
+            raise self._session.error(
+                FrameError,
                 f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
-                device=self._device,
-                address=self._session.address,
                 hint="Check that nobody else uses this serial line.",
             )
         if self._known_mv is None or not _agree(found, self._known_mv):

@@ -209,19 +209,17 @@ class ThorlabsMpc(Driver):
             return
         name = f"paddle {_number(status.channel)}"
         if status.moving or abs(status.counts - wanted) <= _TOLERANCE_COUNTS:
-            raise DeviceTimeoutError(
+            raise self._session.error(
+                DeviceTimeoutError,
                 f"{name} does not come to rest at {STEP_DEG * wanted:.1f}°: it is at {STEP_DEG * status.counts:.1f}°",
                 command=f"move {name}",
-                device=self._device,
-                address=self._session.address,
                 hint="Look whether its fibre or somebody's hand holds it.",
             )
-        raise VerifyError(
+        raise self._session.error(
+            VerifyError,
             f"position of {name} in counts" + ("" if status.bits & StatusBit.ENABLED else ", which is not enabled"),
             wrote=wanted,
             read=status.counts,
-            device=self._device,
-            address=self._session.address,
             hint="Look whether the paddle is blocked, or whether another program drives this controller.",
         )
 
@@ -234,11 +232,10 @@ class ThorlabsMpc(Driver):
         )
         for channel, status in last.items():
             if not status.bits & StatusBit.HOMED or status.moving:
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"paddle {_number(channel)} has not found its home within {_HOMING_S:g} s",
                     command=f"home paddle {_number(channel)}",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Look whether its fibre or somebody's hand holds it.",
                 )
 
@@ -254,11 +251,10 @@ class ThorlabsMpc(Driver):
             last |= self._statuses(waiting)
             for channel in waiting:
                 if last[channel].bits & StatusBit.ERROR:
-                    raise DeviceError(
+                    raise self._session.error(
+                        DeviceError,
                         f"paddle {_number(channel)} reports an error",
                         command=f"move paddle {_number(channel)}",
-                        device=self._device,
-                        address=self._session.address,
                         hint="Switch the controller off and on; if it stays, the paddle's motor or fibre is stuck.",
                     )
             waiting = [channel for channel in waiting if not arrived(last[channel])]
@@ -308,12 +304,11 @@ class ThorlabsMpc(Driver):
             self._session.tell(set_parameters(replace(found, velocity_percent=wanted)), f"velocity {wanted} %")
             found = self._parameters()
             if found.velocity_percent != wanted:
-                raise VerifyError(
+                raise self._session.error(
+                    VerifyError,
                     "velocity in %",
                     wrote=wanted,
                     read=found.velocity_percent,
-                    device=self._device,
-                    address=self._session.address,
                     hint="Leave velocity_percent out of the bench file.",
                 )
         if not SLOWEST_PERCENT <= found.velocity_percent <= FASTEST_PERCENT:
@@ -341,10 +336,9 @@ class ThorlabsMpc(Driver):
         )
 
     def _stranger(self, found: str) -> IdentityError:
-        return IdentityError(
+        return self._session.error(
+            IdentityError,
             f"expected an {self._model or 'MPC220 or MPC320'}; found {found}",
-            device=self._device,
-            address=self._session.address,
             hint="Check the address and the model in the bench file, or what is plugged in there.",
         )
 
@@ -354,10 +348,8 @@ class ThorlabsMpc(Driver):
         """Return the position in counts by channel id."""
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (len(self._channels),):
-            raise ConfigError(
-                f"settings have the shape {values.shape}, not ({len(self._channels)},)",
-                device=self._device,
-                address=self._session.address,
+            raise self._session.error(
+                ConfigError, f"settings have the shape {values.shape}, not ({len(self._channels)},)"
             )
         for number, value in enumerate(values.tolist(), start=1):
             if not -_SLACK_DEG <= value <= TRAVEL_DEG + _SLACK_DEG:
@@ -367,13 +359,12 @@ class ThorlabsMpc(Driver):
         }
 
     def _beyond(self, what: str, asked: float, low: float, high: float, unit: str) -> LimitError:
-        return LimitError(
+        return self._session.error(
+            LimitError,
             what,
-            asked=asked,
+            requested=asked,
             limit=low if asked < low else high,
             unit=unit,
-            device=self._device,
-            address=self._session.address,
             hint="Nothing was changed.",
         )
 

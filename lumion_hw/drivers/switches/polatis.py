@@ -68,10 +68,9 @@ class Polatis(ScpiDriver):
             if len(size) != 2 or min(size) < 1:
                 raise self._scpi.wrong_shape(":OXC:SWIT:SIZE?", str(sizes), "the numbers of inputs and outputs")
             if self._expected_size not in (None, size):
-                raise IdentityError(
+                raise self._session.error(
+                    IdentityError,
                     f"expected a switch of {self._expected_size} inputs and outputs, found one of {size}",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Check n_inputs and n_outputs in the bench file, or which switch is plugged in there.",
                 )
             n_inputs, n_outputs = size
@@ -111,11 +110,10 @@ class Polatis(ScpiDriver):
             new = {entry: out for entry, out in wanted.items() if before.get(entry) != out}
             busy = sorted(port for pair in new.items() for port in pair if port in in_use)
             if busy:
-                raise BusyError(
+                raise self._session.error(
+                    BusyError,
                     f"ports {', '.join(map(str, busy))} are part of other connections",
                     command=":OXC:SWIT:CONN:ADD",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Nothing was changed. Disconnect them first, or use set_connections().",
                 )
             self._put(f":OXC:SWIT:CONN:ADD {_lists(new)}" if new else None, {**before, **new})
@@ -143,12 +141,11 @@ class Polatis(ScpiDriver):
         self._clock.sleep(self._settle_s)
         found = self.connections()
         if found != wanted:
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 "connections",
                 wrote=dict(wanted),
                 read=dict(found),
-                device=self._device,
-                address=self._session.address,
                 hint="Somebody else may drive this switch, or a port of it has failed.",
             )
 
@@ -162,11 +159,8 @@ class Polatis(ScpiDriver):
         if not unknown and len(set(given)) == len(given):
             return
         found = f"no {what} are {unknown}" if unknown else f"{what} named twice: {sorted(given)}"
-        raise ConfigError(
-            found,
-            device=self._device,
-            address=self._session.address,
-            hint=f"The {what} are {there[0]} to {there[-1]}. Nothing was changed.",
+        raise self._session.error(
+            ConfigError, found, hint=f"The {what} are {there[0]} to {there[-1]}. Nothing was changed."
         )
 
 

@@ -114,12 +114,11 @@ class ArroyoTec(ScpiDriver):
             if round(self._scpi.setting("TEC:OUT?")):
                 return
             condition = self._condition()
-        raise DeviceError(
+        raise self._session.error(
+            DeviceError,
             f"the output does not stay on: {', '.join(_faults(condition)) or 'no fault is reported'}",
             code=condition,
             command="TEC:OUT 1",
-            device=self._device,
-            address=self._session.address,
             hint="Check sensor, cooler and interlock, and that the temperature is within the controller's limits.",
         )
 
@@ -134,20 +133,18 @@ class ArroyoTec(ScpiDriver):
         while not (state := self.state()).locked:
             stops = [fault for fault in state.faults if fault not in _faults(_ONLY_SLOW)]
             if stops or not state.enabled:
-                raise DeviceError(
+                raise self._session.error(
+                    DeviceError,
                     f"wait_locked: {', '.join(stops) or 'the output is off'}",
                     command="wait_locked",
-                    device=self._device,
-                    address=self._session.address,
                     hint="Check sensor, cooler and interlock, then call enable()." if stops else "Call enable() first.",
                 )
             if self._clock.now() >= deadline:
                 now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
-                raise DeviceTimeoutError(
+                raise self._session.error(
+                    DeviceTimeoutError,
                     f"wait_locked: {state.setpoint_c:g} °C are not held after {timeout_s:g} s; it is {now}",
                     command="wait_locked",
-                    device=self._device,
-                    address=self._session.address,
                     hint=f"At its limit: {', '.join(state.faults)}." if state.faults else "Look at its gain or PID.",
                 )
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
@@ -198,11 +195,10 @@ class ArroyoTec(ScpiDriver):
         """
         mode, _, sensor = self._session.query(_MEANING).upper().partition(",")
         if mode.strip() != "T":
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 f"the controller holds {mode!r} and not a temperature",
                 command="TEC:MODE?",
-                device=self._device,
-                address=self._session.address,
                 hint="Set its mode to temperature at the panel, with the output off.",
             )
         return sensor
@@ -211,12 +207,11 @@ class ArroyoTec(ScpiDriver):
         """Raise ``DeviceError`` if temperatures are computed in another way than when the controller was opened."""
         found = self._read_sensor()
         if found != self._sensor:
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 f"somebody else changed type or constants of the sensor from {self._sensor} to {found}; "
                 "temperatures are other ones now",
                 command=_MEANING,
-                device=self._device,
-                address=self._session.address,
                 hint="Set them back at the panel. If the new ones are right, close the controller and open it again.",
             )
 

@@ -26,6 +26,7 @@ from lumion_hw.drivers.transponders.sfp_identity import (
 )
 from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, TOLERATED, SfpMemory
 from lumion_hw.errors import (
+    DeviceAddress,
     DeviceError,
     IdentityError,
     NotSupportedError,
@@ -106,6 +107,7 @@ class SfpTransponder(Driver):
         self._registers = registers
         self._clock = clock
         self._device = device
+        self._target = DeviceAddress(device, registers.name)
         self._expected_serial = expected_serial
         self._assume_diagnostics = assume_diagnostics
         self._identity: TransponderIdentity | None = None
@@ -146,11 +148,10 @@ class SfpTransponder(Driver):
         # Before the serial number means anything: a CMIS module has other fields there.
         kind = raw_count("identifier", memory)
         if kind != SFP_IDENTIFIER or self._expected_serial not in (None, found.serial):
-            raise IdentityError(
+            raise self._target.error(
+                IdentityError,
                 f"expected an SFP with serial {self._expected_serial or 'any'}; found identifier 0x{kind:02X}, "
                 f"{found.vendor} {found.part_number} with serial {found.serial}",
-                device=self._device,
-                address=self._registers.name,
                 hint="Check the bench file, or which module is plugged in there.",
             )
         if found != self._identity:  # plugged in since: what was read from the last module is void
@@ -219,12 +220,11 @@ class SfpTransponder(Driver):
         # Not the bit: 110.7 shows the pin on many modules, and what matters is that no light comes out.
         while not _is_dark(power := self._power("tx_power", self._memory.monitors())):
             if self._clock.now() >= deadline:
-                raise VerifyError(
+                raise self._target.error(
+                    VerifyError,
                     f"the transmitter is not dark {SWITCH_OFF_S:g} s after it was switched off",
                     wrote="TX_DISABLE",
                     read=_words(power),
-                    device=self._device,
-                    address=self._registers.name,
                     hint="Treat the fibre as lit; unplug the module if it has to be dark.",
                 )
             self._clock.sleep(_POLL_S)
@@ -241,20 +241,18 @@ class SfpTransponder(Driver):
         powers = {name: self._power(name, memory) for name in ("tx_power", "rx_power")}
         for name, power in powers.items():
             if power.state is RangeState.OVER:
-                raise OutOfRangeError(
+                raise self._target.error(
+                    OutOfRangeError,
                     f"{name} is above the module's range of +8.16 dBm",
-                    device=self._device,
-                    address=self._registers.name,
                     hint="Put an attenuator in; receivers are damaged above +4 dBm.",
                 )
         counts = {monitor: raw_count(monitor, memory, MONITOR_START) for monitor in MONITORS}
         values = {monitor: calibration.value(monitor, count) for monitor, count in counts.items()}
         for monitor, count in counts.items():
             if not calibration.is_plausible(monitor, count):
-                raise DeviceError(
+                raise self._target.error(
+                    DeviceError,
                     f"{monitor} is {implausible_words(monitor, values[monitor])}",
-                    device=self._device,
-                    address=self._registers.name,
                     hint="The module's memory is damaged; use another module.",
                 )
         return Monitors(
@@ -330,19 +328,17 @@ class SfpTransponder(Driver):
 
     def tune(self, frequency_thz: float) -> NoReturn:
         """Raise ``NotSupportedError``: these modules have a fixed wavelength."""
-        raise NotSupportedError(
+        raise self._target.error(
+            NotSupportedError,
             f"cannot tune to {frequency_thz:g} THz: the wavelength of an SFP module is fixed",
-            device=self._device,
-            address=self._registers.name,
             hint="Use a tunable coherent module.",
         )
 
     def _check_address_mode(self) -> None:
         if self.abilities.address_change:
-            raise NotSupportedError(
+            raise self._target.error(
+                NotSupportedError,
                 "the diagnostic memory needs an address change (A0h:92.2)",
-                device=self._device,
-                address=self._registers.name,
                 hint="Use another module; this mode is obsolete.",
             )
 
@@ -360,10 +356,9 @@ class SfpTransponder(Driver):
 
     def _needs(self, ability: str, what: str) -> None:
         if not getattr(self.abilities, ability):
-            raise NotSupportedError(
+            raise self._target.error(
+                NotSupportedError,
                 f"{what} is not supported: the module does not announce {ability.replace('_', ' ')}",
-                device=self._device,
-                address=self._registers.name,
                 hint="See A0h:92 and A0h:93 of this module.",
             )
 
@@ -375,10 +370,9 @@ class SfpTransponder(Driver):
         deadline = self._clock.now() + DATA_READY_S
         while self._memory.status_bit("data_not_ready", memory := self._memory.monitors()):
             if self._clock.now() >= deadline:
-                raise DeviceError(
+                raise self._target.error(
+                    DeviceError,
                     f"the monitor values are not valid after {DATA_READY_S:g} s",
-                    device=self._device,
-                    address=self._registers.name,
                     hint="Data_Ready_Bar (A2h:110.0) stays set; wait for the module to start, or replace it.",
                 )
             self._clock.sleep(_POLL_S)
@@ -398,11 +392,10 @@ class SfpTransponder(Driver):
                 return
             if elapsed_s >= patience_s or (faulty and elapsed_s > SOFT_CONTROL_S + _RE_INITIALISE_S):
                 pin = self._memory.status_bit("tx_disable_state", memory)
-                raise DeviceError(
+                raise self._target.error(
+                    DeviceError,
                     f"the transmitter did not start within {elapsed_s:.3g} s: "
                     f"{'TX_FAULT, ' if faulty else ''}{'' if ready else 'data not ready, '}power {_words(power)}",
-                    device=self._device,
-                    address=self._registers.name,
                     hint="Its TX_DISABLE pin is high: release it." if pin else "Read its flags; replace the module.",
                 )
             self._clock.sleep(_POLL_S)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
-from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkLost, VerifyError
+from lumion_hw.errors import DeviceAddress, DeviceError, FrameError, LinkError, LinkLost, VerifyError
 from lumion_hw.sessions.module.registers import RegisterAccess
 from lumion_hw.standards.registers import checksum_matches
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS
@@ -48,7 +48,7 @@ class SfpMemory:
         self.warnings: dict[str, str] = {}
         self._accepted = accepted
         self._clock = clock
-        self._device = device
+        self._target = DeviceAddress(device, registers.name)
 
     def await_bus(self, within_s: float) -> None:
         """Wait until the identity memory can be read. Raises the last ``LinkError`` after ``within_s``."""
@@ -79,18 +79,16 @@ class SfpMemory:
         # Without a check on the bus a wrong sum may be a wrong read; only the same bytes twice are the module's own.
         again = self.registers.read(i2c_device, 0, n_bytes)
         if again != memory:
-            raise FrameError(
+            raise self._target.error(
+                FrameError,
                 f"{' and '.join(wrong)} wrong, and a second read gives other bytes",
-                device=self._device,
-                address=self.registers.name,
                 hint="Check the bus: pull-ups, speed, connectors.",
             )
         refused = [name for name in wrong if name not in self._accepted]
         if refused:
-            raise DeviceError(
+            raise self._target.error(
+                DeviceError,
                 f"{' and '.join(refused)} wrong in the module's memory",
-                device=self._device,
-                address=self.registers.name,
                 hint="The module is damaged or badly programmed; accept_wrong_checksums reads it all the same.",
             )
         for name in wrong:
@@ -135,12 +133,11 @@ class SfpMemory:
             deadline = self._clock.now() + SOFT_CONTROL_S
             while self.status_bit("soft_tx_disable") is not off:
                 if self._clock.now() >= deadline:
-                    raise VerifyError(
+                    raise self._target.error(
+                        VerifyError,
                         "soft TX_DISABLE (A2h:110.6)",
                         wrote=int(off),
                         read=int(not off),
-                        device=self._device,
-                        address=self.registers.name,
                         hint="The module ignores the bit; switch its TX_DISABLE pin instead.",
                     )
                 self._clock.sleep(_POLL_S)

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Collection
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, Amplification
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, Amplification
 from lumion_hw.emulator.wires.text_device import TextDevice
 from lumion_hw.quantities import w_from_dbm
 

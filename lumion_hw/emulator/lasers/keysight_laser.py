@@ -381,7 +381,7 @@ class EmulatedKeysightLaser(ScpiDevice):
 
     def _follow(self) -> None:
         self.module.advance()
-        self._outlet.show(self.module.laser.light)
+        self._outlet.report(self.module.laser.light)
 
 
 SOURCE = "[:SOURce[s]][:CHANnel[c]]"

@@ -225,7 +225,7 @@ class EmulatedSantecTsl(ScpiDevice):
             self._again()
         if self._operation is not None:
             self._operation.end_s = None if self._repeating else self.laser.end_s
-        self._outlet.show(self.light)
+        self._outlet.report(self.light)
 
     def _next_look(self) -> float | None:
         """A sweep that repeats begins anew when it is over."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 
 N_PUCS = 72
@@ -142,7 +142,7 @@ class LineServer(Switchable):
     """
 
     what = "the photonic unit"
-    hangs_up = True
+    closes_on_power_loss = True
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class LineServer(Switchable):
         self._jobs: list[tuple[_StateJob, LinePeer]] = []
         self._advancing = False
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` when the unit cannot be reached or has too many."""
         self._require_reachable()
         # A reconfiguration whose host has gone is carried through, and holds its place until then.
@@ -174,7 +174,7 @@ class LineServer(Switchable):
             raise ConnectError("the photonic unit has too many connections", device=self._name, hint="Close some.")
         peer = LinePeer(self, self._greeting)
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: LinePeer) -> None:
         """Forget a connection."""

@@ -239,7 +239,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     def _show_laser(self) -> None:
         if self.laser is not None:
             self.laser.advance()
-            self._outlet.show(self.laser.laser.light)
+            self._outlet.report(self.laser.laser.light)
 
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
         """Return the light at a sensor: one message may change the laser and then read what it has become."""

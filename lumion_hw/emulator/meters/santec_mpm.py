@@ -38,7 +38,7 @@ from lumion_hw.emulator.meters.photodiode_head import (
 )
 from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import dbm_from_w
 
@@ -178,10 +178,10 @@ class EmulatedSantecMpm(Switchable):
         self.run: MeterRun | None = None
         self.stopped = False
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return Cord(self, _MpmPeer(self))
+        return DeviceConnection(self, _MpmPeer(self))
 
     def _lose_power(self) -> None:
         self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0

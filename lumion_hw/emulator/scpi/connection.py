@@ -100,7 +100,7 @@ class Connection:
             self._enqueue(message)
             self.run()
 
-    def abandon(self) -> None:
+    def device_clear(self) -> None:
         """Forget what was received and what would be replied (device clear)."""
         self._framer = self._fresh_framer()  # half a message, too
         self._messages.clear()
@@ -111,7 +111,7 @@ class Connection:
 
     def interrupt(self) -> None:
         """Forget the reply: the host sent on without taking it (-410)."""
-        self.abandon()
+        self.device_clear()
         self._state.report(errors.QUERY_INTERRUPTED)
 
     def serial_poll(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR
 from lumion_hw.emulator.scpi.standard import common_commands
 from lumion_hw.emulator.scpi.state import InstrumentState
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
-from lumion_hw.emulator.wires.mains import MessageCord, Switchable
+from lumion_hw.emulator.wires.mains import MessageConnection, Switchable
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ScpiInstrument:
     def power_cycle(self) -> None:
         """Start as after power-on: settings at their defaults, no errors, nothing under way."""
         for connection in self._connections:
-            connection.abandon()
+            connection.device_clear()
         self.state.reset()
         self.state.clear()
         self.advance()
@@ -103,10 +103,10 @@ class ScpiDevice(Switchable):
     what = "the instrument"
     _scpi: ScpiInstrument
 
-    def connect(self) -> MessageCord:
+    def connect(self) -> MessageConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return MessageCord(self, self._scpi.connect())
+        return MessageConnection(self, self._scpi.connect())
 
     def _lose_power(self) -> None:
         self._scpi.power_cycle()

@@ -317,7 +317,7 @@ class HislipSession:
         self._clearing, self._in_message, self._untaken = True, False, False
         self._waiting.clear()
         self._replies.clear()
-        self.peer.abandon()
+        self.peer.device_clear()
         return HislipMessage(Kind.ASYNC_DEVICE_CLEAR_ACKNOWLEDGE, 0)
 
     def lock(self, message: HislipMessage) -> HislipMessage | None:

@@ -6,7 +6,7 @@ import abc
 from typing import Any, ClassVar, Generic, TypeVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
 
@@ -72,12 +72,12 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         """Return when the device says something by itself, ``None`` if it will not."""
         return None
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def power_cycle(self) -> None:
         """Power off and on: bytes under way are lost."""

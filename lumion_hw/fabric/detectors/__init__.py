@@ -4,6 +4,6 @@ A detector is a small class with options of its own, registered as an entry poin
 and named in ``fabric.detectors`` of a bench file. Those of other packages are registered in the same way.
 """
 
-from lumion_hw.fabric.detectors.kind import Detector, DetectorOptions, Watched, detectors_of
+from lumion_hw.fabric.detectors.kind import Detector, DetectorOptions, WatchTargets, create_detectors
 
-__all__ = ["Detector", "DetectorOptions", "Watched", "detectors_of"]
+__all__ = ["Detector", "DetectorOptions", "WatchTargets", "create_detectors"]

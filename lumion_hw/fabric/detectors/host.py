@@ -16,8 +16,8 @@ from pydantic import Field
 from lumion_hw.bench.file.fields import Number, Whole
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, NotSupportedError
-from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched
-from lumion_hw.fabric.evidence import Evidence, Sees
+from lumion_hw.fabric.detectors.kind import DetectorOptions, WatchTargets
+from lumion_hw.fabric.evidence import Evidence, Observation
 from lumion_hw.fabric.servers import units
 
 _RTMGRP_LINK = 1
@@ -69,13 +69,13 @@ class _Looking:
     """What the detectors of this module share: they are asked again and again, on the bench's clock."""
 
     name = ""
-    waits = False
+    is_blocking = False
     period_s = 0.01
     _clock: Clock
 
-    def _evidence(self, sees: Sees, subject: str, since_s: float, words: str = "") -> Evidence:
+    def _evidence(self, observation: Observation, subject: str, since_s: float, words: str = "") -> Evidence:
         now_s = self._clock.now()
-        return Evidence(self.name, sees, subject, since_s, now_s, now_s, words)
+        return Evidence(self.name, observation, subject, since_s, now_s, now_s, words)
 
 
 class Carrier(_Looking):
@@ -94,7 +94,7 @@ class Carrier(_Looking):
         self._circuit_at: dict[str, str] = {}
         self._looked_s = 0.0
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Hear of the interfaces that these circuits end at."""
         self._clock, self._looked_s = watched.bench.clock, watched.bench.clock.now()
         module_at = {
@@ -102,12 +102,12 @@ class Carrier(_Looking):
             for unit in units(watched.bench.model).values()
             for nic, interface in zip(unit.nics, unit.interfaces, strict=False)
         }
-        ends = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        ends = {each.request.target: each.request.name for each in watched.circuits}
         self._circuit_at = {interface: ends[nic] for interface, nic in module_at.items() if nic in ends}
         if self._socket is None:
             self._socket = carrier_socket()
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return what has changed since the last look."""
         del timeout_s
         found: list[Evidence] = []
@@ -161,7 +161,7 @@ class Process(_Looking):
         self._is_told = False
         self._looked_s = 0.0
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Watch the process, if there is one.
 
         Raises:
@@ -186,7 +186,7 @@ class Process(_Looking):
         except (OSError, ValueError) as error:
             raise ConfigError(f"detector process of {self._options.unit}: {path} holds no number ({error})") from error
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return whether it has ended since the last look."""
         del timeout_s
         if self._is_told or (self._handle is not None and not select.select([self._handle], [], [], 0.0)[0]):
@@ -239,7 +239,7 @@ class Heartbeat(_Looking):
         host, port = self._socket.getsockname()[:2]
         return str(host), int(port)
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Listen."""
         self._clock, self._units = watched.bench.clock, watched.units
         if self._socket is None:
@@ -247,7 +247,7 @@ class Heartbeat(_Looking):
             self._socket.setblocking(False)
             self._socket.bind((self._options.host, self._options.port))
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Take what has come, and return who is late."""
         del timeout_s
         found, now_s = list[Evidence](), self._clock.now()
@@ -305,12 +305,12 @@ class HealthCommand(_Looking):
         self._began_s = self._next_s = self._well_s = 0.0
         self._failures = 0
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Run it from now on."""
         self._clock = watched.bench.clock
         self._next_s = self._well_s = self._clock.now()
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Look after the run that is under way, and begin the next when it is due."""
         del timeout_s
         now_s = self._clock.now()

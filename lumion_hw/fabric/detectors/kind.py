@@ -29,7 +29,7 @@ class DetectorOptions(StrictModel):
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchTargets:
     """What is to be watched.
 
     Attributes:
@@ -42,7 +42,7 @@ class Watched:
     bench: Bench
     circuits: tuple[PlannedCircuit, ...]
     units: tuple[str, ...]
-    promised_ma: Mapping[str, float] = field(default_factory=dict)
+    budgeted_photocurrent_ma: Mapping[str, float] = field(default_factory=dict)
 
 
 class Detector(Protocol):
@@ -51,28 +51,28 @@ class Detector(Protocol):
     Attributes:
         name: Its name, as evidence bears it.
         period_s: Time between two looks, where it does not wait by itself.
-        waits: :meth:`look` waits for news and returns at once when there are some.
+        waits: :meth:`poll` waits for news and returns at once when there are some.
     """
 
     name: str
     period_s: float
-    waits: bool
+    is_blocking: bool
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Detector:
         """Return the detector of a bench file's entry. Raises ``ValidationError`` of pydantic."""
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Watch this from now on, in the place of what was watched before; all of it counts as well."""
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Return what is new; detectors that wait return nothing only after ``timeout_s``."""
 
     def close(self) -> None:
         """End it; idempotent."""
 
 
-def detectors_of(fabric: FabricModel) -> list[Detector]:
+def create_detectors(fabric: FabricModel) -> list[Detector]:
     """Return the detectors of a bench file.
 
     Raises:

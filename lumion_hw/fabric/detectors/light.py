@@ -12,7 +12,7 @@ from pydantic import Field
 from lumion_hw.bench.file.fields import Number
 from lumion_hw.errors import LinkError
 from lumion_hw.fabric.detectors.hold_off import HostWatch
-from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched
+from lumion_hw.fabric.detectors.kind import DetectorOptions, WatchTargets
 from lumion_hw.fabric.evidence import Evidence
 from lumion_hw.fabric.servers import find_unit
 from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
@@ -41,7 +41,7 @@ class Photodiodes:
     """
 
     name = "photodiodes"
-    waits = True
+    is_blocking = True
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Photodiodes:
@@ -56,7 +56,7 @@ class Photodiodes:
         self._dark: frozenset[int] = frozenset()
         self.unwatched: tuple[str, ...] = ()
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Take the present light of every exit for its level, and watch it."""
         mesh, options = watched.bench.mesh, self._options
         monitor_of = {port: monitor for monitor, port in enumerate(mesh.monitor_ports)} if mesh.meters is None else {}
@@ -64,11 +64,11 @@ class Photodiodes:
         thresholds, unwatched = [], []
         self._circuits, self._dark = {}, frozenset()
         for circuit in watched.circuits:
-            name = f"{circuit.request.source}:{circuit.request.target}"
+            name = circuit.request.name
             monitor = monitor_of.get(circuit.exit.port)
             level_ma = 0.0 if monitor is None else levels_ma[monitor]
             # Too dim to judge by, or dark already: a level taken now would pass for a good one for ever.
-            dark_ma = watched.promised_ma.get(name, 0.0) * 10.0 ** (-options.dark_db / 10.0)
+            dark_ma = watched.budgeted_photocurrent_ma.get(name, 0.0) * 10.0 ** (-options.dark_db / 10.0)
             if monitor is None or level_ma < max(_FEWEST_STEPS * mesh.monitor_step_ma, dark_ma):
                 unwatched.append(name)
                 continue
@@ -94,7 +94,7 @@ class Photodiodes:
             self._watcher.change(thresholds, options.period_s)
         self._clock = watched.bench.clock
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Wait until light goes or comes."""
         if self._watcher is None:
             self._clock.sleep(timeout_s)
@@ -129,7 +129,7 @@ class Modules:
     """Asks receivers for loss of signal, again and again; a server all of whose receivers stay silent is gone."""
 
     name = "modules"
-    waits = False
+    is_blocking = False
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Modules:
@@ -139,28 +139,28 @@ class Modules:
 
     def __init__(self) -> None:
         self.period_s = 0.1
-        self._watched: Watched | None = None
+        self._watched: WatchTargets | None = None
         self._lit_s: dict[str, float] = {}
         self._dark: set[str] = set()
         self._silences: dict[str, int] = {}
         self._ask_again_s: dict[str, float] = {}
         self._gone: set[str] = set()
 
-    def start(self, watched: Watched) -> None:
+    def start(self, watched: WatchTargets) -> None:
         """Ask the receivers of these circuits from now on."""
         now_s = watched.bench.clock.now()
         self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
-        self._lit_s = {f"{each.request.source}:{each.request.target}": now_s for each in watched.circuits}
+        self._lit_s = {each.request.name: now_s for each in watched.circuits}
         self._dark, self._silences, self._ask_again_s, self._gone = set(), {}, {}, set()
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Ask all of them once, side by side."""
         del timeout_s
         watched = self._watched
         if watched is None:
             return ()
         clock = watched.bench.clock
-        names = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        names = {each.request.target: each.request.name for each in watched.circuits}
         # The time-out of a module that does not answer delays the verdict on others: it is asked less often.
         asked = sorted(target for target in names if clock.now() >= self._ask_again_s.get(target, -math.inf))
         found: list[Evidence] = []
@@ -184,10 +184,10 @@ class Modules:
                     self._dark.discard(name)
                     found.append(Evidence(self.name, "lit", name, was_s, now_s, now_s))
 
-        watched.bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        watched.bench.run_parallel([(target, partial(ask, target)) for target in asked])
         return [*found, *self._silent_units(watched, names)]
 
-    def _silent_units(self, watched: Watched, receivers: Collection[str]) -> list[Evidence]:
+    def _silent_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:
         now_s, found = watched.bench.clock.now(), list[Evidence]()
         for unit in watched.units:
             own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]

@@ -140,7 +140,7 @@ class CalibratedMesh:
         if outside.any():
             heater = int(np.flatnonzero(outside)[0])
             raise LimitError(
-                f"{self.heater_name(heater)} cannot reach this phase", asked=float(own_rad[heater]),
+                f"{self.heater_name(heater)} cannot reach this phase", requested=float(own_rad[heater]),
                 limit=float(self.reach_rad[heater]), unit="rad",
             )  # fmt: skip
         live = self.law[:, 0] != 0.0

@@ -73,7 +73,7 @@ class PucTarget:
         if not low <= k <= high:
             raise LimitError(
                 f"this power coupling cannot be set; the couplers of the PUC allow {low:.3g} to {high:.6g}",
-                asked=k,
+                requested=k,
                 limit=low if k < low else high,
                 unit="of the power",
             )
@@ -163,7 +163,7 @@ def program_pucs(
     heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
     if heat > limits.total_mw:
         raise LimitError(
-            "the total heat of all heaters exceeds the limit", asked=heat, limit=limits.total_mw, unit="mW"
+            "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
         )
     off = calibrated.own_rad(currents) - calibrated.own_rad(exact)
     return ProgrammedCurrents(
@@ -358,8 +358,8 @@ class _Choice:
             remaining - turn for remaining in needed for turn in (0.0, _TURN) if self._reaches(puc, remaining - turn)
         ]
         if not options:
-            asked, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
-            raise LimitError(f"PUC {puc} cannot be set to {target.name}", asked=asked, limit=limit, unit="rad")
+            requested, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
+            raise LimitError(f"PUC {puc} cannot be set to {target.name}", requested=requested, limit=limit, unit="rad")
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
@@ -375,5 +375,7 @@ class _Choice:
             reason = (
                 " has no effect, so the common phase of its PUC cannot be set" if dead else " cannot reach its phase"
             )
-            asked, limit = float(own_rad[heater]), float(self._reach[heater])
-            raise LimitError(f"{self._calibrated.heater_name(heater)}{reason}", asked=asked, limit=limit, unit="rad")
+            requested, limit = float(own_rad[heater]), float(self._reach[heater])
+            raise LimitError(
+                f"{self._calibrated.heater_name(heater)}{reason}", requested=requested, limit=limit, unit="rad"
+            )

@@ -237,7 +237,7 @@ def program_unitary(
     heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
     if heat > limits.total_mw:
         raise LimitError(
-            "the total heat of all heaters exceeds the limit", asked=heat, limit=limits.total_mw, unit="mW"
+            "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
         )
     matrix = model.matrix(currents)
     loss_db = -10.0 * math.log10(np.vdot(matrix, matrix).real / len(matrix))

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "NOT_CERTIFIED",
     "ArrayFile",
     "CalibrationRecord",
     "Conditions",
@@ -68,6 +69,10 @@ CROSSTALK_PAIRS = "crosstalk_pairs"
 EMULATED_CHIP = "emulated_chip"
 """Provenance key that holds the name of the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
+
+
+NOT_CERTIFIED = "not certified: "
+"""Beginning of the faults of a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,14 @@ class CalibrationRecord:
     mesh_document: dict[str, Any] | None = None
     physics: tuple[ExtraPhysics, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the calibration was not certified, one sentence each; empty if it was, or if nothing says."""
+        named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
+        if named or self.quality.get("fit_certified", 1.0):
+            return named
+        return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
 
     def __repr__(self) -> str:
         """Return a one-line summary."""

@@ -58,7 +58,7 @@ def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy
     if use.wavelength_nm is not None and exceeded_nm is not None:
         raise LimitError(
             "the wavelength is outside the range of the calibration record",
-            asked=use.wavelength_nm,
+            requested=use.wavelength_nm,
             limit=exceeded_nm,
             unit="nm",
         )

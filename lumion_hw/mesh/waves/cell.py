@@ -279,7 +279,7 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
     if outside.any():
         splitting = float(eta[outside].flat[0])
         raise LimitError(
-            "a coupler splitting is impossible", asked=splitting, limit=float(splitting > 0.0), unit="of the power"
+            "a coupler splitting is impossible", requested=splitting, limit=float(splitting > 0.0), unit="of the power"
         )
 
 

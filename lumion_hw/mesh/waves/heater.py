@@ -63,7 +63,7 @@ class HeaterLaw:
         """
         if not 0.0 <= phase_rad <= self.max_phase_rad:
             raise LimitError(
-                "the heater cannot reach this phase", asked=phase_rad, limit=self.max_phase_rad, unit="rad"
+                "the heater cannot reach this phase", requested=phase_rad, limit=self.max_phase_rad, unit="rad"
             )
         square = phase_rad / self.rho2_rad_per_ma2
         for _ in range(_NEWTON_STEPS):

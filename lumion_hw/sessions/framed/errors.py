@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from firmware_protocol import (
     Command,
@@ -24,6 +23,7 @@ from lumion_hw.errors import (
     BadValueError,
     BusyError,
     ConfigError,
+    DeviceAddress,
     DeviceError,
     DeviceTimeoutError,
     FrameError,
@@ -34,20 +34,6 @@ from lumion_hw.errors import (
     SafetyError,
     VerifyError,
 )
-
-
-@dataclass(frozen=True)
-class Where:
-    """The device a message is about.
-
-    Attributes:
-        device: Name in the bench file.
-        address: Where it was reached.
-    """
-
-    device: str
-    address: str
-
 
 _HINTS = {
     Status.NOT_CONFIGURED: "Apply limits with configure() before anything is driven.",
@@ -96,7 +82,7 @@ def _number(value: int, unit: str) -> str:
     return f"{value} {unit}".rstrip()
 
 
-def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> DeviceError:
+def _device_error(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> DeviceError:
     status = refusal.status
     means = Status(status) if status in Status.__members__.values() else None
     parts = [f"{_name(request)} refused with {refusal.name}"]
@@ -114,8 +100,8 @@ def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> 
         ", ".join(parts) + _quoted(refusal) + ".",
         code=status,
         command=request.command.name,
-        device=where.device,
-        address=where.address,
+        device=target.device,
+        address=target.address,
         hint=_HINTS.get(means) if means is not None else None,
     )
 
@@ -136,100 +122,91 @@ def _field_at(refusal: Refusal, request: Request[Message]) -> str:
     return f" (`{names[0]}`)" if names else ""
 
 
-def _busy(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _busy(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     wait = f"; it said to wait {refusal.value} ms" if refusal.value > 0 else ""
     if request.command is Command.HELLO:
         holder = f"held by host {refusal.text!r}" if refusal.text else "held by another host"
         hint = "Try again later, or open it with take_over=True if that host is yours."
     else:
         holder, hint = f"busy{_quoted(refusal)}", "Try again later."
-    return BusyError(
+    return target.error(
+        BusyError,
         f"{_name(request)} refused: the controller is {holder}{wait}.",
         code=refusal.status,
         command=request.command.name,
-        device=where.device,
-        address=where.address,
         hint=hint,
     )
 
 
-def _limit(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     whole = refusal.channel is None
     place = "the computed power of the whole table" if whole else f"channel {refusal.channel}"
     if refusal.index is not None:
         place = f"point {refusal.index}, {place}"
-    return LimitError(
+    return target.error(
+        LimitError,
         f"{_name(request)} refused, nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
-        asked=refusal.value,
+        requested=refusal.value,
         limit=refusal.limit,
         unit="mW" if whole else "code",
-        device=where.device,
-        address=where.address,
     )
 
 
-def _safe(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
-    return SafetyError(
+def _safe(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
+    return target.error(
+        SafetyError,
         f"{_name(request)} refused: the controller is in its safe state, latched: {sources(refusal.value_u32)}"
         f"{_quoted(refusal)}.",
-        device=where.device,
-        address=where.address,
         hint=CLEAR_FAULTS,
     )
 
 
-def _interlock(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     place = "" if refusal.channel is None else f" on channel {refusal.channel}"
-    return SafetyError(
+    return target.error(
+        SafetyError,
         f"{_name(request)} refused: the cause is still present{place}: measured {refusal.value}, "
         f"threshold {refusal.limit}, in the unit of the fault's source{_quoted(refusal)}.",
-        device=where.device,
-        address=where.address,
         hint=f"Remove the cause first. {LIST_FAULTS}.",
     )
 
 
-def _session(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _session(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     current = refusal.value_u32
     reason = f"taken over by session 0x{current:04X}" if current else "board restarted"
     after = "its outputs are off and it has to be configured again" if not current else "another host drives it now"
-    return LinkLost(
-        f"{_name(request)} refused: {reason}; {after}.",
-        device=where.device,
-        address=where.address,
-        hint="Open the device again to attach.",
+    return target.error(
+        LinkLost, f"{_name(request)} refused: {reason}; {after}.", hint="Open the device again to attach."
     )
 
 
-def _unsupported(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _unsupported(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     known = refusal.value in Feature.__members__.values()
     feature = Feature(refusal.value).name if known else f"bit {refusal.value}"
-    return NotSupportedError(
+    return target.error(
+        NotSupportedError,
         f"{_name(request)} refused: this controller lacks feature {feature}{_quoted(refusal)}.",
         code=refusal.status,
         command=request.command.name,
-        device=where.device,
-        address=where.address,
     )
 
 
-def _unverified(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def _unverified(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     if refusal.status == Status.CRC_MISMATCH:
         what, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
     else:
         missing = "" if refusal.channel is None else f", first missing channel {refusal.channel}"
         what, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
-    return VerifyError(
+    return target.error(
+        VerifyError,
         f"{_name(request)} refused again after everything was sent once more, nothing was changed: {what}",
         wrote=wrote,
         read=read,
-        device=where.device,
-        address=where.address,
         hint="The link or the controller's memory damages data: look at the session counters and GET_STATS.",
     )
 
 
-_KINDS: dict[int, Callable[[Refusal, Request[Message], Where], LumionError]] = {
+_KINDS: dict[int, Callable[[Refusal, Request[Message], DeviceAddress], LumionError]] = {
     Status.BUSY: _busy,
     Status.LIMIT: _limit,
     Status.SAFE: _safe,
@@ -241,7 +218,7 @@ _KINDS: dict[int, Callable[[Refusal, Request[Message], Where], LumionError]] = {
 }
 
 
-def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+def error_from_refusal(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     """Return the error a refusal is raised as.
 
     The message names the command, the channel or field, what was asked and what is allowed. LIMIT becomes
@@ -250,37 +227,36 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where
     ``VerifyError``, BAD_VALUE, BAD_CHANNEL and UNKNOWN_FAULT ``BadValueError``, TIMEOUT ``DeviceTimeoutError``,
     everything else ``DeviceError`` with the status as ``code``.
     """
-    return _KINDS.get(refusal.status, _device_error)(refusal, request, where)
+    return _KINDS.get(refusal.status, _device_error)(refusal, request, target)
 
 
-def cannot_be_sent(error: ProtocolError, request: Request[Message], where: Where) -> ConfigError:
+def cannot_be_sent(error: ProtocolError, request: Request[Message], target: DeviceAddress) -> ConfigError:
     """Return the error for a request the codec refuses to put on the wire; it names the command."""
-    return ConfigError(f"{_name(request)} cannot be sent: {error}.", device=where.device, address=where.address)
+    return target.error(ConfigError, f"{_name(request)} cannot be sent: {error}.")
 
 
 @contextmanager
-def encoding(request: Request[Message], where: Where) -> Iterator[None]:
+def encoding(request: Request[Message], target: DeviceAddress) -> Iterator[None]:
     """Turn what the codec refuses to put on the wire into a ``ConfigError`` that names the command."""
     try:
         yield
     except ProtocolError as error:
-        raise cannot_be_sent(error, request, where) from error
+        raise cannot_be_sent(error, request, target) from error
 
 
-def check_echo(request: Request[Message], reply: Message, where: Where) -> None:
+def check_echo(request: Request[Message], reply: Message, target: DeviceAddress) -> None:
     """Raise ``FrameError`` if a reply says that it answers something else than was asked."""
     for field in _ECHOED.get(request.command, ()):
         asked, answered = getattr(request, field), getattr(reply, field)
         if asked != answered:
-            raise FrameError(
+            raise target.error(
+                FrameError,
                 f"{_name(request)}: the reply is about {field} {answered}, asked was {asked}.",
-                device=where.device,
-                address=where.address,
                 hint="Compare the versions of firmware and lumion-hw.",
             )
 
 
-def check_hello(hello: HelloReply, request: HelloRequest, where: Where) -> None:
+def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress) -> None:
     """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be, or not one for this host."""
     # Everything after HELLO is sized by it: a board that says 0 channels or
     # an MTU beyond ours is refused here and not met as odd errors later.
@@ -291,9 +267,8 @@ def check_hello(hello: HelloReply, request: HelloRequest, where: Where) -> None:
         wrong = hello.layout.offset_of("proto"), hello.proto
     if wrong is not None:
         names = [field.name for field in hello.layout.fields if field.offset == wrong[0]]
-        raise FrameError(
+        raise target.error(
+            FrameError,
             f"HELLO: the reply says {names[0]} = {wrong[1]}, which no controller answers to this host.",
-            device=where.device,
-            address=where.address,
             hint="Compare the versions of firmware and lumion-hw.",
         )

@@ -31,7 +31,8 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.sessions.framed.errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
+from lumion_hw.errors import DeviceAddress
+from lumion_hw.sessions.framed.errors import cannot_be_sent, check_echo, encoding, error_from_refusal
 from lumion_hw.sessions.framed.inbox import Answer, Wanted
 from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
 
@@ -100,7 +101,7 @@ class FramedExchange:
     Args:
         line: The line, on which the session was opened.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
         hello: What the board said of its sizes and times.
         baud: Speed of a UART in bit/s, ``None`` where bytes take no time.
         seq: Sequence number of the HELLO.
@@ -109,10 +110,12 @@ class FramedExchange:
         question_patience_s: How long requests that change nothing are repeated; 0 repeats them like all others.
     """
 
-    def __init__(self, line: Line, clock: Clock, where: Where, hello: HelloReply, baud: int | None, seq: int) -> None:
+    def __init__(
+        self, line: Line, clock: Clock, target: DeviceAddress, hello: HelloReply, baud: int | None, seq: int
+    ) -> None:
         self._line = line
         self._clock = clock
-        self._where = where
+        self._target = target
         self._hello = hello
         self._baud = baud
         self._session = line.inbox.session
@@ -124,7 +127,7 @@ class FramedExchange:
 
     def rto_s(self, message: Request[Message]) -> float:
         """Return the time after which a request sent alone is sent again. Raises ``ConfigError``."""
-        with encoding(message, self._where):
+        with encoding(message, self._target):
             return retry_timeout_s(message, self._hello, self._baud)
 
     def ask(self, messages: Sequence[Request[Message]]) -> list[Message]:
@@ -148,7 +151,7 @@ class FramedExchange:
             if not left:
                 replies = cast("list[Message]", answers)
                 for message, reply in zip(messages, replies, strict=True):
-                    check_echo(message, reply, self._where)
+                    check_echo(message, reply, self._target)
                 return replies
             index, refusal = _worst(left, answers)
             if refusal.status == Status.BUSY:
@@ -165,7 +168,7 @@ class FramedExchange:
                 # that of the host that took over (section 4.1).
                 if refusal.status == Status.SESSION:
                     self._line.lose(Loss.TAKEN_OVER if refusal.value_u32 else Loss.RESTARTED)
-                raise error_from_refusal(refusal, messages[index], self._where)
+                raise error_from_refusal(refusal, messages[index], self._target)
             self._line.inbox.counts["resent"] += refusal.status != Status.BUSY
             todo = left
 
@@ -205,7 +208,7 @@ class FramedExchange:
             if bound > self._hello.fw_rx_max:
                 raise FrameTooBigError(bound, self._hello.fw_rx_max)
         except ProtocolError as error:
-            raise cannot_be_sent(error, message, self._where) from error
+            raise cannot_be_sent(error, message, self._target) from error
         return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:

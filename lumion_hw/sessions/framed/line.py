@@ -14,10 +14,9 @@ from enum import StrEnum
 from firmware_protocol import LONGEST_STEP_RTOS, MOST_SENDS, SENDS
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.errors import LinkLost, LinkTimeout
+from lumion_hw.errors import DeviceAddress, LinkLost, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.inbox import Answer, Inbox, Wanted
 
 _RESIDUE = 1e-6  # chance that all sends of a request are lost: once in a million requests
@@ -136,18 +135,18 @@ class Line:
     Args:
         link: The link.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
 
     Attributes:
         link: The link.
         inbox: What arrived.
         quality: What the link has shown of losses and delays, over all its sessions.
-        state: Where the session on this line stands.
+        state: DeviceAddress the session on this line stands.
         loss: Why it was lost, ``None`` if it was not.
         last_sent_s: When bytes were last sent.
     """
 
-    def __init__(self, link: Link, clock: Clock, where: Where) -> None:
+    def __init__(self, link: Link, clock: Clock, target: DeviceAddress) -> None:
         self.link = link
         self.inbox = Inbox(HOST_MTU)
         self.quality = LinkQuality()
@@ -155,7 +154,7 @@ class Line:
         self.loss: Loss | None = None
         self.last_sent_s = -math.inf
         self._clock = clock
-        self._where = where
+        self._target = target
         self._writing = fork_safe(threading.Lock())
 
     def write(self, wire: bytes, what: str) -> None:
@@ -205,17 +204,16 @@ class Line:
             hint = f"Own requests came back: an echo or a loop-back cable? {hint}"
         became = "whether it was executed is not known" if took_effect is None else "it only asks, nothing was changed"
         text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; {became}; counters: {seen}."
-        _log.warning("%s @ %s: %s", self._where.device, self._where.address, text)
-        error = LinkTimeout(text, device=self._where.device, address=self._where.address, hint=hint)
+        _log.warning("%s @ %s: %s", self._target.device, self._target.address, text)
+        error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error
 
     def _lost(self, what: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
-        _log.warning("%s @ %s: link lost during %s: %s", self._where.device, self._where.address, what, error.message)
-        return LinkLost(
+        _log.warning("%s @ %s: link lost during %s: %s", self._target.device, self._target.address, what, error.message)
+        return self._target.error(
+            LinkLost,
             f"{what}: {error.message}.",
-            device=self._where.device,
-            address=self._where.address,
             hint="Check cable and power, then open the device again; its watchdog switches the outputs off.",
         )

@@ -39,10 +39,10 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock, ClockEvent, Deadline
-from lumion_hw.errors import BusyError, LinkLost
+from lumion_hw.errors import BusyError, DeviceAddress, DeviceErrors, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import OwnerProcess, fork_safe
-from lumion_hw.sessions.framed.errors import Where, check_hello, encoding, error_from_refusal
+from lumion_hw.sessions.framed.errors import check_hello, encoding, error_from_refusal
 from lumion_hw.sessions.framed.exchange import LEAST_BUSY_WAIT_S, FramedExchange
 from lumion_hw.sessions.framed.inbox import Sink, Wanted
 from lumion_hw.sessions.framed.line import HOST_MTU, Line, Loss, SessionState
@@ -143,7 +143,7 @@ _SEQ_LEAP = 0x4000  # far beyond every number whose reply could still be under w
 _STOP_OPEN_S = 3.0
 
 
-class FramedSession:
+class FramedSession(DeviceErrors):
     """One session with a mesh controller. Thread-safe; no threads of its own.
 
     Args:
@@ -168,13 +168,13 @@ class FramedSession:
         first_seq: int = 0,
     ) -> None:
         self._clock = clock
-        self._where = Where(device, link.name)
-        self._line = Line(link, clock, self._where)
+        self._target = DeviceAddress(device, link.name)
+        self._line = Line(link, clock, self._target)
         self._name = name
         self._baud = baud
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
         self._first_seq = first_seq
-        self._lock = fork_safe(TurnLock(clock.own_event))
+        self._lock = fork_safe(TurnLock(clock.thread_event))
         self._owner = OwnerProcess()
         self._exchanging = False
         self._hello: HelloReply | None = None
@@ -184,12 +184,12 @@ class FramedSession:
     @property
     def device(self) -> str:
         """Device name, for messages."""
-        return self._where.device
+        return self._target.device
 
     @property
     def address(self) -> str:
         """The link's name."""
-        return self._where.address
+        return self._target.address
 
     @property
     def belongs_to_other_process(self) -> bool:
@@ -224,7 +224,7 @@ class FramedSession:
     def hello(self) -> HelloReply:
         """What the controller said when the session was opened. Raises ``LinkLost`` before that."""
         if self._hello is None:
-            raise LinkLost("the session was never opened", device=self.device, address=self.address, hint="Open it.")
+            raise self.error(LinkLost, "the session was never opened", hint="Open it.")
         return self._hello
 
     @property
@@ -262,12 +262,7 @@ class FramedSession:
         """Raise ``LinkLost`` unless the session is open, ``ForkError`` if another process opened it."""
         self.check_process()
         if not self.is_open:
-            raise LinkLost(
-                f"{what}: the session is {self.state}.",
-                device=self.device,
-                address=self.address,
-                hint="Open the device again.",
-            )
+            raise self.error(LinkLost, f"{what}: the session is {self.state}.", hint="Open the device again.")
 
     def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
@@ -306,7 +301,7 @@ class FramedSession:
             self._line.write(b"\0", "HELLO")
             hello, seq = self._say_hello(session, seq, take_over=take_over, until=until)
             self._hello = hello
-            self._exchange = FramedExchange(self._line, self._clock, self._where, hello, self._baud, seq)
+            self._exchange = FramedExchange(self._line, self._clock, self._target, hello, self._baud, seq)
             self._epoch += 1
             self._line.state = SessionState.OPEN
             self._line.loss = None
@@ -428,7 +423,7 @@ class FramedSession:
             if isinstance(answer, EstopReply):
                 return answer
             if isinstance(answer, Refusal):
-                raise error_from_refusal(answer, message, self._where)
+                raise error_from_refusal(answer, message, self._target)
             if self._clock.now() >= until:
                 raise self._line.timeout("ESTOP", patience_s, "Cut the heater supply by hand if light must go.")
 
@@ -443,7 +438,7 @@ class FramedSession:
         # Only when asked: two hosts that take over from each other by themselves would do so for ever.
         flags = HelloFlag.TAKEOVER if take_over else 0
         message = HelloRequest(hello_flags=flags, host_rx_max=HOST_MTU, name=self._name)
-        with encoding(message, self._where):
+        with encoding(message, self._target):
             payload = message.encode()
         retry = 0
         while True:
@@ -453,7 +448,7 @@ class FramedSession:
             answer = self._line.ask(wire, wanted, "HELLO", Deadline(min(self._clock.now() + HELLO_RTO_S, until)))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
-                check_hello(answer, message, self._where)
+                check_hello(answer, message, self._target)
                 late_s = now - sent_s - retry_timeout_s(message, answer, self._baud) + MARGIN_S
                 if not retry and late_s > MARGIN_S:  # a slow link; a short delay may be the board's own, once
                     self._line.quality.answered(exchange_bytes(message, answer), 0, late_s)
@@ -461,7 +456,7 @@ class FramedSession:
             if isinstance(answer, Refusal):
                 wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)
                 if answer.status != Status.BUSY or now + wait_s >= until:
-                    raise error_from_refusal(answer, message, self._where)
+                    raise error_from_refusal(answer, message, self._target)
                 self._clock.sleep(wait_s)
                 # A refusal is the final answer to its number (section 4.2): asking again takes a new one.
                 seq, retry = (seq + 1) & 0xFFFF, 0
@@ -474,11 +469,10 @@ class FramedSession:
     def _refuse_nesting(self, what: str) -> None:
         """Raise ``BusyError`` while the session waits: a request from inside its own wait would mix conversations."""
         if self._exchanging:
-            raise BusyError(
+            raise self.error(
+                BusyError,
                 f"{what} was asked for while this thread waits for another reply.",
                 command=what,
-                device=self.device,
-                address=self.address,
                 hint="Use request_if_idle() in actions of the clock.",
             )
 
@@ -493,5 +487,5 @@ class FramedSession:
 
     def _exchange_now(self) -> FramedExchange:
         if self._exchange is None:
-            raise LinkLost("the session was never opened", device=self.device, address=self.address, hint="Open it.")
+            raise self.error(LinkLost, "the session was never opened", hint="Open it.")
         return self._exchange

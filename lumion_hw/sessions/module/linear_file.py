@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConnectError, LinkError, LinkLost, NotSupportedError
+from lumion_hw.errors import ConnectError, DeviceAddress, LinkError, LinkLost, NotSupportedError
 from lumion_hw.files import AnyPath
 from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, check_range, check_write, page_words
@@ -52,6 +52,7 @@ class MemoryFile:
         self._path = str(path)
         self._clock = clock
         self._device = device
+        self._target = DeviceAddress(device, self._path)
         self._retry_s = retry_s
         self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
@@ -72,10 +73,9 @@ class MemoryFile:
             try:
                 self._fd, self._writable = self._opened_file()
             except OSError as error:
-                raise ConnectError(
+                raise self._target.error(
+                    ConnectError,
                     f"cannot open the module's memory: {error.strerror}",
-                    device=self._device,
-                    address=self._path,
                     hint="Check that the module driver is bound and that this user may read and write the file.",
                 ) from error
 
@@ -136,10 +136,9 @@ class MemoryFile:
         """Write ``data`` in one call; arguments and errors as :meth:`read_at`."""
         with self._lock:
             if self._fd is not None and not self._writable:
-                raise NotSupportedError(
+                raise self._target.error(
+                    NotSupportedError,
                     f"cannot write {len(data)} bytes at {what}: the file may only be read",
-                    device=self._device,
-                    address=self._path,
                     hint="Run as a user who may write it; a saved copy of a module's memory can only be read.",
                 )
             written = self._repeat(what, silence, lambda fd: os.pwrite(fd, data, position))
@@ -149,17 +148,16 @@ class MemoryFile:
         """Make an access, again and again while the bus refuses it, until the deadline."""
         self._owner.check(self.name, self._device)
         if self._fd is None:
-            raise LinkLost("the file is closed", device=self._device, address=self._path, hint="Open it first.")
+            raise self._target.error(LinkLost, "the file is closed", hint="Open it first.")
         deadline = self._clock.now() + self._retry_s
         while True:
             try:
                 return access(self._fd)
             except OSError as error:
                 if error.errno not in _NO_ANSWER:
-                    raise LinkLost(
+                    raise self._target.error(
+                        LinkLost,
                         f"the module's memory is gone: {error.strerror}",
-                        device=self._device,
-                        address=self._path,
                         hint="Check that the module driver is still bound.",
                     ) from error
                 if self._clock.now() >= deadline:
@@ -173,10 +171,9 @@ class MemoryFile:
 
     def _check_length(self, done: int, wanted: int, what: str) -> None:
         if done != wanted:
-            raise ShortReadError(
+            raise self._target.error(
+                ShortReadError,
                 f"{done} instead of {wanted} bytes {what}",
-                device=self._device,
-                address=self._path,
                 hint="The module may have no memory at this address.",
             )
 

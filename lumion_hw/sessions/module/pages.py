@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, runtime_checkable
 
-from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
+from lumion_hw.errors import ConfigError, DeviceAddress, LinkLost, NotSupportedError
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
 
@@ -107,7 +107,7 @@ class ImagePages:
         self._halves = {half: bytearray(data) for half, data in image.halves.items()}
         self._source = image.source or "memory image"
         self._writable = writable
-        self._device = device
+        self._target = DeviceAddress(device, self._source)
         self._lock = threading.RLock()
         self._open = True
 
@@ -136,10 +136,9 @@ class ImagePages:
         with self._lock:
             half = self._half(page, bank)
             if not self._writable:
-                raise NotSupportedError(
+                raise self._target.error(
+                    NotSupportedError,
                     f"writing to {page_words(page, bank)} of a saved image",
-                    device=self._device,
-                    address=self._source,
                     hint="A replay only shows what was read once; open the module itself.",
                 )
             half[byte % HALF_BYTES : byte % HALF_BYTES + len(data)] = data
@@ -165,12 +164,9 @@ class ImagePages:
 
     def _half(self, page: Page, bank: int) -> bytearray:
         if not self._open:
-            raise LinkLost("the image is closed", device=self._device, address=self._source, hint="Open it first.")
+            raise self._target.error(LinkLost, "the image is closed", hint="Open it first.")
         if (bank, page) not in self._halves:
-            raise PageNotSupportedError(
-                f"no {page_words(page, bank)}",
-                device=self._device,
-                address=self._source,
-                hint="The image does not have this page.",
+            raise self._target.error(
+                PageNotSupportedError, f"no {page_words(page, bank)}", hint="The image does not have this page."
             )
         return self._halves[bank, page]

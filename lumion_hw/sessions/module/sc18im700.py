@@ -89,10 +89,9 @@ class Sc18im700(Conversation):
                     return
                 self._discard_input(self._quiet_s)
             self.close()
-            raise ConnectError(
+            raise self.error(
+                ConnectError,
                 "nothing answers like an SC18IM700 bridge",
-                device=self.device,
-                address=self.address,
                 hint="Check baud rate, wiring and supply of the bridge.",
             )
 
@@ -135,10 +134,9 @@ class Sc18im700(Conversation):
             with self.exchange(what):
                 data, status = self._data_and_status(message, length, what)
                 if status == _OK and len(data) != length:
-                    raise ShortReadError(
+                    raise self.error(
+                        ShortReadError,
                         f"{what}: only {shown(data)}",
-                        device=self.device,
-                        address=self.address,
                         hint="Bytes were lost on the way; check the UART and its baud rate.",
                     )
             if status == _OK:
@@ -207,10 +205,9 @@ class Sc18im700(Conversation):
             return
         absent = status == _NACK_ADDRESS and device == IDENTITY_DEVICE
         kind = ModuleAbsentError if absent else NotRespondingError
-        raise kind(
+        raise self.error(
+            kind,
             f"{what}: {_STATUS_WORDS[status]} for {self._retry_s:g} s",
-            device=self.device,
-            address=self.address,
             hint="Check that the module is plugged in and powered."
             if absent
             else "The module is busy, or has no such device address.",

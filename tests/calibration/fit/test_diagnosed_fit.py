@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import DriftTrajectories
-from calibration.fit import row_scores
+from calibration.fit import diagnosed_fit, row_scores, stated_errors
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import Round
 from calibration.measure.design import Walk
@@ -126,6 +126,24 @@ def test_a_fit_that_explains_its_readings_is_let_end_where_the_work_allowed_is_s
     second = diagnosis.go_on(first)
     assert len(second.fit.rounds) > 1  # one step does not end it
     assert diagnosis.stated(second).certified
+
+
+def test_a_row_without_which_nothing_is_certified_is_fitted_though_the_work_allowed_is_spent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench.draw()
+    taken = bench.measured()
+    taken = replace(taken, reading_ma=taken.reading_ma * (1.0 - 2.0 * COMPRESSION_PER_MA * taken.reading_ma))
+    now = bench.diagnosed(taken, ALL)
+    assert now.physics.names == ()
+    diagnosis = bench.diagnosis(taken, ALL)
+    diagnosis.model.work.allowed = 0.0
+    assert diagnosis.stated(now).physics.names == ()  # it widens errors by 1.5, which a certificate allows
+    monkeypatch.setattr(diagnosed_fit, "MOST_WIDENED", 1.3)
+    monkeypatch.setattr(stated_errors, "MOST_WIDENED", 1.3)
+    found = diagnosis.stated(now)
+    assert found.physics.names == ("compression_per_ma",)
+    assert found.certified
 
 
 def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_meters_on_the_outputs_follow_the_wavelength_of_the_light(tmp_path: Path
         probe.light(1)
         for nm in (1550.0, 1490.0):
             probe.tune(1, 299792458.0 / (nm * 1e-9))
-            light = bench.emulated.world.tapped("pm0", 1)
+            light = bench.emulated.world.meter_light("pm0", 1)
             assert light.wavelength_nm == pytest.approx(nm, abs=0.02)
             pm0 = bench.emulated.devices["pm0"]
             assert pm0.sensor().settings.wavelength_nm == pytest.approx(nm, abs=0.01)  # type: ignore[attr-defined]

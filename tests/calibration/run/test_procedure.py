@@ -120,7 +120,7 @@ def test_light_from_fibre_to_fibre_is_predicted_within_half_a_db(small_calibrate
             continue
         probe.light(source)
         probe.measure(heater_currents_ma(record, states))
-        fibre_w = world.leaving_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
+        fibre_w = world.mesh_output_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
         predicted_dbm = probe.launched_dbm(source) - into - record.loss_db[list(trace.pucs)].sum() - out
         errors.append(10 * np.log10(fibre_w * 1e3) - predicted_dbm)
     probe.safe()
@@ -152,7 +152,7 @@ def test_programmed_states_send_light_where_they_say(small_calibrated: Calibrate
     trace = bench.mesh.topology.trace(6, dict.fromkeys(range(15), "bar"))
     bench.transponders["sfp-b"].enable()
     bench.clock.sleep(1.0)
-    leaving = bench.emulated.world.leaving_w()
+    leaving = bench.emulated.world.mesh_output_w()
     bench.transponders["sfp-b"].disable()
     bench.clock.sleep(1.0)
     assert int(np.argmax(leaving)) == trace.port
@@ -318,7 +318,7 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
             bench.emulated.faults.kill_port(port)
         with pytest.raises(CalibrationError, match=r"0 of 0 sources and 0 of 16 monitors show light"):
             calibrated_bench(bench, 1)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

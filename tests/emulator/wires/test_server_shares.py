@@ -134,7 +134,7 @@ def test_identity_does_not_ask_for_light(kind, tmp_path):
         assert b"," in peer.transmit()
         peer.next_event()
     assert looks == []
-    assert bench.world.tapped_w("meter0", 1) > 0.0
+    assert bench.world.meter_w("meter0", 1) > 0.0
     assert len(looks) == 1, "whoever reads the light does bring it up to date"
 
 

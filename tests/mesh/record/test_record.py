@@ -57,6 +57,21 @@ def test_a_record_comes_back_as_it_was_written(record: CalibrationRecord, tmp_pa
     assert load_record(tmp_path / "record.json") == record
 
 
+@pytest.mark.parametrize(
+    ("faults", "quality", "doubts"),
+    [
+        ((), {}, 0),
+        (("PUC 3 is stuck",), {"fit_certified": 1.0}, 0),
+        (("PUC 3 is stuck", "not certified: a fit that ended early"), {"fit_certified": 1.0}, 1),
+        ((), {"fit_certified": 0.0}, 1),
+    ],
+)
+def test_a_record_says_why_it_is_not_certified(faults: tuple[str, ...], quality: dict[str, float], doubts: int) -> None:
+    record = dataclasses.replace(sample_record(), faults=faults, quality=quality)
+    assert len(record.doubts) == doubts
+    assert all(doubt.startswith("not certified: ") for doubt in record.doubts)
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-4.0, 4.0))
 def test_numbers_come_back_to_the_last_bit(value: float, phase: float) -> None:
     record = dataclasses.replace(sample_record([puc_entry(0, phase)]), quality={"x": value})

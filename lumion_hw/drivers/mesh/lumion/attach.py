@@ -14,9 +14,17 @@ from lumion_hw.drivers.mesh.lumion.config import BoardConfiguration, WatchdogRul
 from lumion_hw.drivers.mesh.lumion.faults import FaultWatch
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment
 from lumion_hw.drivers.mesh.lumion.tables import Tables
-from lumion_hw.errors import IdentityError, LimitError, LinkError, LumionError, NotSupportedError, VerifyError
+from lumion_hw.errors import (
+    DeviceAddress,
+    IdentityError,
+    LimitError,
+    LinkError,
+    LumionError,
+    NotSupportedError,
+    VerifyError,
+)
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.framed.errors import Where, sources
+from lumion_hw.sessions.framed.errors import sources
 from lumion_hw.sessions.framed.session import FramedSession, Loss
 
 _log = logging.getLogger(__name__)
@@ -31,7 +39,7 @@ class Attacher:
     Args:
         session: The session.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
         watch: Announces the faults that are found.
         rule: What a tripped watchdog does.
         expected_serial: Serial number that has to answer; ``None`` accepts any the first time.
@@ -49,7 +57,7 @@ class Attacher:
         self,
         session: FramedSession,
         clock: Clock,
-        where: Where,
+        target: DeviceAddress,
         watch: FaultWatch,
         rule: WatchdogRule,
         *,
@@ -58,14 +66,14 @@ class Attacher:
         resume: bool,
     ) -> None:
         self._session = session
-        self._where = where
+        self._target = target
         self._watch = watch
         self._rule = rule
         self._serial = expected_serial
         self._take_over = take_over
         self._resume = resume
         self._active_crc32 = 0
-        self.tables = Tables(session, clock, where)
+        self.tables = Tables(session, clock, target)
         self.limits: ControllerLimits | None = None
         self.max_ma: NDArray[np.float64] = np.zeros(0)
         self.boot_id: int | None = None
@@ -100,7 +108,7 @@ class Attacher:
     def declare(self, limits: ControllerLimits) -> None:
         """Apply limits, power cap and watchdog unless the controller has exactly these. Raises as ``configure``."""
         hello = self._session.hello
-        wanted = board_configuration(limits, hello, self._where, self._rule)
+        wanted = board_configuration(limits, hello, self._target, self._rule)
         # Applying drops an armed commit (section 7.2); a host that only comes back leaves a running mesh alone.
         if wanted.crc32 != self._active_crc32:
             self._apply(wanted, hello)
@@ -117,16 +125,15 @@ class Attacher:
             self._active_crc32 = 0
             raise
         except LimitError as error:
-            raise limit_in_ma(error, hello.dac_full_scale * 1e-3, self._where) from error
+            raise limit_in_ma(error, hello.dac_full_scale * 1e-3, self._target) from error
         self._active_crc32 = reply.config_crc32 if isinstance(reply, ConfigReply) else 0
         if self._active_crc32 != wanted.crc32:
             self._active_crc32 = 0
-            raise VerifyError(
+            raise self._target.error(
+                VerifyError,
                 "the configuration was not confirmed",
                 wrote=f"CRC 0x{wanted.crc32:08X}",
                 read=f"{reply}",
-                device=self._where.device,
-                address=self._where.address,
                 hint="Nothing is driven under limits that are not proven; configure again.",
             )
 
@@ -137,7 +144,7 @@ class Attacher:
 
     def _look_around(self, hello: HelloReply) -> Attachment:
         if hello.schema_crc32 != schema_crc32():
-            _log.info("%s: firmware %s has another schema than this host", self._where.device, hello.fw_version)
+            _log.info("%s: firmware %s has another schema than this host", self._target.device, hello.fw_version)
         first, restarted = self.boot_id is None, self.boot_id not in (None, hello.boot_id)
         self._serial, self.boot_id = hello.serial, hello.boot_id
         if restarted:
@@ -156,11 +163,11 @@ class Attacher:
         faults = tuple(sources(hello.faults).split(", ")) if hello.faults else ()
         found = Attachment(first, restarted, hello.boot_id, configuration, table, in_flight, faults, tuple(refusals))
         if not first:
-            _log.info("%s @ %s: attached again: %s", self._where.device, self._where.address, found)
+            _log.info("%s @ %s: attached again: %s", self._target.device, self._target.address, found)
         return found
 
     def _check_identity(self, hello: HelloReply) -> None:
-        device, address = self._where.device, self._where.address
+        device, address = self._target.device, self._target.address
         if self._serial is not None and hello.serial != self._serial:
             raise IdentityError(
                 f"HELLO: serial number {hello.serial!r} answered, {self._serial!r} was expected.",
@@ -190,7 +197,7 @@ class Attacher:
         except LumionError as error:
             self._active_crc32 = 0  # to be declared again before anything is driven
             refusals.append(error.message)
-            _log.error("%s @ %s: limits refused: %s", self._where.device, self._where.address, error.message)
+            _log.error("%s @ %s: limits refused: %s", self._target.device, self._target.address, error.message)
             return "refused"
         return "kept" if before == self._active_crc32 else "applied"
 

@@ -26,9 +26,8 @@ from firmware_protocol import (
     output_from_code,
 )
 from lumion_hw.drivers.ranges import number_each
-from lumion_hw.errors import LimitError
+from lumion_hw.errors import DeviceAddress, LimitError
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.framed.errors import Where
 
 _ENABLED = (FaultSource.TOTAL_POWER, FaultSource.EXTERNAL_LOOP)
 """Optional fault sources that need no threshold of their own: enabled wherever the board has their sensor."""
@@ -79,7 +78,7 @@ _LONGEST_S = {WatchdogPolicy.RAMP: 60.0, WatchdogPolicy.HOLD: 3600.0}
 
 
 def board_configuration(
-    limits: ControllerLimits, hello: HelloReply, where: Where, rule: WatchdogRule | None = None
+    limits: ControllerLimits, hello: HelloReply, target: DeviceAddress, rule: WatchdogRule | None = None
 ) -> BoardConfiguration:
     """Return the configuration for a controller.
 
@@ -89,7 +88,7 @@ def board_configuration(
     Args:
         limits: Limits of the bench file.
         hello: Sizes of the controller.
-        where: Names for messages.
+        target: Device name and address, for messages.
         rule: What a tripped watchdog does; switches off at once unless given.
 
     Raises:
@@ -97,21 +96,21 @@ def board_configuration(
         ConfigError: An array does not have one value per heater.
     """
     full_scale_ma = hello.dac_full_scale * 1e-3
-    max_ma = checked_currents(limits.heater_max_ma, np.full(hello.n_dac, full_scale_ma), "heater_max_ma", where)
-    ohm = _column(limits.heater_ohm, hello.n_dac, "heater_ohm", where)
+    max_ma = checked_currents(limits.heater_max_ma, np.full(hello.n_dac, full_scale_ma), "heater_max_ma", target)
+    ohm = _column(limits.heater_ohm, hello.n_dac, "heater_ohm", target)
     records = np.zeros(hello.n_dac, dtype=LIMIT_DTYPE)
     records["code_max"] = code_from_output(max_ma, full_scale_ma)
     lowest = np.where(records["code_max"] > 0, 1.0, 0.0)  # 0 Ω means "not fitted" and needs a limit of 0
     for channel in np.flatnonzero(~((np.rint(ohm) >= lowest) & (np.rint(ohm) <= FULL_SCALE_CODE))):
         raise outside(
-            f"heater_ohm of channel {channel}", ohm[channel], (lowest[channel], FULL_SCALE_CODE), "ohm", where
+            f"heater_ohm of channel {channel}", ohm[channel], (lowest[channel], FULL_SCALE_CODE), "ohm", target
         )
     records["load_ohm"] = np.rint(ohm)
-    _check("total_power_mw", limits.total_power_mw, (1, 4_000_000), "mW", where)
-    _check("watchdog_s", limits.watchdog_s, (0.1, 60.0), "s", where)
+    _check("total_power_mw", limits.total_power_mw, (1, 4_000_000), "mW", target)
+    _check("watchdog_s", limits.watchdog_s, (0.1, 60.0), "s", target)
     rule = rule or WatchdogRule()
     if rule.policy is not WatchdogPolicy.OFF:
-        _check(f"{rule.policy.name.lower()} time", rule.time_s, (1e-3, _LONGEST_S[rule.policy]), "s", where)
+        _check(f"{rule.policy.name.lower()} time", rule.time_s, (1e-3, _LONGEST_S[rule.policy]), "s", target)
     return BoardConfiguration(
         ConfigGlobalRequest(
             wd_policy=rule.policy,
@@ -126,7 +125,7 @@ def board_configuration(
 
 
 def checked_currents(
-    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], what: str, where: Where
+    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], what: str, target: DeviceAddress
 ) -> NDArray[np.float64]:
     """Return currents that are within 0 … ``max_ma``, channel by channel.
 
@@ -134,12 +133,12 @@ def checked_currents(
         LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
         ConfigError: There is not one value per channel.
     """
-    values = _column(currents_ma, len(max_ma), what, where)
+    values = _column(currents_ma, len(max_ma), what, target)
     # The common case without building an array of what is wrong: every table goes through here.
     if (values >= 0.0).all() and (values <= max_ma).all():
         return values
     for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:
-        raise outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", where)
+        raise outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", target)
     return values
 
 
@@ -158,16 +157,15 @@ def power_cap_uw(limits: ControllerLimits) -> int:
     return int(limits.total_power_mw) * 1000
 
 
-def check_power(power_uw: int, cap_uw: float, what: str, where: Where) -> None:
+def check_power(power_uw: int, cap_uw: float, what: str, target: DeviceAddress) -> None:
     """Compare the computed power of a whole table (section 7.3) with the cap. Raises ``LimitError``."""
     if power_uw > cap_uw:
-        raise LimitError(
+        raise target.error(
+            LimitError,
             f"{what}: the computed power of the whole table, nothing was sent",
-            asked=-(-power_uw // 1000),
+            requested=-(-power_uw // 1000),
             limit=cap_uw / 1000,
             unit="mW",
-            device=where.device,
-            address=where.address,
         )
 
 
@@ -176,38 +174,32 @@ def _fault_mask(features: int) -> int:
     return sum(source.mask for source in present)
 
 
-def _column(values: NDArray[np.float64], n: int, what: str, where: Where) -> NDArray[np.float64]:
-    return number_each(values, n, what, f"the controller has {n} heaters", device=where.device, address=where.address)
+def _column(values: NDArray[np.float64], n: int, what: str, target: DeviceAddress) -> NDArray[np.float64]:
+    return number_each(values, n, what, f"the controller has {n} heaters", device=target.device, address=target.address)
 
 
-def _check(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> None:
+def _check(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> None:
     if not allowed[0] <= value <= allowed[1]:
-        raise outside(what, value, allowed, unit, where)
+        raise outside(what, value, allowed, unit, target)
 
 
-def outside(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> LimitError:
+def outside(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> LimitError:
     """Return the error for a value that is not within ``allowed``; nothing was sent."""
     broken = allowed[1] if value > allowed[1] else allowed[0]
-    return LimitError(
+    return target.error(
+        LimitError,
         f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
-        asked=float(value),
+        requested=float(value),
         limit=float(broken),
         unit=unit,
-        device=where.device,
-        address=where.address,
     )
 
 
-def limit_in_ma(error: LimitError, full_scale_ma: float, where: Where) -> LimitError:
+def limit_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) -> LimitError:
     """Return a controller's LIMIT refusal in the caller's unit: codes of a channel as mA, everything else unchanged."""
     if error.unit != "code":
         return error
-    asked, limit = output_from_code(np.array([error.asked, error.limit]), full_scale_ma)
-    return LimitError(
-        error.message.split(": asked")[0],
-        asked=float(asked),
-        limit=float(limit),
-        unit="mA",
-        device=where.device,
-        address=where.address,
+    asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
+    return target.error(
+        LimitError, error.message.split(": requested")[0], requested=float(asked), limit=float(limit), unit="mA"
     )

@@ -42,7 +42,8 @@ from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
 from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
 from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryIterator, TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
-from lumion_hw.errors import LinkLost, SafetyError
+from lumion_hw.drivers.ranges import check_fault_id
+from lumion_hw.errors import DeviceAddress, LinkLost, SafetyError
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -55,7 +56,6 @@ from lumion_hw.interfaces import (
 )
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession, Loss, SessionState
 
 
@@ -107,7 +107,7 @@ class LumionMeshController(Driver):
         on_fault: Callable[[Fault], None] | None = None,
     ) -> None:
         self._clock = clock
-        self._where = Where(device, link.name)
+        self._target = DeviceAddress(device, link.name)
         self._on_exit = on_exit
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
         self._lock = fork_safe(threading.RLock())
@@ -118,7 +118,7 @@ class LumionMeshController(Driver):
         self._attacher = Attacher(
             self._session,
             clock,
-            self._where,
+            self._target,
             self._watch,
             rule,
             expected_serial=expected_serial,
@@ -127,9 +127,11 @@ class LumionMeshController(Driver):
         )
         self._tables = self._attacher.tables
         self._keep = KeepAlive(self._session, clock, self._feed, self._come_back, lease_s)
-        self._reconnector = Reconnector(reconnect, clock, self._attach_again, self._session.close, on_link, self._where)
-        self._streams = TelemetryStreams(self._session, clock, self._where, self._keep_going, self._lost)
-        self._light = LightWatching(self._session, clock, self._where, self._keep_going, self._lost)
+        self._reconnector = Reconnector(
+            reconnect, clock, self._attach_again, self._session.close, on_link, self._target
+        )
+        self._streams = TelemetryStreams(self._session, clock, self._target, self._keep_going, self._lost)
+        self._light = LightWatching(self._session, clock, self._target, self._keep_going, self._lost)
         self._closing = False
         self.ended_hold: tuple[Fault, ...] = ()
 
@@ -200,10 +202,9 @@ class LumionMeshController(Driver):
         with self._using("configure"), self._lock, self._session.transaction():
             self._session.require_open("CONFIG")  # also where nothing has to be sent
             if self._on_exit != "hold" and self._session.hello.outputs_state is OutputsState.GRACE:
-                raise SafetyError(
+                raise self._target.error(
+                    SafetyError,
                     "an earlier program left the outputs on, and the controller holds them",
-                    device=self._where.device,
-                    address=self._where.address,
                     hint="Nothing was changed. Open the bench with leave_on_s to go on from there, or switch all off: "
                     "`lumion disconnect BENCH --all`.",
                 )
@@ -230,12 +231,12 @@ class LumionMeshController(Driver):
         """
         with self._using("program"), self._lock:
             hello = self._session.hello
-            currents = checked_currents(currents_ma, self._attacher.max_ma, "program", self._where)
+            currents = checked_currents(currents_ma, self._attacher.max_ma, "program", self._target)
             codes = nearest_codes(currents, hello.dac_full_scale * 1e-3)
             limits = self._attacher.limits
             if limits is not None:
                 power_uw = computed_power_uw(codes, load_ohm(limits), hello.dac_full_scale, hello.drive)
-                check_power(power_uw, power_cap_uw(limits), "program", self._where)
+                check_power(power_uw, power_cap_uw(limits), "program", self._target)
             # Nothing is driven under limits that the controller refused or lost.
             self._attacher.declare_again()
             return self._tables.drive(codes)
@@ -260,7 +261,7 @@ class LumionMeshController(Driver):
             NotSupportedError: The controller has no monitors.
         """
         with self._using("read_monitors"):
-            return read_all(self._session, self._clock, n_avg, self._where)
+            return read_all(self._session, self._clock, n_avg, self._target)
 
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Run a sweep on the controller and return everything it recorded.
@@ -278,14 +279,14 @@ class LumionMeshController(Driver):
             VerifyError: Another table is driven after the run than planned.
         """
         with self._using("sweep"), self._lock:
-            check_ability(self.info.on_board_sweep, "SWEEP_START", "runs no sweeps", self._where)
+            check_ability(self.info.on_board_sweep, "SWEEP_START", "runs no sweeps", self._target)
             self._attacher.declare_again()
             hello = self._session.hello
             # Read and not remembered: SWEEP_START names the table the host
             # believes driven, and the board refuses another (section 10.3).
             base = self._tables.read()
             allowed = Allowed(self._attacher.max_ma, self._attacher.limits)
-            planned = planned_sweep(plan, base.codes, hello, allowed, self._where)
+            planned = planned_sweep(plan, base.codes, hello, allowed, self._target)
             generation = self._tables.next_generation()
             run = SweepRun(self._session, self._clock, planned, generation, self._keep_going)
             values, late = run.run(base.crc32)
@@ -316,7 +317,7 @@ class LumionMeshController(Driver):
             LinkTimeout: From the iterator: the controller sends nothing any more.
         """
         with self._using("telemetry"):
-            check_ability(self.info.telemetry, "SUBSCRIBE", "sends no telemetry", self._where)
+            check_ability(self.info.telemetry, "SUBSCRIBE", "sends no telemetry", self._target)
             return self._streams.start(period_s, monitors, n_avg)
 
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> WatchedLight:
@@ -349,6 +350,7 @@ class LumionMeshController(Driver):
             BadValueError: The controller gave no fault this id; nothing was cleared.
             SafetyError: Its cause is still present (the message names it); nothing was cleared.
         """
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._using("clear_fault"), self._lock:
             self._watch.clear(fault_id)
             # What a fault has ended is not to be resumed by a later reconnection.
@@ -450,7 +452,7 @@ class LumionMeshController(Driver):
     def _attach_again(self) -> Attachment:
         with self._lock:
             if self._closing:  # while this attempt waited for its turn
-                raise LinkLost("closed while coming back", device=self._where.device, address=self._where.address)
+                raise self._target.error(LinkLost, "closed while coming back")
             return self._attacher.attach(by_itself=True)
 
     def _feed(self, only_if_idle: bool) -> None:
@@ -470,7 +472,7 @@ class LumionMeshController(Driver):
     def _keep_going(self) -> float:
         """While a call waits for events: end it when the driver is closed, else feed the watchdog."""
         if self._closing:
-            raise LinkLost("closed while waiting for events", device=self._where.device, address=self._where.address)
+            raise self._target.error(LinkLost, "closed while waiting for events")
         self._keep.renew()
         self._watch.check()
         return self._keep.feed_if_due()

@@ -95,21 +95,19 @@ class FaultWatch:
             fault = self._find(fault_id)
             if fault is None or not fault.present:
                 raise
-            raise SafetyError(
+            raise self._session.error(
+                SafetyError,
                 f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {fault}.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Remove the cause first.",
             ) from error
         # The reply names sources, not ids: another fault of the same source may be what is latched.
         fault = self._find(fault_id) if latched else None
         if fault is not None and fault.latched:
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 f"FAULT_CLEAR of id {fault_id} was answered, but the fault is still latched",
                 wrote="cleared",
                 read=str(fault),
-                device=self._session.device,
-                address=self._session.address,
                 hint=f"{LIST_FAULTS}.",
             )
 
@@ -118,19 +116,17 @@ class FaultWatch:
         listed = {fault.fault_id: fault for fault in self.kept()}
         older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
-            raise BadValueError(
+            raise self._session.error(
+                BadValueError,
                 f"FAULT_CLEAR: no fault listed has id {fault_id}, nothing was sent.",
                 code=Status.UNKNOWN_FAULT,
                 command=FaultClearRequest.command.name,
-                device=self._session.device,
-                address=self._session.address,
                 hint=f"{LIST_FAULTS}, with the id that clears each.",
             )
         if older:
-            raise SafetyError(
+            raise self._session.error(
+                SafetyError,
                 f"FAULT_CLEAR of id {fault_id}: this firmware would also clear {'; '.join(older)}. Nothing was sent.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Clear the oldest one first, each by its own id.",
             )
 
@@ -145,12 +141,11 @@ class FaultWatch:
         """Stop in an emergency, and make sure that it did. Raises as ``outputs_off`` of the driver."""
         reply = self._session.emergency_stop(patience_s)
         if reply.outputs_state is not OutputsState.SAFE:
-            raise VerifyError(
+            raise self._session.error(
+                VerifyError,
                 "ESTOP was answered, but the outputs are not in their safe state",
                 wrote=OutputsState.SAFE.name,
                 read=reply.outputs_state.name,
-                device=self._session.device,
-                address=self._session.address,
                 hint="Cut the heater supply by hand.",
             )
 
@@ -200,10 +195,9 @@ class FaultWatch:
                 records.extend(record for record in reply.records if record.fault_id >= first)
                 if not reply.records or not first <= reply.records[-1].fault_id < reply.newest_id:
                     return records
-        raise FrameError(
+        raise self._session.error(
+            FrameError,
             f"FAULT_LIST: more than {_MOST_FAULTS} faults are listed, and no end.",
-            device=self._session.device,
-            address=self._session.address,
             hint="Compare the versions of firmware and lumion-hw.",
         )
 

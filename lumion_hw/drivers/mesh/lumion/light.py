@@ -29,9 +29,8 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock, Deadline, deadline_after
 from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_ability, chosen_monitors
-from lumion_hw.errors import BusyError, ConfigError, FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import BusyError, ConfigError, DeviceAddress, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import LightState, LightThreshold
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
 
 _ASK_EVERY_S = 0.5  # an event may have been lost, and nothing but a question shows that
@@ -45,7 +44,7 @@ def can_watch(hello: HelloReply) -> bool:
 
 
 def watch_requests(
-    hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, where: Where
+    hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, target: DeviceAddress
 ) -> list[WatchRequest]:
     """Return the requests for a watch, in as many pieces as the frames need; the first forgets what was watched.
 
@@ -53,16 +52,16 @@ def watch_requests(
         LimitError: A threshold, hold-off or period cannot be expressed.
         ConfigError: A monitor does not exist, or none is given.
     """
-    chosen = chosen_monitors(tuple(each.monitor for each in thresholds), hello.n_adc, "watch_light", where)
+    chosen = chosen_monitors(tuple(each.monitor for each in thresholds), hello.n_adc, "watch_light", target)
     if len(chosen) != len(thresholds):
-        raise ConfigError("watch_light: a monitor is named twice.", device=where.device, address=where.address)
+        raise target.error(ConfigError, "watch_light: a monitor is named twice.")
     tick_s = hello.tick_us * 1e-6
     shortest_s = max(tick_s, hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _TOP * tick_s:
-        raise outside("watch_light, period_s", period_s, (shortest_s, _TOP * tick_s), "s", where)
+        raise outside("watch_light, period_s", period_s, (shortest_s, _TOP * tick_s), "s", target)
     # Rounded to the nearest tick, but never below the time of a scan.
     period = max(round(period_s / tick_s), math.ceil(shortest_s / tick_s - 1e-9))
-    records = np.array([_record(hello, each, where) for each in thresholds], dtype=WATCH_DTYPE)
+    records = np.array([_record(hello, each, target) for each in thresholds], dtype=WATCH_DTYPE)
     per_frame = max_elements(WatchRequest, hello.fw_rx_max)
     first = WatchRequest(WatchFlag.CLEAR, period, records[:per_frame])
     return [
@@ -71,17 +70,17 @@ def watch_requests(
     ]
 
 
-def _record(hello: HelloReply, threshold: LightThreshold, where: Where) -> tuple[int, int, int, int]:
+def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress) -> tuple[int, int, int, int]:
     full_scale_ma, tick_s = hello.adc_full_scale * 1e-6, hello.tick_us * 1e-6
     what = f"watch_light, monitor {threshold.monitor}"
     for name, value_ma in (("dark_below_ma", threshold.dark_below_ma), ("light_from_ma", threshold.light_from_ma)):
         if not 0.0 < value_ma < full_scale_ma:
-            raise outside(f"{what}, {name}", value_ma, (0.0, full_scale_ma), "mA", where)
+            raise outside(f"{what}, {name}", value_ma, (0.0, full_scale_ma), "mA", target)
     if threshold.light_from_ma < threshold.dark_below_ma:
         lowest_ma = threshold.dark_below_ma
-        raise outside(f"{what}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", where)
+        raise outside(f"{what}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", target)
     if not 0.0 <= threshold.hold_s <= _TOP * tick_s:
-        raise outside(f"{what}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", where)
+        raise outside(f"{what}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", target)
     # At least one code: 0 would mean that this monitor is not to be watched.
     dark, light = (
         min(max(math.ceil(value_ma / full_scale_ma * _TOP - 1e-9), 1), _TOP)
@@ -96,7 +95,7 @@ class WatchedLight:
     Args:
         session: The open session.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while somebody waits.
         ended: Called once, when the watch has ended.
@@ -106,12 +105,12 @@ class WatchedLight:
         self,
         session: FramedSession,
         clock: Clock,
-        where: Where,
+        target: DeviceAddress,
         keep_going: Callable[[], float],
         when_lost: Callable[[LinkLost], None],
         ended: Callable[[], None],
     ) -> None:
-        self._session, self._clock, self._where = session, clock, where
+        self._session, self._clock, self._target = session, clock, target
         self._keep_going, self._when_lost, self._ended = keep_going, when_lost, ended
         self._epoch = session.epoch
         self._tick_s = session.hello.tick_us * 1e-6
@@ -136,7 +135,7 @@ class WatchedLight:
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
         """Watch other monitors, or with other thresholds, from now on. Raises as ``watch_light`` of the driver."""
         self._check_session()
-        self.begin(watch_requests(self._session.hello, thresholds, period_s, self._where))
+        self.begin(watch_requests(self._session.hello, thresholds, period_s, self._target))
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next state, or ``None`` when none has come within ``timeout_s``.
@@ -178,10 +177,9 @@ class WatchedLight:
     def _ask(self) -> None:
         """Ask for the state: an event may have been lost."""
         if self._silences == _SILENCES:
-            raise LinkTimeout(
+            raise self._target.error(
+                LinkTimeout,
                 f"watch_light: the controller answers, but told no state for {_SILENCES * _ASK_EVERY_S:.1f} s.",
-                device=self._where.device,
-                address=self._where.address,
                 hint="Start the watch again.",
             )
         self._silences, self._news_s = self._silences + 1, self._clock.now()
@@ -204,18 +202,14 @@ class WatchedLight:
 
     def _check_session(self) -> None:
         if self._session.epoch != self._epoch:
-            raise LinkLost(
-                "watch_light: the session it was started in is gone.",
-                device=self._where.device,
-                address=self._where.address,
-                hint="Start it again.",
+            raise self._target.error(
+                LinkLost, "watch_light: the session it was started in is gone.", hint="Start it again."
             )
 
     def _wrong_count(self, count: int) -> FrameError:
-        return FrameError(
+        return self._target.error(
+            FrameError,
             f"WATCH: the controller watches {count} monitors, asked for were {self._watched}.",
-            device=self._where.device,
-            address=self._where.address,
             hint="Compare the versions of firmware and lumion-hw.",
         )
 
@@ -234,11 +228,11 @@ class LightWatching:
         self,
         session: FramedSession,
         clock: Clock,
-        where: Where,
+        target: DeviceAddress,
         keep_going: Callable[[], float],
         when_lost: Callable[[LinkLost], None],
     ) -> None:
-        self._session, self._clock, self._where = session, clock, where
+        self._session, self._clock, self._target = session, clock, target
         self._keep_going, self._when_lost = keep_going, when_lost
         self._taken: int | None = None
 
@@ -246,17 +240,16 @@ class LightWatching:
         """Start a watch. Raises as ``watch_light`` of the driver."""
         session = self._session
         with session.transaction():
-            check_ability(can_watch(session.hello), "WATCH", "does not watch light by itself", self._where)
+            check_ability(can_watch(session.hello), "WATCH", "does not watch light by itself", self._target)
             if self._taken == session.epoch:
-                raise BusyError(
+                raise self._target.error(
+                    BusyError,
                     "watch_light: light is watched already.",
                     command="WATCH",
-                    device=self._where.device,
-                    address=self._where.address,
                     hint="Change that watch, or close it first.",
                 )
-            requests = watch_requests(session.hello, thresholds, period_s, self._where)
-            watch = WatchedLight(session, self._clock, self._where, self._keep_going, self._when_lost, self._free)
+            requests = watch_requests(session.hello, thresholds, period_s, self._target)
+            watch = WatchedLight(session, self._clock, self._target, self._keep_going, self._when_lost, self._free)
             watch.begin(requests)
             self._taken = session.epoch
             return watch

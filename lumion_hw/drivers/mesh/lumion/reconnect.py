@@ -17,9 +17,8 @@ from enum import StrEnum
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.values import call_back
-from lumion_hw.errors import ConfigError, LinkLost, LumionError, NotSupportedError
+from lumion_hw.errors import ConfigError, DeviceAddress, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed.errors import Where
 
 _log = logging.getLogger(__name__)
 
@@ -136,10 +135,10 @@ class Reconnector:
         attach: Attaches again and tells what was found; raises ``LumionError``.
         close: Closes the handle; never raises.
         on_event: Called with every event; ``None`` to keep them only.
-        where: Names for messages.
+        target: Device name and address, for messages.
 
     Attributes:
-        state: Where the driver stands.
+        state: DeviceAddress the driver stands.
         events: The newest events, oldest first.
     """
 
@@ -150,7 +149,7 @@ class Reconnector:
         attach: Callable[[], Attachment],
         close: Callable[[], None],
         on_event: Callable[[LinkEvent], None] | None,
-        where: Where,
+        target: DeviceAddress,
     ) -> None:
         self._by_itself = policy is not None
         self._policy = policy or ReconnectPolicy()
@@ -158,7 +157,7 @@ class Reconnector:
         self._attach = attach
         self._close = close
         self._on_event = on_event
-        self._where = where
+        self._target = target
         self._dice = random.Random(self._policy.seed)
         self._lost_s = 0.0
         self._next_s = 0.0
@@ -261,11 +260,11 @@ class Reconnector:
         else:
             text = f"{what}: the link was lost {now - self._lost_s:.1f} s ago, attempts so far: {self._attempts}"
             hint = f"The next one comes in {max(0.0, self._next_s - now):.1f} s; its watchdog switches the outputs off."
-        return LinkLost(f"{text}.", device=self._where.device, address=self._where.address, hint=hint)
+        return self._target.error(LinkLost, f"{text}.", hint=hint)
 
     def _tell(self, kind: LinkEventKind, text: str, attachment: Attachment | None = None) -> None:
         now = self._clock.now()
-        _log.warning("%s @ %s: link %s: %s", self._where.device, self._where.address, kind, text)
+        _log.warning("%s @ %s: link %s: %s", self._target.device, self._target.address, kind, text)
         event = LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment)
         self.events.append(event)
         call_back(self._on_event, event)

@@ -50,6 +50,7 @@ from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitor
 from lumion_hw.errors import (
     LIST_FAULTS,
     ConfigError,
+    DeviceAddress,
     DeviceError,
     FrameError,
     LimitError,
@@ -57,7 +58,6 @@ from lumion_hw.errors import (
     LumionError,
 )
 from lumion_hw.interfaces import ControllerLimits, SweepPlan
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
 
 _MAX_U32 = 0xFFFFFFFF
@@ -98,7 +98,7 @@ class Allowed:
 
 
 def planned_sweep(
-    plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, where: Where
+    plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, target: DeviceAddress
 ) -> PlannedSweep:
     """Check a plan against all limits and encode it.
 
@@ -107,20 +107,20 @@ def planned_sweep(
         base: Codes driven now, shape ``(n_heaters,)``.
         hello: Sizes of the controller.
         allowed: What a table may hold.
-        where: Names for messages.
+        target: Device name and address, for messages.
 
     Raises:
         LimitError: A point is outside the limits (the message names point and channel), a time or average cannot be
             expressed, or the image is larger than the controller's memory.
         ConfigError: There is no point, or a heater or monitor that does not exist.
     """
-    monitors = chosen_monitors(plan.monitors, hello.n_adc, "sweep", where)
-    _check_run(plan, len(monitors), hello, where)
+    monitors = chosen_monitors(plan.monitors, hello.n_adc, "sweep", target)
+    _check_run(plan, len(monitors), hello, target)
     start = base
     if plan.start_ma is not None:
-        checked = checked_currents(plan.start_ma, allowed.max_ma, "sweep, start_ma", where)
+        checked = checked_currents(plan.start_ma, allowed.max_ma, "sweep, start_ma", target)
         start = code_from_output(checked, hello.dac_full_scale * 1e-3)
-    tables = _TableSequence(plan, start, hello, allowed, where)
+    tables = _TableSequence(plan, start, hello, allowed, target)
     settle_us = math.ceil(plan.settle_s * 1e6)
     # Latches fall on ticks: settling and scans rounded up to whole ones, or every point would count as late.
     dwell_ticks = max(1, -(-(settle_us + plan.n_avg * hello.adc_scan_us) // hello.tick_us))
@@ -133,7 +133,7 @@ def planned_sweep(
         mask=b"" if plan.monitors is None else mask_from_channels(monitors, hello.n_adc),
         start_table=None if plan.start_ma is None else start,
     ).encode()
-    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", where)
+    _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", target)
     # No more than the ring holds: what is overwritten before it was pushed is not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
     window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))
@@ -147,24 +147,22 @@ def _window(mtu: int, n_monitors: int) -> int:
     return 16 * max_elements(SweepDataEvent, mtu, row=n_monitors)
 
 
-def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, where: Where) -> None:
+def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: DeviceAddress) -> None:
     if not plan.points:
-        raise ConfigError("sweep: there is no point in the plan.", device=where.device, address=where.address)
-    check_average(plan.n_avg, "sweep, n_avg", where)
+        raise target.error(ConfigError, "sweep: there is no point in the plan.")
+    check_average(plan.n_avg, "sweep, n_avg", target)
     longest_s = _MAX_U32 * 1e-6
     if not 0.0 <= plan.settle_s <= longest_s:
-        raise outside("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", where)
+        raise outside("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", target)
     # A record is never split over frames, neither pushed nor read.
     fit = min(max_elements(kind, hello.fw_tx_max) for kind in (SweepDataEvent, SweepReadReply))
     hint = "Choose fewer monitors."
-    _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, where)
+    _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, target)
 
 
-def _check(what: str, asked: int, limit: int, unit: str, hint: str, where: Where) -> None:
+def _check(what: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
     if asked > limit:
-        raise LimitError(
-            what, asked=asked, limit=limit, unit=unit, device=where.device, address=where.address, hint=hint
-        )
+        raise target.error(LimitError, what, requested=asked, limit=limit, unit=unit, hint=hint)
 
 
 class _TableSequence:
@@ -175,13 +173,13 @@ class _TableSequence:
     """
 
     def __init__(
-        self, plan: SweepPlan, start: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, where: Where
+        self, plan: SweepPlan, start: NDArray[np.uint16], hello: HelloReply, allowed: Allowed, target: DeviceAddress
     ) -> None:
         self.table = np.array(start, dtype=np.uint16)
         self._points = plan.points
         self._hello = hello
         self._max_ma = allowed.max_ma
-        self._where = where
+        self._target = target
         limits = allowed.limits
         self._cap_uw = math.inf if limits is None else power_cap_uw(limits)
         self._ohm = np.zeros(len(start), np.int64) if limits is None else load_ohm(limits)
@@ -190,28 +188,25 @@ class _TableSequence:
     def __iter__(self) -> Iterator[NDArray[np.uint16]]:
         for number, point in enumerate(self._points):
             self._change(number, point)
-            check_power(self._power_uw, self._cap_uw, f"sweep, point {number}", self._where)
+            check_power(self._power_uw, self._cap_uw, f"sweep, point {number}", self._target)
             yield self.table.copy()
 
     def _change(self, number: int, point: Mapping[int, float]) -> None:
         for channel, current_ma in point.items():
             if not (_is_number(channel) and 0 <= channel < len(self.table)):
-                raise ConfigError(
+                raise self._target.error(
+                    ConfigError,
                     f"sweep, point {number}: heater {channel} does not exist; "
                     f"the controller has heaters 0 to {len(self.table) - 1}.",
-                    device=self._where.device,
-                    address=self._where.address,
                 )
             if not _is_number(current_ma):
-                raise ConfigError(
-                    f"sweep, point {number}, channel {channel}: {current_ma!r} is no number.",
-                    device=self._where.device,
-                    address=self._where.address,
+                raise self._target.error(
+                    ConfigError, f"sweep, point {number}, channel {channel}: {current_ma!r} is no number."
                 )
             top_ma = float(self._max_ma[channel])
             if not 0.0 <= current_ma <= top_ma:
                 what = f"sweep, point {number}, channel {channel}"
-                raise outside(what, current_ma, (0.0, top_ma), "mA", self._where)
+                raise outside(what, current_ma, (0.0, top_ma), "mA", self._target)
             # Rounded as program() does, so that a point and a table of the same currents are the same codes.
             code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
             # Kept up to date by what changes: of thousands of points most change one channel.
@@ -256,7 +251,7 @@ class SweepRun:
         keep_going: Callable[[], float],
     ) -> None:
         self._session = session
-        self._where = Where(session.device, session.address)
+        self._target = DeviceAddress(session.device, session.address)
         self._clock = clock
         self._planned = planned
         self._generation = generation
@@ -306,7 +301,7 @@ class SweepRun:
                 SweepStartRequest(self._generation, self._generation, base_crc32, self._planned.window)
             )
         except LimitError as error:
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._where) from error
+            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
         except LinkTimeout:  # it may have been started all the same
             self._abort()
             raise
@@ -315,11 +310,10 @@ class SweepRun:
         told, planned = (reply.records, reply.n_adc), self._values.shape
         if told != planned:
             self._abort()
-            raise FrameError(
+            raise self._session.error(
+                FrameError,
                 f"SWEEP_START: the controller announces {told[0]} records of {told[1]} values instead of "
                 f"{planned[0]} of {planned[1]}.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Compare the versions of firmware and lumion-hw.",
             )
 
@@ -442,10 +436,9 @@ class SweepRun:
         return at_most
 
     def _error(self, what: str) -> DeviceError:
-        return DeviceError(
+        return self._session.error(
+            DeviceError,
             f"sweep {self._generation} {what}: {self._produced} of {self._planned.n_points} points were recorded.",
             command="SWEEP_START",
-            device=self._session.device,
-            address=self._session.address,
             hint=f"The table from before the sweep is driven again unless a fault keeps it off. {LIST_FAULTS}.",
         )

@@ -25,9 +25,8 @@ from firmware_protocol import (
 )
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.config import limit_in_ma
-from lumion_hw.errors import LIST_FAULTS, LimitError, LinkError, LinkTimeout, LumionError, VerifyError
+from lumion_hw.errors import LIST_FAULTS, DeviceAddress, LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class Tables:
     Args:
         session: The session.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
 
     Attributes:
         generation: Newest generation used.
@@ -69,10 +68,10 @@ class Tables:
         in_flight: A table whose command was sent and never answered; ``None`` if there is none.
     """
 
-    def __init__(self, session: FramedSession, clock: Clock, where: Where) -> None:
+    def __init__(self, session: FramedSession, clock: Clock, target: DeviceAddress) -> None:
         self._session = session
         self._clock = clock
-        self._where = where
+        self._target = target
         self._bank_generation = 0
         self.generation = 0
         self.confirmed: BoardTable | None = None
@@ -110,7 +109,7 @@ class Tables:
             reply = self._what_became(generation, error)
         except LimitError as error:
             self.in_flight = None
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._where) from error
+            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
         except LumionError as error:
             # A refusal is an answer: nothing was latched.
             if not isinstance(error, LinkError):
@@ -120,12 +119,11 @@ class Tables:
         if not isinstance(reply, CommitReply) or not (
             reply.generation == generation and reply.crc32 == table.crc32 and reply.latched
         ):
-            raise VerifyError(
+            raise self._target.error(
+                VerifyError,
                 f"table {generation} was not confirmed",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"{reply}",
-                device=self._where.device,
-                address=self._where.address,
                 hint="Read back what is driven, then program again.",
             )
         self.confirmed = table
@@ -153,11 +151,10 @@ class Tables:
             _log.info("table %d was latched, its answers were lost", generation)
             return CommitReply(generation, driven.tick, driven.crc32, True, driven.outputs_state)
         self.in_flight = None
-        told = LinkTimeout(
+        told = self._target.error(
+            LinkTimeout,
             f"{error.message} Asked, the controller drives table {driven.generation}: table {generation} was not "
             "latched, and will not be.",
-            device=self._where.device,
-            address=self._where.address,
             hint="Program it again.",
         )
         told.took_effect = False
@@ -182,12 +179,11 @@ class Tables:
         """Prove that these codes are driven now. Raises ``VerifyError`` if others are."""
         table, driven_crc32 = BoardTable.of(codes), self.driven_crc32()
         if table.crc32 != driven_crc32:
-            raise VerifyError(
+            raise self._target.error(
+                VerifyError,
                 "another table is driven than planned",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"CRC 0x{driven_crc32:08X}",
-                device=self._where.device,
-                address=self._where.address,
                 hint=f"A fault switches the outputs off. {LIST_FAULTS}.",
             )
         self.confirmed = table
@@ -223,12 +219,11 @@ class Tables:
                 table = BoardTable.of(codes)
                 if {table.crc32} == said and len(codes) == self._session.hello.n_dac:
                     return table
-        raise VerifyError(
+        raise self._target.error(
+            VerifyError,
             "READBACK: the codes do not have the checksum given for them",
             wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(said)),
             read=f"CRC 0x{table.crc32:08X}",
-            device=self._where.device,
-            address=self._where.address,
             hint="The table changed while it was read; read it again.",
         )
 

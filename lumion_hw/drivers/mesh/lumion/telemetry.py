@@ -30,9 +30,8 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
-from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import BusyError, DeviceAddress, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
-from lumion_hw.sessions.framed.errors import Where
 from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ def subscription(
     period_s: float,
     monitors: tuple[int, ...] | None,
     n_avg: int,
-    where: Where,
+    target: DeviceAddress,
 ) -> SubscribeRequest:
     """Return the request for a stream, its number still to be chosen.
 
@@ -59,16 +58,16 @@ def subscription(
         LimitError: Period or average cannot be expressed, or the scans take longer than the period.
         ConfigError: A monitor does not exist, or more than fit into one frame.
     """
-    chosen = chosen_monitors(monitors, hello.n_adc, "telemetry", where)
+    chosen = chosen_monitors(monitors, hello.n_adc, "telemetry", target)
     fit = max_elements(TelemetryEvent, hello.fw_tx_max)
     if len(chosen) > fit:
-        raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", where)
-    check_average(n_avg, "telemetry, n_avg", where)
+        raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", target)
+    check_average(n_avg, "telemetry, n_avg", target)
     tick_s = hello.tick_us * 1e-6
     # The scans of one record have to fit its period, else the board falls behind for good.
     shortest_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _MAX_U32 * tick_s:
-        raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", where)
+        raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", target)
     # Rounded to the nearest tick, but never below the time of the scans.
     ticks = max(round(period_s / tick_s), -(-n_avg * hello.adc_scan_us // hello.tick_us))
     window = min(max(_LEAST_WINDOW, math.ceil(1.0 / period_s)), _LARGEST_WINDOW)
@@ -211,26 +210,21 @@ class TelemetryStream:
 
     def _check_session(self) -> None:
         if self._session.epoch != self._epoch:
-            raise LinkLost(
-                "telemetry: the session it was subscribed in is gone.",
-                device=self._session.device,
-                address=self._session.address,
-                hint="Start it again.",
+            raise self._session.error(
+                LinkLost, "telemetry: the session it was subscribed in is gone.", hint="Start it again."
             )
 
     def _wrong_count(self, count: int) -> FrameError:
-        return FrameError(
+        return self._session.error(
+            FrameError,
             f"SUBSCRIBE: the controller announces {count} monitors per record, asked for were {self._count}.",
-            device=self._session.device,
-            address=self._session.address,
             hint="Compare the versions of firmware and lumion-hw.",
         )
 
     def _silence(self) -> LinkTimeout:
-        return LinkTimeout(
+        return self._session.error(
+            LinkTimeout,
             f"telemetry: the controller answers, but sent no record for {_SILENCES * self._silent_s:.1f} s.",
-            device=self._session.device,
-            address=self._session.address,
             hint="Start it again; if that does not help, look at GET_STATS for its transmit queue.",
         )
 
@@ -268,7 +262,7 @@ class TelemetryStreams:
     Args:
         session: The session.
         clock: Its clock.
-        where: Names for messages.
+        target: Device name and address, for messages.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while an iterator waits.
     """
@@ -277,13 +271,13 @@ class TelemetryStreams:
         self,
         session: FramedSession,
         clock: Clock,
-        where: Where,
+        target: DeviceAddress,
         keep_going: Callable[[], float],
         when_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session = session
         self._clock = clock
-        self._where = where
+        self._target = target
         self._keep_going = keep_going
         self._when_lost = when_lost
         self._taken: set[tuple[int, int]] = set()
@@ -291,7 +285,7 @@ class TelemetryStreams:
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
         """Subscribe and return the iterator. Raises as ``telemetry`` of the driver."""
         with self._session.transaction():
-            request = subscription(self._session.hello, period_s, monitors, n_avg, self._where)
+            request = subscription(self._session.hello, period_s, monitors, n_avg, self._target)
             request = replace(request, stream=self._free_stream())
             key = (self._session.epoch, request.stream)
             self._taken.add(key)
@@ -305,10 +299,9 @@ class TelemetryStreams:
         for stream in range(FIRST_TELEMETRY_STREAM, FIRST_TELEMETRY_STREAM + n_streams):
             if (self._session.epoch, stream) not in self._taken:
                 return stream
-        raise BusyError(
+        raise self._target.error(
+            BusyError,
             f"telemetry: all {n_streams} streams of this controller are in use.",
             command="SUBSCRIBE",
-            device=self._where.device,
-            address=self._where.address,
             hint="Close one of the iterators first.",
         )

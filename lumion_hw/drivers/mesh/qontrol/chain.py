@@ -152,11 +152,10 @@ def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
 
 def _refuse_other_kinds(session: QontrolSession, name: str, kind: str) -> None:
     if kind[:1] in _OTHER_KINDS:
-        raise NotSupportedError(
+        raise session.error(
+            NotSupportedError,
             f"{name} is {_OTHER_KINDS[kind[:1]]}; this driver drives chains of current sources only.",
             command="NUPALL?",
-            device=session.device,
-            address=session.address,
             hint="Give it a serial line of its own.",
         )
 
@@ -185,10 +184,9 @@ def _check(session: QontrolSession, module: ChainModule) -> None:
 
 
 def _bad_chain(session: QontrolSession, command: str, found: str) -> DeviceError:
-    return DeviceError(
+    return session.error(
+        DeviceError,
         f"{command}: the chain says {found}, which does not fit together.",
         command=command,
-        device=session.device,
-        address=session.address,
         hint="Check that the slots are filled without a gap, then open it with reenumerate=True.",
     )

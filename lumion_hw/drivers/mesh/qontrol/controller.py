@@ -32,6 +32,7 @@ from lumion_hw.drivers.mesh.qontrol.values import (
     step,
     wanted_compliance,
 )
+from lumion_hw.drivers.ranges import check_fault_id
 from lumion_hw.errors import (
     LIST_FAULTS,
     BadValueError,
@@ -349,24 +350,23 @@ class QontrolController(Driver):
             BadValueError: No fault was given this id; nothing was cleared.
             SafetyError: Its channel is still at its limit; :meth:`outputs_off` ends that.
         """
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._call("clear_fault") as outputs:
             self._session.check_identity()
             outputs.latch_reports()
             outputs.refresh()
             if not self._latch.was_issued(fault_id):
-                raise BadValueError(
+                raise self._session.error(
+                    BadValueError,
                     f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
                     command="clear_fault",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint=f"{LIST_FAULTS}, with the id that clears each.",
                 )
             fault = self._latch.find(fault_id)
             if fault is not None and fault.present:
-                raise SafetyError(
+                raise self._session.error(
+                    SafetyError,
                     f"clear_fault: the cause is still present: {fault}.",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint="Check the heater, or switch off with outputs_off(), then clear again.",
                 )
             self._latch.clear(fault_id)
@@ -418,10 +418,9 @@ class QontrolController(Driver):
     def _attach(self, chain: ModuleChain) -> QontrolOutputs:
         expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
         if expected is not None and chain.serial != expected:
-            raise IdentityError(
+            raise self._session.error(
+                IdentityError,
                 f"the modules {chain.serial} answered, {expected} were expected.",
-                device=self._session.device,
-                address=self._session.address,
                 hint="Check the cabling and the order of the backplanes, or the serial in the bench file.",
             )
         began = self._clock.now()

@@ -103,12 +103,11 @@ class QontrolOutputs:
         found = (self.compliance.current_ma, self.compliance.voltage_v)
         for (quantity, values, unit), seen, wrong in zip(columns, found, self._differing(wanted), strict=True):
             for channel in np.flatnonzero(wrong)[:1]:
-                raise VerifyError(
+                raise self._session.error(
+                    VerifyError,
                     f"{quantity.text} of channel {channel}",
                     wrote=f"{values[channel]:.4f} {unit}",
                     read=f"{seen[channel]:.4f} {unit}",
-                    device=self._session.device,
-                    address=self._session.address,
                     hint="The module keeps another limit than it acknowledged; nothing was driven.",
                 )
         self.limits_gone = False
@@ -204,10 +203,9 @@ class QontrolOutputs:
         """Raise ``SafetyError`` if a fault is latched."""
         latched = self._latch.latched
         if latched:
-            raise SafetyError(
+            raise self._session.error(
+                SafetyError,
                 f"{operation}: faults are latched, nothing was sent: {'; '.join(map(str, latched))}.",
-                device=self._session.device,
-                address=self._session.address,
                 hint=CLEAR_FAULTS,
             )
 
@@ -224,12 +222,11 @@ class QontrolOutputs:
         new = self.latch_reports()
         if new:
             code = new[0].extra["code"]
-            raise DeviceError(
+            raise self._session.error(
+                DeviceError,
                 f"{operation}: the modules report {'; '.join(map(str, new))}.",
                 code=code if isinstance(code, int) else None,
                 command=operation,
-                device=self._session.device,
-                address=self._session.address,
                 hint=f"The outputs stay as set, as far as the modules let them. {CLEAR_FAULTS}.",
             )
 
@@ -261,11 +258,10 @@ class QontrolOutputs:
     ) -> VerifyError:
         channels = np.flatnonzero(wrong).tolist()
         first = channels[0]
-        return VerifyError(
+        return self._session.error(
+            VerifyError,
             f"{operation}: current of channel {', '.join(map(str, channels))} does not read back; channel {first}",
             wrote=f"{wanted_ma[first]:.4f} mA",
             read=f"{found_ma[first]:.4f} mA",
-            device=self._session.device,
-            address=self._session.address,
             hint=hint,
         )

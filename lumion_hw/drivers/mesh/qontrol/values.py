@@ -78,13 +78,12 @@ def checked_column(
     column = number_each(values, len(highest), what, owner, device=session.device, address=session.address).copy()
     for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
         broken = highest[channel] if column[channel] > highest[channel] else lowest
-        raise LimitError(
+        raise session.error(
+            LimitError,
             f"{what}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
-            asked=float(column[channel]),
+            requested=float(column[channel]),
             limit=float(broken),
             unit=unit,
-            device=session.device,
-            address=session.address,
         )
     return column
 
@@ -94,13 +93,12 @@ def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
-        raise LimitError(
+        raise session.error(
+            LimitError,
             f"{what}: computed power of the whole table, nothing was sent",
-            asked=power_mw,
+            requested=power_mw,
             limit=limits.total_power_mw,
             unit="mW",
-            device=session.device,
-            address=session.address,
         )
 
 
@@ -222,9 +220,8 @@ def _check_possible(
 
 def _damaged(session: QontrolSession, what: str, seen: str) -> FrameError:
     session.mark_out_of_sync(f"{what}: {seen}")
-    return FrameError(
+    return session.error(
+        FrameError,
         f"{what}: the reply was damaged on its way: {seen}",
-        device=session.device,
-        address=session.address,
         hint="Read again; if it happens often, look at the cable.",
     )

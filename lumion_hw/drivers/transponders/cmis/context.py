@@ -126,19 +126,15 @@ class ModuleContext:
 
     def error(self, kind: type[_ErrorT], message: str, hint: str) -> _ErrorT:
         """Return an error about this module."""
-        return kind(message, device=self.memory.device, address=self.memory.address, hint=hint)
+        return self.memory.error(kind, message, hint=hint)
 
     def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
         """Return the error for a value outside a limit of this module."""
-        return LimitError(
-            message, asked=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
-        )
+        return self.memory.error(LimitError, message, requested=asked, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
         """Return the error for what the module does not have as it was told."""
-        return VerifyError(
-            message, wrote=wrote, read=read, device=self.memory.device, address=self.memory.address, hint=hint
-        )
+        return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
     def needs(self, supported: object, what: str) -> None:
         """Raise ``NotSupportedError`` unless the module can do it."""

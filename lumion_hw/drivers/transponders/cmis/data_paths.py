@@ -306,13 +306,12 @@ def _words(lanes: Collection[int], last: dict[int, int]) -> str:
 
 
 def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> ConfigRejectedError:
-    return ConfigRejectedError(
+    return module.memory.error(
+        ConfigRejectedError,
         f"application {staged >> 4} was refused",
         lane=lane,
         code=code,
         name=codes.describe("config_status", code),
-        device=module.memory.device,
-        address=module.memory.address,
         hint="The configuration in force did not change; see the applications the module offers.",
     )
 

@@ -70,12 +70,11 @@ def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
         if module.clock.now() >= end:
             first = next(iter(lit))
             named = f"media lane {first} is" if len(lit) == 1 else f"media lanes {_listed(lit)} are"
-            raise VerifyError(
+            raise module.memory.error(
+                VerifyError,
                 f"{named} not dark",
                 wrote="Tx disable",
                 read=", ".join(f"{reading.value:.2f} dBm" for reading in lit.values()),
-                device=module.memory.device,
-                address=module.memory.address,
                 hint="Treat the fibre as lit; unplug the module if it has to be dark.",
             )
         module.clock.sleep(_LOOK_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, LinkError, VerifyError
+from lumion_hw.errors import ConfigError, DeviceErrors, LinkError, VerifyError
 from lumion_hw.interfaces import StickyFlag
 from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
@@ -28,7 +28,7 @@ FlagKey = tuple[str, int | None]
 """Name of a flag without its suffix, and its lane."""
 
 
-class CmisMemory:
+class CmisMemory(DeviceErrors):
     """Fields of one module. A field that a read would clear is refused here: flags go through :class:`FlagStore`.
 
     Args:
@@ -151,12 +151,11 @@ class CmisMemory:
         return self.bank if page is not None and page >= 0x10 else 0
 
     def _mismatch(self, field: Field, wrote: object, read: object) -> VerifyError:
-        return VerifyError(
+        return self.error(
+            VerifyError,
             f"{field.name} ({field})",
             wrote=wrote,
             read=read,
-            device=self.device,
-            address=self.address,
             hint="The module did not keep what was written; it may not support it in this state.",
         )
 

@@ -78,9 +78,8 @@ def open_module(
 def _check_kind(memory: CmisMemory, identifier: int) -> None:
     if identifier not in CMIS_IDENTIFIERS:
         name = codes.describe("identifier", identifier)
-        raise IdentityError(
+        raise memory.error(
+            IdentityError,
             f"expected a module that is managed by CMIS; found identifier 0x{identifier:02X}, {name}",
-            device=memory.device,
-            address=memory.address,
             hint="SFP and SFP+ modules have their own driver (kind sfp-8472).",
         )

@@ -146,12 +146,11 @@ def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
     end = module.clock.now() + _POWER_CHECK_S
     while True:
         if ("target_output_power_oor", lane) in module.flags.read(_TUNING_PAGE):
-            raise VerifyError(
+            raise module.memory.error(
+                VerifyError,
                 f"output power of media lane {lane}",
                 wrote=f"{power_dbm:g} dBm",
                 read="TargetOutputPowerOOR",
-                device=module.memory.device,
-                address=module.memory.address,
                 hint="The module keeps the power it had.",
             )
         if module.clock.now() >= end:

@@ -378,7 +378,7 @@ class Itla(SerialDevice[ItlaPeer]):
         # MCB.SDF: the module switches itself off on a fatal condition.
         if self.enabled and self._summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL:
             self.switch_off()
-        self._outlet.show(lambda: self._laser.light(self.frequency_mhz, self._instant))
+        self._outlet.report(lambda: self._laser.light(self.frequency_mhz, self._instant))
 
 
 _LARGEST_BAUD_CODE = 4

@@ -22,7 +22,7 @@ from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.transmitter import Transmitter
 from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 from lumion_hw.emulator.mesh.lumion.wires import Pacing
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 
 
 class MeshBoard(Switchable):
@@ -94,12 +94,12 @@ class MeshBoard(Switchable):
         """Random number of this power-up."""
         return self.core.boot_id
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: BoardPeer) -> None:
         """Forget a connection; what has arrived from it is still executed."""

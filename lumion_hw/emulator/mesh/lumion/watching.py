@@ -144,7 +144,8 @@ class MonitorWatch:
     def next_event(self) -> bytes:
         """Take the event that waits."""
         told = self._pending
-        assert told is not None, "nothing waits"
+        if told is None:
+            raise RuntimeError("no light event is pending")
         self._pending = None
         mask = np.packbits(self._dark, bitorder="little").tobytes()
         return LightEvent(told.tick, told.since, told.generation, mask).encode()

@@ -23,7 +23,7 @@ from lumion_hw.emulator.mesh.qontrol.module import EmulatedQ8
 from lumion_hw.emulator.mesh.qontrol.profile import ChainProfile, ErrorOrder, ModuleSpec
 from lumion_hw.emulator.mesh.qontrol.requests import BinaryRequest, RequestReader, TextLine, read_binary, read_text
 from lumion_hw.emulator.mesh.qontrol.timing import ReplyTiming
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 
@@ -207,14 +207,14 @@ class QontrolChain(Switchable):
         """Currents that flow, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return self._driven.copy()
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         words = max(self.n_channels, _LEAST_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
         peer = QontrolPeer(self, self.profile.baud, reader, self._timing)
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: QontrolPeer) -> None:
         """Forget a connection; what has arrived from it has been carried out."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumion_hw.circuits import CircuitService, Upkeep
+from lumion_hw.circuits import CircuitMaintenance, CircuitService
 from lumion_hw.clock import ClockEvent
 from lumion_hw.errors import BusyError, LumionError
 
@@ -44,13 +44,13 @@ class PolarizationKeeper:
         self._depth = 0
 
     @cached_property
-    def upkeep(self) -> Upkeep:
+    def maintenance(self) -> CircuitMaintenance:
         """What follows the light, and how the circuits are."""
-        return Upkeep(self._service, begins=False)  # whoever watches does not wait for it
+        return CircuitMaintenance(self._service, starts_tracking=False)  # whoever watches does not wait for it
 
     def begin(self) -> None:
         """Say that :meth:`keep` is about to run: from now on whoever changes circuits waits for it."""
-        self.is_keeping = bool(self.upkeep)
+        self.is_keeping = bool(self.maintenance)
 
     def keep(self, over: Callable[[], bool]) -> None:
         """Keep polarizations until something is so.
@@ -69,9 +69,9 @@ class PolarizationKeeper:
                     continue
                 try:
                     if is_new:
-                        self.upkeep.renew()
+                        self.maintenance.resync()
                         is_new = False
-                    self.upkeep.follow(_SLICE_S, lambda: over() or self._pause is not None)
+                    self.maintenance.track_polarizations(_SLICE_S, lambda: over() or self._pause is not None)
                 except LumionError as error:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise
@@ -85,17 +85,17 @@ class PolarizationKeeper:
     def measure(self) -> None:
         """Measure all circuits for those who are shown their margins, unless circuits are being changed."""
         if self._pause is None:
-            self.upkeep.measure(lambda: self._pause is not None)
+            self.maintenance.measure(lambda: self._pause is not None)
 
-    def hush(self) -> None:
-        """Leave polarizations as they are from now on; nobody is waited for. :meth:`alone` ends it."""
+    def pause(self) -> None:
+        """Leave polarizations as they are from now on; nobody is waited for. :meth:`exclusive` ends it."""
         if self._pause is None and self.is_keeping:
             self._pause = _Pause(self._clock.event(), self._clock.event())
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Change circuits while nobody keeps polarizations; then what stands is taken up anew."""
-        self.hush()
+        self.pause()
         if self._pause is not None and self.is_keeping and not self._depth:
             self._pause.has_begun.wait()
         self._depth += 1
@@ -104,10 +104,10 @@ class PolarizationKeeper:
         finally:
             self._depth -= 1
             if not self._depth:
-                self.speak()
+                self.resume()
 
-    def speak(self) -> None:
-        """End what :meth:`hush` has begun."""
+    def resume(self) -> None:
+        """End what :meth:`pause` has begun."""
         pause, self._pause = self._pause, None
         if pause is not None:
             pause.is_over.set()
