@@ -34,7 +34,7 @@ from calibration import MeshParameters, Origin, ParameterSpace, record_from
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel, load_bench
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, PathSetup, PlannedCircuit, plan_circuits
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
@@ -266,7 +266,7 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
     end_s = clock.now() + 60.0 * minutes
     while clock.now() < end_s:
         # All set at once and ask at once: one look serves them all.
-        clock.side_by_side([tracking.step for tracking in tracked])
+        clock.run_parallel([tracking.step for tracking in tracked])
         for kept, fibre in zip(losses, light, strict=True):
             kept.append(fibre.path.loss_db)
     return [np.array(each) for each in losses], looks

@@ -27,7 +27,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
@@ -442,8 +442,8 @@ class BenchProbe:
             self.light(None)
         self._lit = None  # several are: the next to be lit alone switches all others off
         try:
-            bench.side_by_side([(self._inputs[port].source, self._sources[port].on) for port in chosen])
-            found = bench.side_by_side(
+            bench.run_parallel([(self._inputs[port].source, self._sources[port].on) for port in chosen])
+            found = bench.run_parallel(
                 [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
             )
         except DeviceError:
@@ -474,7 +474,7 @@ class BenchProbe:
         tau_s = heater_time_constant_s(_StepOf(mesh), steps_ma)
         self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=lit)
         if tau_s is not None:
-            mesh.know_heaters(tau_s, "their light")
+            mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
         """Return the sum of all monitors; a saturated one counts as full scale."""

@@ -28,7 +28,7 @@ from lumion_hw.files.writing import check_target, write_file, writing
 FORMAT = "lumion-calibration-journal"
 VERSION = 1
 _SYNC_EVERY_S = 1.0
-_MOST_BYTES = 4096 * MEGABYTE
+_MAX_BYTES = 4096 * MEGABYTE
 _BY_PORT = ("dead", "stated_hz")
 _ENTRY_KINDS = ("settings", "launched", "fibre", "tuned")
 
@@ -283,7 +283,7 @@ def read_journal(path: Path) -> Contents:
         CalibrationError: It is damaged before its last line; the message says where.
         ConfigError: It cannot be read.
     """
-    lines = read_file(path, "the journal", most_bytes=_MOST_BYTES, hint="Begin anew, without --resume.").split(b"\n")
+    lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Begin anew, without --resume.").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
         torn = False

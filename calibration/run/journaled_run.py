@@ -247,7 +247,7 @@ def calibrate(
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
             if resume and book.header.heater_tau_s is not None:
-                bench.mesh.know_heaters(book.header.heater_tau_s, "the journal of the run")
+                bench.mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
             # Light first: only then is known which sources the run has, and they belong to the header.
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())

@@ -158,7 +158,7 @@ class Setting:
             asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
             where = f"{self.name}, value {first[0]} from 0" if first else self.name
             raise LimitError(
-                where, asked=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+                where, requested=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
             )
 
     def same(self, one: SettingValue, other: SettingValue) -> bool:
@@ -542,7 +542,7 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         device=name,
         unit="mA",
         kind=SettingKind.ARRAY,
-        _ask=mesh.driven_ma,
+        _ask=mesh.confirmed_currents_ma,
         _pick=_itself,
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
@@ -619,7 +619,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
             limit = low if wavelength_nm < low else high
             hint = f"It goes from {low:.9g} to {high:.9g} nm. Nothing was changed."
             raise LimitError(
-                f"{name}.wavelength_nm", asked=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
+                f"{name}.wavelength_nm", requested=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
             )
         laser.set_frequency_thz(_other(wavelength_nm))
 

@@ -25,8 +25,8 @@ from lumion_hw.files.writing import Over, check_target
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
-    from lumion_hw.circuits.hold import CircuitHealth
     from lumion_hw.circuits.lease_clock import LeaseClock
+    from lumion_hw.circuits.maintenance import CircuitHealth
     from lumion_hw.circuits.state import ActiveCircuit, CircuitState, MeshFinding
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -204,8 +204,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
         proofs = service.connect(requests, progress=bars)
         state = service.state
     for proof in proofs:
-        if proof.levels is not None and proof.levels.untold:
-            note(f"{_name(proof.circuit.request)}: its arms were not told apart: {proof.levels.untold}")
+        if proof.levels is not None and proof.levels.unresolved:
+            note(f"{proof.circuit.request.name}: its arms were not told apart: {proof.levels.unresolved}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -277,7 +277,7 @@ def hold(
     transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
     for as long as it does; other commands that change the bench are refused meanwhile.
     """
-    from lumion_hw.circuits.hold import CircuitMaintenance
+    from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
 
     over: Over = "any" if force else "nothing"  # least of all the record in use
@@ -285,18 +285,18 @@ def hold(
         check_target(renew, "the renewed record", over)
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
-        requests = [each for each in _requests(pairs, {}) if _name(each) not in _names(service.state.circuits)]
+        requests = [each for each in _requests(pairs, {}) if each.name not in _names(service.state.circuits)]
         if requests:
             service.connect(requests)
         if not service.state.circuits:
             raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
-        service.setup.bench.events.follow(_note_lease)
+        service.setup.bench.events.add_listener(_note_lease)
         maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             maintenance.run(for_s, _teller(every_s, target.as_json))
         health, summary = maintenance.health, maintenance.summary()
         if renew is not None and maintenance.drifted_rad:
-            save_record(maintenance.renewed(), renew, over)
+            save_record(maintenance.record_with_drift(), renew, over)
     if target.as_json:
         echo_json({"circuits": [each.document() for each in health], **summary})
     else:
@@ -404,16 +404,16 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
     from lumion_hw.circuits.state import restored_plan
     from lumion_hw.storage import load_record
 
-    model, names = load(target.file), {_name(request) for request in requests}
+    model, names = load(target.file), {request.name for request in requests}
     with target.directory() as directory:
         record, state = load_record(target.record_of(directory)), read_state(directory)[0]
     stands = restored_plan(model, record, state)
     standing = () if stands is None else stands.circuits
     there = {circuit.name for circuit in state.circuits}
-    missing = [each for each in requests if _name(each) not in there]
+    missing = [each for each in requests if each.name not in there]
     with RunProgress(None, quiet=True) as bars:
         plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
-    return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
+    return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 
 def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
@@ -430,7 +430,7 @@ def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> 
         return ""
     wanted = {puc for path in alone.paths for puc in path.pucs}
     others = [
-        _name(each.request)
+        each.request.name
         for each in plan.everything
         if each is not circuit and wanted & {puc for path in each.paths for puc in path.pucs}
     ]
@@ -494,18 +494,18 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
     from lumion_hw.circuits.state import proof_document
 
     return {
-        "circuit": _name(proof.circuit.request),
+        "circuit": proof.circuit.request.name,
         "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
         **proof_document(proof),
         "los": proof.los,
-        "arms_untold": proof.levels.untold if proof.levels is not None else "",
+        "arms_untold": proof.levels.unresolved if proof.levels is not None else "",
     }
 
 
 def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
     plain = circuit.budget
     return {
-        "circuit": _name(circuit.request),
+        "circuit": circuit.request.name,
         "strategy": circuit.strategy,
         "paths": [dataclasses.asdict(path) for path in circuit.paths],
         **dataclasses.asdict(plain),
@@ -614,8 +614,8 @@ def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCir
         return ()
     setup.adopt(plan)
     proofs, silent = setup.prove_reachable()
-    found = {_name(proof.circuit.request): proof for proof in proofs}
-    why = {_name(request): text for request, text in silent.items()}
+    found = {proof.circuit.request.name: proof for proof in proofs}
+    why = {request.name: text for request, text in silent.items()}
     measured = []
     for circuit in state.circuits:
         proof = found.get(circuit.name)
@@ -632,10 +632,6 @@ def _broken(circuit: ActiveCircuit, why: str) -> ActiveCircuit:
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {why}",), seen_utc=now_utc())
-
-
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"
 
 
 def _names(standing: Sequence[ActiveCircuit]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -32,7 +33,7 @@ COUNTED_BY = click.option(
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def plan() -> None:
     """Spares for a service level, and what faults cost a fleet beyond what failed."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, SEED, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
@@ -32,7 +33,7 @@ _RATE = Number("bytes/s", 1.0, 1e15)
 _SHOWN_CONFIGURATIONS = 20
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def schedule() -> None:
     """Sequences of circuits for collectives, demands and phases of a job, and what they cost."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, progress, say
@@ -29,7 +30,7 @@ _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
 _MARKS = {"error": "!!", "warning": "!", "note": ""}
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def transponder() -> None:
     """Show, tune, switch, watch and dump modules; decode dumps.
 
@@ -281,7 +282,7 @@ def firmware(
 
     if hitless and not start:
         raise click.UsageError("--hitless says how to --run.")
-    content = None if file is None else read_file(Path(file), "the firmware file", most_bytes=_MOST_FIRMWARE_BYTES)
+    content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MOST_FIRMWARE_BYTES)
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "firmware")
 

@@ -28,7 +28,7 @@ def check_range(
     raise session.error(
         LimitError,
         what,
-        asked=value,
+        requested=value,
         limit=low if value < low else high,
         unit=unit,
         hint=f"It goes from {low:.9g} to {high:.9g} {unit}. Nothing was changed.",

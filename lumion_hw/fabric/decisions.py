@@ -149,7 +149,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
     """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
-    request = next((each for each in view.connected if _name(each) == verdict.name), None)
+    request = next((each for each in view.connected if each.name == verdict.name), None)
     if request is None:
         return DoNothing()
     proven = {puc for each, paths in view.connected.items() if each != request for path in paths for puc in path.pucs}
@@ -227,7 +227,3 @@ def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
     members = (member for job in model.fabric.all_jobs for member in job.members)
     known, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
     return tuple(name for name in known if name not in busy and name not in state.failed)
-
-
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"

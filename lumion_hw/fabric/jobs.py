@@ -88,7 +88,7 @@ class JobCircuits:
                     check_faults(self.bench)
                     self._substitute(job, str(error))
                 else:
-                    self._tell("connected", {"circuits": [circuit_name(request) for request in missing]})
+                    self._tell("connected", {"circuits": [request.name for request in missing]})
 
     def _take_down_leftovers(self) -> None:
         wanted, standing = self._wanted(), self._standing()
@@ -168,8 +168,8 @@ class JobCircuits:
             lost: Modules that may be dead.
         """
         standing = [request for request in requests if request in self._standing()]
-        dead = [circuit_name(each) for each in standing if {each.source, each.target} & set(lost)]
-        alive = [circuit_name(each) for each in standing if circuit_name(each) not in dead]
+        dead = [each.name for each in standing if {each.source, each.target} & set(lost)]
+        alive = [each.name for each in standing if each.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
@@ -184,11 +184,9 @@ class JobCircuits:
         """
         bad = [f"{job} is refused: {why}" for job, why in self.state.refused.items()]
         standing = self._standing()
-        bad += [f"{circuit_name(each)} is not connected" for each in self._wanted() if each not in standing]
+        bad += [f"{each.name} is not connected" for each in self._wanted() if each not in standing]
         bad += [
-            f"{circuit_name(proof.circuit.request)}: {', '.join(proof.failures)}"
-            for proof in self.confirm()
-            if not proof.proven
+            f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]
         if bad:
             raise CircuitError(
@@ -209,8 +207,3 @@ class JobCircuits:
         if bad:
             self._tell("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
         return proofs
-
-
-def circuit_name(request: CircuitRequest) -> str:
-    """Return the name of a circuit, such as ``sfp-a:sfp-b``."""
-    return f"{request.source}:{request.target}"

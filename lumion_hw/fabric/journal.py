@@ -18,7 +18,7 @@ from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import is_there
+from lumion_hw.files.reading import path_exists
 from lumion_hw.storage.line_journal import LineJournal, checked, read_lines
 
 JOURNAL = "fabric.jsonl"
@@ -69,7 +69,7 @@ class FabricJournal:
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
         self._lines = LineJournal(Path(directory) / JOURNAL, _WHAT, header)
-        self.state = _state(self._lines.take_found(), self._lines.path)
+        self.state = _state(self._lines.take_existing_entries(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
         """Note that a recovery begins. Nothing may be changed before this has returned."""
@@ -87,7 +87,7 @@ class FabricJournal:
         entry = {"entry": what, "utc": now_utc(), **told, "state": dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state = state
-        self._lines.begin_anew(entry)
+        self._lines.restart_if_large(entry)
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -107,7 +107,7 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
         ConfigError: It is damaged.
     """
     path = Path(directory) / JOURNAL
-    if not is_there(path, _WHAT):
+    if not path_exists(path, _WHAT):
         return FabricState(), []
     entries = read_lines(path, _WHAT).entries
     return _state(entries, path), list(entries[1:])

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
 from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
-from lumion_hw.circuits.exit_power import OutputPowerReader
+from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.decisions import (
@@ -38,9 +38,9 @@ from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureVerdict, Judge
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
-from lumion_hw.fabric.jobs import JobCircuits, circuit_name
+from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
-from lumion_hw.fabric.keeping import PolarizationKeeper
+from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
@@ -194,16 +194,16 @@ class FabricManager(JobCircuits):
         known = units(self.bench.model)
         sender = {nic: name for name in names for nic in known[name].nics}
         senders = {
-            circuit_name(each.request): CircuitSender(sender[each.request.source], each.request.source)
+            each.request.name: CircuitSender(sender[each.request.source], each.request.source)
             for each in circuits
             if each.request.source in sender
         }
         self.judge.watch(senders)
         exits = OutputPowerReader(self.bench, self.service.setup.record)
-        promised = {circuit_name(each.request): exits.budgeted_photocurrent_ma(each) for each in circuits}
+        promised = {each.request.name: exits.budgeted_photocurrent_ma(each) for each in circuits}
         watched = WatchTargets(
             self.bench,
-            tuple(each for each in circuits if circuit_name(each.request) in senders),
+            tuple(each for each in circuits if each.request.name in senders),
             names,
             {name: each for name, each in promised.items() if each is not None},
         )
@@ -217,7 +217,7 @@ class FabricManager(JobCircuits):
         if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if circuit_name(each.request) in unwatched)
+        circuits = tuple(each for each in watched.circuits if each.request.name in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
@@ -239,17 +239,17 @@ class FabricManager(JobCircuits):
         self,
         for_s: float | None = None,
         *,
-        ended: Callable[[], bool] = lambda: False,
-        between: Callable[[], None] = lambda: None,
-        every_s: float = _STEP_S,
+        is_over: Callable[[], bool] = lambda: False,
+        between_steps: Callable[[], None] = lambda: None,
+        max_step_s: float = _STEP_S,
     ) -> list[Recovery]:
         """Watch, recover from what fails, and keep the polarizations, for a time or until something is so.
 
         Args:
             for_s: How long, ``None`` without an end.
-            ended: Asked between two steps whether that was all.
-            between: Called between two steps, for what others ask of this manager.
-            every_s: Longest step.
+            is_over: Asked between two steps whether that was all.
+            between_steps: Called between two steps, for what others ask of this manager.
+            max_step_s: Longest step.
 
         Returns:
             The recoveries made.
@@ -267,7 +267,7 @@ class FabricManager(JobCircuits):
         def step_or_begin(is_off: bool) -> bool:
             """Watch for one step, or begin again after the controller was off; return whether it is off now."""
             try:
-                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), every_s))
+                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
                 if not all(fault.source in HOST_SILENCE for fault in latched_faults(self.bench)):
                     raise
@@ -275,13 +275,13 @@ class FabricManager(JobCircuits):
                 return True
             if recovery is not None:
                 made.append(recovery)
-            between()
+            between_steps()
             return False
 
         def watch() -> None:
             is_off = False
             try:
-                while self.bench.clock.now() < deadline and not ended():
+                while self.bench.clock.now() < deadline and not is_over():
                     is_off = step_or_begin(is_off)
             finally:
                 over.set()
@@ -289,7 +289,7 @@ class FabricManager(JobCircuits):
         self._keeper.begin()
         self.judge.searched = self.maintenance.searching
         keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
-        self.bench.clock.side_by_side([watch, keep])
+        self.bench.clock.run_parallel([watch, keep])
         return made
 
     def measure(self) -> None:
@@ -350,7 +350,7 @@ class FabricManager(JobCircuits):
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(poll, detector) for detector in self._watching])
+        self.bench.clock.run_parallel([partial(poll, detector) for detector in self._watching])
         if not self._watching:
             self.bench.clock.sleep(timeout_s)
         return made[0] if made else self._acted(late[0]) if late else None

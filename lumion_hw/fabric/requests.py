@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LONGEST_AGE_S = 60.0
 """A request that is older is refused: its sender no longer waits for it."""
 _FOLDER = "requests"
-_MOST_BYTES = 65536
+_MAX_BYTES = 65536
 _WHAT = "a request to the fabric's manager"
 
 
@@ -116,7 +116,7 @@ class RequestBox:
         if not path.exists():
             return None
         try:
-            document: Any = read_json(path, "the outcome of a request", most_bytes=_MOST_BYTES)
+            document: Any = read_json(path, "the outcome of a request", max_bytes=_MAX_BYTES)
             return Outcome(str(document["error"]), int(document["exit_code"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(f"{path} is no outcome of a request ({error!r})") from error
@@ -162,7 +162,7 @@ def _request(path: Path, me: LockOwner) -> FabricRequest:
     Raises:
         ConfigError: It is none, too old, or meant for another manager.
     """
-    document: Any = read_json(path, _WHAT, most_bytes=_MOST_BYTES)
+    document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
     try:
         request = FabricRequest(str(document["what"]), str(document["unit"]), str(document["reason"]))
         age_s, manager = time.time() - float(document["sent_s"]), str(document["manager"])

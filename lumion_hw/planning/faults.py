@@ -106,7 +106,7 @@ def read_causes(path: AnyPath) -> tuple[FaultRate, ...]:
     """
     path = Path(path)
     try:
-        lines = read_file(path, "causes of faults", most_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
+        lines = read_file(path, "causes of faults", max_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
     causes = []

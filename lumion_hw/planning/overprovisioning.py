@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.cluster import connected
+from lumion_hw.cluster import connect_cluster
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
@@ -196,7 +196,7 @@ def on_cluster(scheduler: str) -> Mapper:
         ConfigError: dask.distributed is not installed.
         ConnectError: There is no scheduler.
     """
-    client = connected(scheduler)
+    client = connect_cluster(scheduler)
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         try:

@@ -244,4 +244,4 @@ def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
 def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not least <= value <= most:  # NaN fails both
         limit = least if value < least else most
-        raise LimitError(f"{what} of a cost model", asked=value, limit=limit, unit=unit)
+        raise LimitError(f"{what} of a cost model", requested=value, limit=limit, unit=unit)

@@ -191,9 +191,9 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
 def _check_bounds(count: int, budget: float) -> None:
     if not 1 <= count <= MAX_CONFIGURATIONS:
         limit = 1 if count < 1 else MAX_CONFIGURATIONS
-        raise LimitError("number of configurations", asked=count, limit=limit, unit="")
+        raise LimitError("number of configurations", requested=count, limit=limit, unit="")
     if not 0 <= budget < 2**60:
-        raise LimitError("hold time", asked=budget, limit=0 if budget < 0 else 2**60, unit="B")
+        raise LimitError("hold time", requested=budget, limit=0 if budget < 0 else 2**60, unit="B")
 
 
 def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:

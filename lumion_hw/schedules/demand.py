@@ -15,7 +15,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import read_file
 from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
-_MOST_BYTES = 2**50
+_MAX_BYTES = 2**50
 """Of one entry: sums over a row stay whole numbers in every type used here."""
 
 
@@ -79,11 +79,11 @@ def demand_from_counts(
             hint="If its columns are experts, say which rank has each.",
         )
     check_ranks(len(matrix), "a demand")
-    if not 0.0 < bytes_per_count < _MOST_BYTES:
+    if not 0.0 < bytes_per_count < _MAX_BYTES:
         raise ConfigError(f"{bytes_per_count} bytes per count", hint="Give a positive number.")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
-    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MOST_BYTES)))
+    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
     if len(wrong):
         row, column = wrong[0].tolist()
         value = matrix[row, column]

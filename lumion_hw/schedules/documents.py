@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import MOST_BYTES, read_json
+from lumion_hw.files.reading import MAX_BYTES, read_json
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.schedules.schedule import COLLECTIVES, Schedule, ScheduleRound, Transfer
 
@@ -45,9 +45,9 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None:
     """Write a schedule as JSON. Raises ``ConfigError`` if it cannot be written there, or not be read again."""
     text = json.dumps(schedule_document(schedule)) + "\n"
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         raise ConfigError(
-            f"the schedule has {len(text) // 1024} KiB as JSON; {MOST_BYTES // 1024} KiB can be read",
+            f"the schedule has {len(text) // 1024} KiB as JSON; {MAX_BYTES // 1024} KiB can be read",
             hint="Make it for fewer ranks, or by its name where it is needed.",
         )
     write_file(Path(path), "schedule", text, over)

@@ -332,7 +332,7 @@ def _both_ways(lease: Lease) -> list[CircuitRequest]:
 
 def _last_number(path: Path) -> int:
     what = "last number of a lease"
-    document = read_json(path, what, most_bytes=MEGABYTE)
+    document = read_json(path, what, max_bytes=MEGABYTE)
     number = document.get("last_number") if isinstance(document, dict) and document.get("format") == _FORMAT else None
     if type(number) is not int or number < 0:
         raise ConfigError(f"{path} holds no {what}", hint="Restore it: old numbers must never come again.")

@@ -98,7 +98,7 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
     Raises:
         ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
     """
-    raw = read_file(Path(path), "phase file", most_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
+    raw = read_file(Path(path), "phase file", max_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -244,7 +244,7 @@ def iteration_times(
     deltas_s = [delta_s] * len(plan.phases) if isinstance(delta_s, int | float) else list(delta_s)
     for value in deltas_s:
         if not 0.0 <= value <= MAX_DELTA_S:
-            raise LimitError("dark time of a port", asked=value, limit=MAX_DELTA_S, unit="s")
+            raise LimitError("dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
     is_alone = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
     used_s: dict[str, float] = {}
     now_s = begin_s = ready_s = 0.0

@@ -35,7 +35,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
     if (numbers := schedule.ranks * schedule.chunks) > _MOST_NUMBERS:
         raise LimitError(
             f"{schedule.name} cannot be executed: chunks of all ranks",
-            asked=numbers,
+            requested=numbers,
             limit=_MOST_NUMBERS,
             unit="chunks",
         )

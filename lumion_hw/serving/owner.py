@@ -145,7 +145,7 @@ class BenchOwner:
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
-        bench.events.follow(self._happened)
+        bench.events.add_listener(self._happened)
         self.ports: set[int] = set()
         self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, lambda: Connections(self.ports))
         self.calls = Calls(

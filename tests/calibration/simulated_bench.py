@@ -76,7 +76,7 @@ class SimulatedBench:
     def tune(self, port: int, frequency_hz: float) -> float:
         low_hz, high_hz = self.tuning_range_hz or (0.0, 0.0)
         if not low_hz <= frequency_hz <= high_hz:
-            raise LimitError("frequency", asked=frequency_hz, limit=high_hz, unit="Hz")
+            raise LimitError("frequency", requested=frequency_hz, limit=high_hz, unit="Hz")
         self.now_hz[port] = frequency_hz
         return frequency_hz
 

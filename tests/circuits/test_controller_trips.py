@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from firmware_protocol import FaultSource
-from lumion_hw.bench.bench import left_on
+from lumion_hw.bench.bench import with_leave_on
 from lumion_hw.bench.controller_faults import check_faults, clear_faults, latched_faults
 from lumion_hw.circuits import CircuitMaintenance, CircuitRequest, CircuitService, read_state
 from lumion_hw.circuits.service import switch_everything_off
@@ -143,10 +143,10 @@ def test_a_trip_in_the_middle_of_a_change_takes_the_change_back(one_bench, servi
 
     with pytest.raises(SafetyError):
         service.connect([BA], align=False, milestone=milestone)
-    assert service.journal.begun is not None
+    assert service.journal.unfinished is not None
     (proof,) = service.restore_after_shutdown()
     assert proof.proven
-    assert service.journal.begun is None
+    assert service.journal.unfinished is None
     assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
     service.connect([BA], align=False)
     assert all(proof.proven for proof in service.setup.prove())
@@ -174,7 +174,7 @@ def test_a_program_killed_in_a_disconnect_leaves_no_standing_circuit_without_lig
     one_bench.forget()
     with one_bench.service() as first:
         first.connect([AB, BA], align=False)
-        first.journal.begin("disconnect", ["sfp-a:sfp-b"], first.setup.bench.mesh.driven_ma())
+        first.journal.begin("disconnect", ["sfp-a:sfp-b"], first.setup.bench.mesh.confirmed_currents_ma())
         first.setup.bench.transponders["sfp-a"].disable()  # and no more
     with one_bench.service() as second:
         assert [circuit.name for circuit in second.state.circuits] == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
@@ -187,7 +187,7 @@ def test_opening_a_bench_that_a_dead_program_left_on_latches_nothing(one_bench: 
     with one_bench.service() as service:
         service.connect([AB], align=False)
     one_bench.clock.sleep(10.0)  # the watchdog has tripped, and the controller holds the heaters
-    model, one_bench.model = one_bench.model, left_on(one_bench.model, 0.0)
+    model, one_bench.model = one_bench.model, with_leave_on(one_bench.model, 0.0)
     try:
         with pytest.raises(SafetyError, match="left the outputs on"):
             one_bench.open()

@@ -66,9 +66,9 @@ def test_pucs_that_no_circuit_uses_are_parked_in_cross(bench: Bench, setup: Path
 
 def test_planning_changes_nothing(bench: Bench, setup: PathSetup) -> None:
     board = bench.emulated.faults.board("mesh0")
-    before = (board.core.generation, bench.mesh.driven_ma().tolist())
+    before = (board.core.generation, bench.mesh.confirmed_currents_ma().tolist())
     setup.plan(A_TO_B)
-    assert (board.core.generation, bench.mesh.driven_ma().tolist()) == before
+    assert (board.core.generation, bench.mesh.confirmed_currents_ma().tolist()) == before
     assert setup.active is None
 
 
@@ -161,7 +161,7 @@ def test_a_module_that_is_not_wired_is_named(setup: PathSetup, request_: Circuit
 
 def test_a_module_without_a_fibre_is_named(tmp_path: Path) -> None:
     path = edited(tmp_path, ("  pol-a: {", "  sfp-d: {kind: sfp-8472, serial: ER-D}\n  pol-a: {"))
-    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*'wiring'"):
+    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*sfp-c"):
         path_setup(bench).plan([CircuitRequest("sfp-d", "sfp-b")])
 
 

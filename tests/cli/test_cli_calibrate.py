@@ -183,7 +183,7 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     with Bench.emulate(SMALL, seed=1) as bench:
         with pytest.raises(SystemExit), bench.dark():
             calibrate(bench, Aligner(bench.clock), 1, path, progress)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
         assert not np.any(bench.emulated.world.mesh_output_w())  # every transmitter is off
     loaded = load_record(path)
     assert not loaded.complete

@@ -110,7 +110,7 @@ def check(manager: FabricManager, directory: Path, words: str) -> None:
     assert standing == {f"{c.request.source}:{c.request.target}" for c in (active.circuits if active else ())}, words
     assert read_fabric(directory)[0] == state, words
     assert state.open is None, words
-    assert manager.service.journal.begun is None, words
+    assert manager.service.journal.unfinished is None, words
 
 
 def photodiodes() -> Photodiodes:

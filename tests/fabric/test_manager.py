@@ -175,7 +175,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
     prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
     # Seconds where the light goes to a port without a monitor: then its polarization is searched first.
-    made = prototype.run(15.0, ended=lambda: puc in prototype.state.avoided)
+    made = prototype.run(15.0, is_over=lambda: puc in prototype.state.avoided)
     assert len(made) == 1
     assert made[0].verdict.suspect == "path"
     assert (made[0].failed, made[0].spare) == ("", "")
@@ -256,12 +256,12 @@ def test_the_next_manager_finds_the_commit_that_one_made_before_it_was_killed(be
         (plan,) = first.standby.plans["b"]
         assert plan.plan is not None
         first.service.switch(plan.plan)
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
     with managed(bench, tmp_path) as second:
         assert second.begin() is None
         assert second.state.places == {"b": "c"}
         assert second.state.open is None
-        assert np.array_equal(bench.mesh.driven_ma(), before_ma), "nothing was driven twice"
+        assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma), "nothing was driven twice"
 
 
 def test_a_controller_that_fails_leaves_the_recovery_begun(manager: FabricManager, tmp_path: Path) -> None:
@@ -309,16 +309,16 @@ def test_who_has_failed_cannot_fail_again_and_what_is_repaired_serves_again(mana
 
 
 def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: FabricManager) -> None:
-    before_ma = manager.bench.mesh.driven_ma()
+    before_ma = manager.bench.mesh.confirmed_currents_ma()
     (plan,) = manager.standby.plans["b"]
     assert plan.plan is not None
     port = next(path.port for path in manager.bench.wiring.inputs if path.transponder == "sfp-c")
     manager.bench.emulated.faults.kill_port(port)
     with pytest.raises(CircuitError, match="sfp-c"):
         manager.service.switch(plan.plan)
-    assert np.array_equal(manager.bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(manager.bench.mesh.confirmed_currents_ma(), before_ma)
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
-    assert manager.service.journal.begun is None
+    assert manager.service.journal.unfinished is None
 
 
 def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench: Bench, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
@@ -20,8 +20,8 @@ from lumion_hw.interfaces import LaserSweep
 
 QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
-KINDS = [kind.name for kind in own_kinds()]
-SINGLE_FAULTS = [(kind.name, fault) for kind in own_kinds() for fault in kind.faults()]
+KINDS = [kind.name for kind in builtin_kinds()]
+SINGLE_FAULTS = [(kind.name, fault) for kind in builtin_kinds() for fault in kind.faults()]
 FAULTS = [*((BENCH, fault) for fault in BENCH_FAULTS), *((KINDS[0], fault) for fault in EVERY_DEVICE), *SINGLE_FAULTS]
 """What has each fault, and the fault."""
 

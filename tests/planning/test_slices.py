@@ -100,12 +100,12 @@ def test_on_a_large_torus_boxes_are_not_all_listed() -> None:
     busy[::16] = True
     tracemalloc.start()
     placed = rack.place(SliceRequest(120), busy)
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert placed is not None
     assert sorted(placed.box or ()) == [4, 5, 6]
     assert not busy[list(placed.accelerators)].any()
-    assert most_bytes < 10e6
+    assert max_bytes < 10e6
 
 
 def test_a_stream_says_how_far_it_is() -> None:

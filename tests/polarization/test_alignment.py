@@ -52,7 +52,7 @@ class Squeezers:
 
     def set(self, settings: NDArray[np.float64]) -> None:
         if not (np.abs(settings) <= 5000.0).all():
-            raise LimitError("drive", asked=float(np.abs(settings).max()), limit=5000.0, unit="mV")
+            raise LimitError("drive", requested=float(np.abs(settings).max()), limit=5000.0, unit="mV")
         self.drive_mv = np.rint(settings)
 
     def read(self) -> NDArray[np.float64]:

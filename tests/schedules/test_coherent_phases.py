@@ -126,7 +126,7 @@ def test_a_receiver_that_does_not_lock_takes_the_change_back(setup: PathSetup) -
         switch.switch("to-c")
     assert setup.active is stood
     assert stood is not None
-    assert setup.bench.mesh.drives(stood.currents_ma).all()
+    assert setup.bench.mesh.is_driving(stood.currents_ma).all()
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import record_avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.collectives import make_schedule
@@ -383,7 +383,7 @@ def test_a_circuit_that_does_not_come_puts_the_configuration_before_back(
     finally:
         setup.bench.transponders["sfp-c"].enable()
     assert setup.active is driven
-    assert np.array_equal(setup.bench.mesh.drives(driven.currents_ma), np.ones(len(driven.currents_ma), dtype=bool))
+    assert np.array_equal(setup.bench.mesh.is_driving(driven.currents_ma), np.ones(len(driven.currents_ma), dtype=bool))
     assert switch.switch("data").dark_s
 
 

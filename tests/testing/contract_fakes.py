@@ -51,7 +51,7 @@ WHERE = {"device": "fake", "address": "fake://0"}
 
 
 def limit(asked: float, broken: float, unit: str, what: str = "value") -> LimitError:
-    return LimitError(what, asked=asked, limit=broken, unit=unit, **WHERE)
+    return LimitError(what, requested=asked, limit=broken, unit=unit, **WHERE)
 
 
 class Fake:

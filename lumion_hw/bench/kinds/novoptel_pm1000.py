@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.address import serial_baud
@@ -74,13 +74,13 @@ def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000
     return Pm1000(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
 
 
-def _questions() -> tuple[Question, ...]:
+def _questions() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 
     on_usb = b"".join(map(USB2.read_request, _TYPE_NAME)) + b"\n"
     return (
-        Question("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
-        Question("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
+        DiscoveryQuery("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
+        DiscoveryQuery("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import PartModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -73,6 +73,6 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=lambda: (Question("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
     channels=_channels,
 )

@@ -12,7 +12,7 @@ from lumion_hw.bench.file.checks import BenchData, Check, items
 from lumion_hw.bench.file.devices import HeaterDriverModel
 from lumion_hw.bench.file.fields import Number, QontrolModule
 from lumion_hw.bench.file.heater_checks import heater_check
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -205,7 +205,7 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
-    questions=lambda: (Question("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
     faults=_faults,
     check=_check,
 )

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lumion_hw.cli.common.own_packages import imported
+from lumion_hw.errors import name_hint
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,28 @@ class LazyCommand:
         return command
 
 
-class LazyGroup(click.Group):
+class NamedGroup(click.Group):
+    """A group that answers a mistyped command with the closest ones."""
+
+    other_programs: Sequence[str] = ()
+    """Programs of this package that a user may look for among the commands."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            UsageError: It does not exist; the message names the closest commands of the table.
+        """
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            names = [*self.list_commands(ctx), *self.other_programs]
+            ctx.fail(f"No such command {name!r}. {name_hint(name, names, 'The commands are')}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NamedGroup):
     """A group made from a table of :class:`LazyCommand`.
 
     Args:
@@ -60,20 +82,6 @@ class LazyGroup(click.Group):
         """Load and return a command, or ``None`` if there is none of this name."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name.
-
-        Raises:
-            NoSuchCommand: It does not exist; the message names the closest commands of the table.
-        """
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            names = [*self.list_commands(ctx), *self.other_programs]
-            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands of the table, from the table alone."""

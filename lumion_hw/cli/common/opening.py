@@ -98,7 +98,7 @@ def read_endpoints(path: str) -> dict[str, str]:
     """Return the addresses by device name in an endpoints file. Raises ``ConfigError`` if it is none."""
     from lumion_hw.files.reading import MEGABYTE, read_json
 
-    document = read_json(Path(path), "endpoints file", most_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
+    document = read_json(Path(path), "endpoints file", max_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
     if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
         raise ConfigError(f"{path}: is no endpoints file: expected a JSON object of device name to address")
     return document

@@ -183,7 +183,7 @@ class YokogawaAq6370(ScpiDriver):
             raise self._session.error(
                 LimitError,
                 "last wavelength",
-                asked=stop_nm,
+                requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
                 hint="It has to be above the first. Nothing was changed.",
@@ -208,7 +208,7 @@ class YokogawaAq6370(ScpiDriver):
             raise self._session.error(
                 LimitError,
                 "resolution",
-                asked=resolution_nm,
+                requested=resolution_nm,
                 limit=nearest,
                 unit="nm",
                 hint=f"There are {', '.join(f'{each:g}' for each in LIMITS.resolutions_nm)} nm. Nothing was changed.",

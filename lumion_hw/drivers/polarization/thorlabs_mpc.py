@@ -360,7 +360,12 @@ class ThorlabsMpc(Driver):
 
     def _beyond(self, what: str, asked: float, low: float, high: float, unit: str) -> LimitError:
         return self._session.error(
-            LimitError, what, asked=asked, limit=low if asked < low else high, unit=unit, hint="Nothing was changed."
+            LimitError,
+            what,
+            requested=asked,
+            limit=low if asked < low else high,
+            unit=unit,
+            hint="Nothing was changed.",
         )
 
     def _check_open(self) -> None:

@@ -223,10 +223,10 @@ class BenchFaults:
         for name in names:
             # All names are checked before the first acts, so a wrong name leaves the bench unchanged.
             if name not in self._modules:
-                known_names = ", ".join(self._modules) or "none"
+                kind_names = ", ".join(self._modules) or "none"
                 raise ConfigError(
                     f"there is no module {name}",
-                    hint=f"{suggestion(name, self._modules)}Modules on this bench: {known_names}.",
+                    hint=f"{suggestion(name, self._modules)}Modules on this bench: {kind_names}.",
                 )
         for name in names:
             (self.end if on else self.inject)(name, MODULE_DEAD)
@@ -308,10 +308,10 @@ class BenchFaults:
         self._checked("turn_polarization", transponder=transponder, angle_rad=angle_rad)
         sources = {path.source for path in self._world.wiring.inputs}
         if transponder not in sources:
-            known_names = ", ".join(sorted(sources))
+            kind_names = ", ".join(sorted(sources))
             raise ConfigError(
                 f"no fibre connects {transponder} to the mesh",
-                hint=f"{suggestion(transponder, sources)}Connected sources: {known_names}.",
+                hint=f"{suggestion(transponder, sources)}Connected sources: {kind_names}.",
             )
         self._world.turn_fibre(transponder, angle_rad)
 
@@ -340,9 +340,9 @@ class BenchFaults:
             ConfigError: There is no device of that name.
         """
         if name not in self._devices:
-            known_names = ", ".join(self._devices)
+            kind_names = ", ".join(self._devices)
             raise ConfigError(
                 f"there is no device {name}",
-                hint=f"{suggestion(name, self._devices)}Devices on this bench: {known_names}.",
+                hint=f"{suggestion(name, self._devices)}Devices on this bench: {kind_names}.",
             )
         return self._devices[name]

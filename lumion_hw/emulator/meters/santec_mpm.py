@@ -137,7 +137,7 @@ class EmulatedSantecMpm(Switchable):
         ConfigError: A module number does not exist.
     """
 
-    name = "the meter"
+    what = "the meter"
 
     def __init__(
         self,

@@ -32,9 +32,9 @@ from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, Outp
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
+    combined_osnr_db,
     dbm_from_w,
     frequency_hz_from_wavelength_m,
-    joined_osnr_db,
     w_from_dbm,
     wavelength_m_from_frequency_hz,
 )
@@ -405,7 +405,7 @@ class OpticalWorld:
         noise_w = OSNR_BAND_HZ * sum(beam.noise_w_per_hz for beam in beams)
         amplified_db = 10.0 * math.log10(signal_w / noise_w) if noise_w > 0.0 else math.inf
         booster_db = self._booster_osnr_db(sender, launch.power_w)
-        osnr_db = joined_osnr_db(launch.osnr_db, booster_db, crosstalk_db, amplified_db)
+        osnr_db = combined_osnr_db(launch.osnr_db, booster_db, crosstalk_db, amplified_db)
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
 
     def _bypass_pair(self, sender: str, receiver: str) -> PathPair:
@@ -508,7 +508,7 @@ class OpticalWorld:
                 if launch is None:
                     lines.append(SpectralLine(power_w, hertz, 0.0, math.inf))
                 else:
-                    sent_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(source, launch.power_w))
+                    sent_db = combined_osnr_db(launch.osnr_db, self._booster_osnr_db(source, launch.power_w))
                     lines.append(SpectralLine(power_w, hertz, COHERENT_WIDTH_HZ, sent_db))
         return lines, noise
 

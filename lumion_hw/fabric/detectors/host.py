@@ -102,7 +102,7 @@ class Carrier(_Looking):
             for unit in units(watched.bench.model).values()
             for nic, interface in zip(unit.nics, unit.interfaces, strict=False)
         }
-        ends = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        ends = {each.request.target: each.request.name for each in watched.circuits}
         self._circuit_at = {interface: ends[nic] for interface, nic in module_at.items() if nic in ends}
         if self._socket is None:
             self._socket = carrier_socket()

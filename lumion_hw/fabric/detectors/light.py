@@ -64,7 +64,7 @@ class Photodiodes:
         thresholds, unwatched = [], []
         self._circuits, self._dark = {}, frozenset()
         for circuit in watched.circuits:
-            name = f"{circuit.request.source}:{circuit.request.target}"
+            name = circuit.request.name
             monitor = monitor_of.get(circuit.exit.port)
             level_ma = 0.0 if monitor is None else levels_ma[monitor]
             # Too dim to judge by, or dark already: a level taken now would pass for a good one for ever.
@@ -150,7 +150,7 @@ class Modules:
         """Ask the receivers of these circuits from now on."""
         now_s = watched.bench.clock.now()
         self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
-        self._lit_s = {f"{each.request.source}:{each.request.target}": now_s for each in watched.circuits}
+        self._lit_s = {each.request.name: now_s for each in watched.circuits}
         self._dark, self._silences, self._ask_again_s, self._gone = set(), {}, {}, set()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
@@ -160,7 +160,7 @@ class Modules:
         if watched is None:
             return ()
         clock = watched.bench.clock
-        names = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        names = {each.request.target: each.request.name for each in watched.circuits}
         # The time-out of a module that does not answer delays the verdict on others: it is asked less often.
         asked = sorted(target for target in names if clock.now() >= self._ask_again_s.get(target, -math.inf))
         found: list[Evidence] = []
@@ -184,7 +184,7 @@ class Modules:
                     self._dark.discard(name)
                     found.append(Evidence(self.name, "lit", name, was_s, now_s, now_s))
 
-        watched.bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        watched.bench.run_parallel([(target, partial(ask, target)) for target in asked])
         return [*found, *self._silent_units(watched, names)]
 
     def _silent_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:

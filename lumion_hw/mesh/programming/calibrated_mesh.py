@@ -137,7 +137,7 @@ class CalibratedMesh:
         if outside.any():
             heater = int(np.flatnonzero(outside)[0])
             raise LimitError(
-                f"phase of {self.heater_name(heater)}", asked=float(own_rad[heater]),
+                f"phase of {self.heater_name(heater)}", requested=float(own_rad[heater]),
                 limit=float(self.reach_rad[heater]), unit="rad",
             )  # fmt: skip
         live = self.law[:, 0] != 0.0

@@ -72,7 +72,7 @@ class PucTarget:
         if not low <= k <= high:
             raise LimitError(
                 f"power coupling out of reach, these couplers allow {low:.3g} to {high:.6g}",
-                asked=k,
+                requested=k,
                 limit=low if k < low else high,
                 unit="of the power",
             )
@@ -156,7 +156,7 @@ def program_pucs(
     currents = rounded_ma(exact, known.max_ma, limits.dac_step_ma)
     heat = float(known.heat_mw(known.own_rad(currents)).sum())
     if heat > limits.total_mw:
-        raise LimitError("heat of all heaters", asked=heat, limit=limits.total_mw, unit="mW")
+        raise LimitError("heat of all heaters", requested=heat, limit=limits.total_mw, unit="mW")
     off = known.own_rad(currents) - known.own_rad(exact)
     return ProgrammedCurrents(
         currents,
@@ -343,7 +343,7 @@ class _Choice:
         options = [rest - turn for rest in needed for turn in (0.0, _TURN) if self._reaches(puc, rest - turn)]
         if not options:
             asked, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
-            raise LimitError(f"PUC {puc} cannot be set to {target.name}", asked=asked, limit=limit, unit="rad")
+            raise LimitError(f"PUC {puc} cannot be set to {target.name}", requested=asked, limit=limit, unit="rad")
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
@@ -358,4 +358,4 @@ class _Choice:
             dead = self._known.max_ma[heater] == 0.0
             why = " has no effect: the common phase of this PUC is not free" if dead else " cannot reach its phase"
             asked, limit = float(own_rad[heater]), float(self._reach[heater])
-            raise LimitError(f"{self._known.heater_name(heater)}{why}", asked=asked, limit=limit, unit="rad")
+            raise LimitError(f"{self._known.heater_name(heater)}{why}", requested=asked, limit=limit, unit="rad")

@@ -51,7 +51,7 @@ def split_phase(
     if not options:
         raise LimitError(
             "the heaters of this PUC cannot reach the wanted phase",
-            asked=raise_upper + common,
+            requested=raise_upper + common,
             limit=max(reach_upper, reach_lower),
             unit="rad",
         )

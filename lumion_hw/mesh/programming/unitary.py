@@ -235,7 +235,7 @@ def program_unitary(
     currents = rounded_ma(known.currents_ma(own), known.max_ma, limits.dac_step_ma)
     heat = float(known.heat_mw(known.own_rad(currents)).sum())
     if heat > limits.total_mw:
-        raise LimitError("heat of all heaters", asked=heat, limit=limits.total_mw, unit="mW")
+        raise LimitError("heat of all heaters", requested=heat, limit=limits.total_mw, unit="mW")
     matrix = model.matrix(currents)
     loss_db = -10.0 * math.log10(np.vdot(matrix, matrix).real / len(matrix))
     return UnitarySetting(where, currents, heat, matrix, fidelity(model.unitary, matrix), unrefined, loss_db)

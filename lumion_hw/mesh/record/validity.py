@@ -56,7 +56,7 @@ def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy
     if use.wavelength_nm is not None and passed_nm is not None:
         raise LimitError(
             "wavelength outside the range of the calibration record",
-            asked=use.wavelength_nm,
+            requested=use.wavelength_nm,
             limit=passed_nm,
             unit="nm",
         )

@@ -277,7 +277,7 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
     outside = ~((eta >= 0.0) & (eta <= 1.0))
     if outside.any():
         asked = float(eta[outside].flat[0])
-        raise LimitError("coupler splitting", asked=asked, limit=float(asked > 0.0), unit="of the power")
+        raise LimitError("coupler splitting", requested=asked, limit=float(asked > 0.0), unit="of the power")
 
 
 def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -62,7 +62,7 @@ class HeaterLaw:
             LimitError: The phase is negative or needs more than the largest current.
         """
         if not 0.0 <= phase_rad <= self.max_phase_rad:
-            raise LimitError("heater phase out of reach", asked=phase_rad, limit=self.max_phase_rad, unit="rad")
+            raise LimitError("heater phase out of reach", requested=phase_rad, limit=self.max_phase_rad, unit="rad")
         square = phase_rad / self.rho2_rad_per_ma2
         for _ in range(_NEWTON_STEPS):
             slope = self.rho2_rad_per_ma2 + square * (2 * self.rho4_rad_per_ma4 + 3 * square * self.rho6_rad_per_ma6)

@@ -318,7 +318,7 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
             bench.emulated.faults.kill_port(port)
         with pytest.raises(CalibrationError, match=r"0 of 0 sources and 0 of 16 monitors show light"):
             calibrated_bench(bench, 1)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_a_module_that_does_not_answer_ends_the_run_by_name_with_the_heaters_off
         bench.emulated.faults.kill_modules(["sfp-b"])
         with pytest.raises(Exception, match="sfp-b"):
             calibrated_bench(bench, 3)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_what_can_be_made_safe_is_made_safe_though_a_module_fails() -> None:
@@ -136,7 +136,7 @@ def test_what_can_be_made_safe_is_made_safe_though_a_module_fails() -> None:
         bench.emulated.faults.kill_modules(["sfp-a"])  # the first in the list: those behind it must not be forgotten
         probe.safe()
         bench.clock.sleep(1.0)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
         assert bench.emulated.world.mesh_output_w().sum() == 0.0
 
 

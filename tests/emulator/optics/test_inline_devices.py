@@ -12,7 +12,7 @@ from lumion_hw.emulator.optics.inline_devices import Amplification
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, LoopPath, MeterTap, OutputPath
 from lumion_hw.mesh.layout.topology import State
-from lumion_hw.quantities import joined_osnr_db
+from lumion_hw.quantities import combined_osnr_db
 from tests.emulator.optics.world_testbench import ACCESS_DB, MESH, loss, source, world_of
 
 ALL_CROSS: dict[int, State] = dict.fromkeys(range(MESH.n_pucs), "cross")
@@ -120,7 +120,7 @@ def test_a_coherent_receiver_has_the_signal_to_noise_of_all_amplifiers_before_it
     arrived = world.received_coherent("zr", 37.5e9)
     assert arrived is not None
     # -20 dBm into the first, and -20 + 20 - 22 dBm into the second.
-    expected_db = joined_osnr_db(36.0, 58.0 - 20.0 - figure_db, 58.0 - 22.0 - figure_db)
+    expected_db = combined_osnr_db(36.0, 58.0 - 20.0 - figure_db, 58.0 - 22.0 - figure_db)
     assert arrived.osnr_db == pytest.approx(expected_db, abs=1e-6)
     assert arrived.signal_w == pytest.approx(1e-5 * loss(-18.0))
     assert (arrived.pair.rank, arrived.pair.pdl_db) == (2, 0.0)

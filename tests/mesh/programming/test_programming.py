@@ -202,10 +202,10 @@ def test_heat_beyond_the_limit_is_refused(hidden) -> None:
     targets = {puc: PucTarget.arms(3.0, 6.0) for puc in range(72)}
     with pytest.raises(LimitError, match="heat of all heaters") as caught:
         program_pucs(CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=100.0))
-    assert caught.value.asked > 100.0
+    assert caught.value.requested > 100.0
     assert (
         program_pucs(
-            CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=caught.value.asked + 1)
+            CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=caught.value.requested + 1)
         ).heat_mw
         < 1000.0
     )

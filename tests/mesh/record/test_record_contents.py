@@ -231,7 +231,7 @@ def test_a_migrated_record_is_saved_as_version_2(tmp_path: Path) -> None:
 
 
 def test_a_wavelength_out_of_range_is_a_limit_error_under_every_policy() -> None:
-    with pytest.raises(LimitError, match=r"asked 1550\.3 nm, limit 1550\.2 nm"):
+    with pytest.raises(LimitError, match=r"requested 1550\.3 nm, limit 1550\.2 nm"):
         check_validity(full_record(), UseConditions(wavelength_nm=1550.3), "warn")
     assert check_validity(full_record(), UseConditions(wavelength_nm=1550.0), "refuse") == ()
 

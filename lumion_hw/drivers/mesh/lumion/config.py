@@ -163,7 +163,7 @@ def check_power(power_uw: int, cap_uw: float, what: str, target: DeviceAddress) 
         raise target.error(
             LimitError,
             f"{what}: the computed power of the whole table, nothing was sent",
-            asked=-(-power_uw // 1000),
+            requested=-(-power_uw // 1000),
             limit=cap_uw / 1000,
             unit="mW",
         )
@@ -189,7 +189,7 @@ def outside(what: str, value: float, allowed: tuple[float, float], unit: str, ta
     return target.error(
         LimitError,
         f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
-        asked=float(value),
+        requested=float(value),
         limit=float(broken),
         unit=unit,
     )
@@ -199,7 +199,7 @@ def limit_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) 
     """Return a controller's LIMIT refusal in the caller's unit: codes of a channel as mA, everything else unchanged."""
     if error.unit != "code":
         return error
-    asked, limit = output_from_code(np.array([error.asked, error.limit]), full_scale_ma)
+    asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
     return target.error(
-        LimitError, error.message.split(": asked")[0], asked=float(asked), limit=float(limit), unit="mA"
+        LimitError, error.message.split(": requested")[0], requested=float(asked), limit=float(limit), unit="mA"
     )

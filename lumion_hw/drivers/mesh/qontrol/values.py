@@ -81,7 +81,7 @@ def checked_column(
         raise session.error(
             LimitError,
             f"{what}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
-            asked=float(column[channel]),
+            requested=float(column[channel]),
             limit=float(broken),
             unit=unit,
         )
@@ -96,7 +96,7 @@ def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what
         raise session.error(
             LimitError,
             f"{what}: computed power of the whole table, nothing was sent",
-            asked=power_mw,
+            requested=power_mw,
             limit=limits.total_power_mw,
             unit="mW",
         )

@@ -146,7 +146,8 @@ class MonitorWatch:
     def take_event(self) -> bytes:
         """Remove the waiting event and return its payload."""
         event = self._pending
-        assert event is not None, "no event is waiting"
+        if event is None:
+            raise RuntimeError("no light event is pending")
         self._pending = None
         mask = np.packbits(self._dark, bitorder="little").tobytes()
         return LightEvent(event.tick, event.since, event.generation, mask).encode()

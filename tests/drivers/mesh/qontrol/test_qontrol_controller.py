@@ -247,11 +247,11 @@ def test_the_power_cap_is_the_drivers() -> None:
     # 16 heaters of 500 ohm at 14 mA: 16 * 500 * 0.196 = 1568 mW
     with pytest.raises(LimitError, match="power of the whole table") as caught:
         controller.program(np.full(16, 14.0))
-    assert (caught.value.asked, caught.value.limit, caught.value.unit) == (pytest.approx(1568.0), 1500.0, "mW")
+    assert (caught.value.requested, caught.value.limit, caught.value.unit) == (pytest.approx(1568.0), 1500.0, "mW")
     assert model.heard == []
     controller.program(np.full(16, 10.0))  # 800 mW
     model.heard.clear()
-    with pytest.raises(LimitError, match=r"driven now.*asked 800 mW, limit 700 mW"):
+    with pytest.raises(LimitError, match=r"driven now.*requested 800 mW, limit 700 mW"):
         controller.configure(replace(LIMITS, total_power_mw=700.0))
     assert model.heard == []
 

@@ -69,9 +69,9 @@ class PolarizationKeeper:
                     continue
                 try:
                     if is_new:
-                        self.maintenance.renew()
+                        self.maintenance.resync()
                         is_new = False
-                    self.maintenance.follow(_SLICE_S, lambda: over() or self._pause is not None)
+                    self.maintenance.track_polarizations(_SLICE_S, lambda: over() or self._pause is not None)
                 except LumionError as error:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise
