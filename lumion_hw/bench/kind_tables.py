@@ -138,9 +138,8 @@ def module_table() -> str:
 PAGES: Mapping[str, Sequence[Callable[[], str]]] = {
     "docs/cmis-pages.md": (cmis_page_table,),
     "docs/transponders.md": (module_table,),
-    "docs/bench-keys.md": (device_table, key_table),
+    "docs/bench-keys.md": (device_table, key_table, effect_table),
     "docs/faults.md": (fault_table,),
-    "docs/emulated-chip.md": (effect_table,),
 }
 """Pages with generated tables, by path in the checkout."""
 

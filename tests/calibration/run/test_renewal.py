@@ -206,7 +206,7 @@ def test_the_new_record_names_its_parent_and_the_old_one_is_untouched(
     document = json.loads(capsys.readouterr().out)
     assert Path(document["renewed"]).name == "record.drift-1.json"
     assert document["age_s"] == pytest.approx(4 * DAY_S, abs=300.0)
-    assert document["doubts"] == ["the calibration record is 96.0 h old and was to be checked after 69.6 h"]
+    assert document["doubts"] == ["the calibration record is 96.0 h old and should have been checked after 69.6 h"]
     assert not document["health"]["holds"]
     assert document["health_after"]["holds"]
     assert (home / "record.json").read_bytes() == old

@@ -303,7 +303,7 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
 @pytest.mark.long
 @pytest.mark.parametrize("nm", [1539.9, 1560.1])
 def test_beyond_its_range_a_record_predicts_nothing(lasers: LaserBench, nm: float) -> None:
-    with pytest.raises(LimitError, match="wavelength outside the range"):
+    with pytest.raises(LimitError, match="wavelength is outside the range"):
         predict_path(CalibratedMesh.from_record(lasers.record), np.zeros(30), 1, 2, wavelength_nm=nm)
-    with pytest.raises(LimitError, match="wavelength outside the range"):
+    with pytest.raises(LimitError, match="wavelength is outside the range"):
         verify_at(lasers.probe, lasers.record, nm, seed=1)
