@@ -190,7 +190,7 @@ def test_without_light_the_settings_are_as_before() -> None:
     squeezers = Squeezers(7)
     before = squeezers.read()
     squeezers.power_w = 0.0
-    with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
+    with pytest.raises(CircuitError, match="pol: no light arrives for any polarization"):
         Aligner(VirtualClock()).maximise("pol", squeezers, squeezers.reading_w)
     assert squeezers.drive_mv == pytest.approx(before)
 

@@ -202,7 +202,7 @@ def test_a_timeline_has_every_phase_and_port(tmp_path: Path) -> None:
     plan = load_phases(written(tmp_path))
     plot_iteration(plan, iteration_times(plan, 0.004), tmp_path / "t.svg")
     text = (tmp_path / "t.svg").read_text(encoding="utf-8")
-    for word in ("data", "compute", "pipeline", "sfp-a&gt;", "&gt;sfp-c"):
+    for word in ("data", "compute", "pipeline", "sfp-a sends", "sfp-c receives"):
         assert f"<!-- {word} -->" in text
 
 
