@@ -31,9 +31,9 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
-# Warnings are errors: a link that leads nowhere, a page without a place.
+# Warnings are errors: a broken link, a page without a place. With --quiet mkdocs does not count warnings.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site/index.html; with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 # Both beside each other: the checks keep one core busy for half a minute.

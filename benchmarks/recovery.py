@@ -225,7 +225,7 @@ def turning(rate_rad2_per_s: float, for_s: float) -> None:
             def look() -> None:
                 deepest_db.extend(each.lost_db or 0.0 for each in manager.maintenance.health)
 
-            made = manager.run(for_s, between=look)
+            made = manager.run(for_s, between_steps=look)
             counted = manager.judge.counters
             print(
                 f"{for_s / 60:.0f} min with fibres at {rate_rad2_per_s:g} rad²/s: {len(made)} recoveries, "

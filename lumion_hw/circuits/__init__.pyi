@@ -1,10 +1,10 @@
-from .breaks import LocatedFault as LocatedFault
 from .budget import BudgetViolation as BudgetViolation, Leakage as Leakage, LinkBudget as LinkBudget
 from .coherent import Acceptance as Acceptance, refuse_power_feedback as refuse_power_feedback
 from .diagnosis import CircuitFinding as CircuitFinding
 from .explanation import BudgetLine as BudgetLine, budget_lines as budget_lines, explain as explain
-from .hold import CircuitHealth as CircuitHealth, CircuitMaintenance as CircuitMaintenance
+from .fault_location import LocatedFault as LocatedFault
 from .lock import BenchLock as BenchLock, LockOwner as LockOwner, lock_owner as lock_owner
+from .maintenance import CircuitHealth as CircuitHealth, CircuitMaintenance as CircuitMaintenance
 from .plan import plan_circuits as plan_circuits
 from .planned import (
     ArmTrim as ArmTrim,

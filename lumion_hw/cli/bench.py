@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, error_document, json_option, note
 from lumion_hw.errors import ConfigError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def bench() -> None:
     """Check and show bench files, and print their JSON Schema.
 

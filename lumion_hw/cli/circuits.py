@@ -33,8 +33,8 @@ from lumion_hw.files.writing import Over, check_target
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
-    from lumion_hw.circuits.hold import CircuitHealth
     from lumion_hw.circuits.lease_clock import LeaseClock
+    from lumion_hw.circuits.maintenance import CircuitHealth
     from lumion_hw.circuits.state import ActiveCircuit, CircuitState, MeshFinding
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
@@ -220,8 +220,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
         proofs = service.connect(requests, progress=bars)
         state = service.state
     for proof in proofs:
-        if proof.levels is not None and proof.levels.untold:
-            note(f"{_name(proof.circuit.request)}: its two arms could not be distinguished: {proof.levels.untold}")
+        if proof.levels is not None and proof.levels.unresolved:
+            note(f"{proof.circuit.request.name}: its two arms could not be distinguished: {proof.levels.unresolved}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -303,7 +303,7 @@ def hold(
     are written to events.jsonl in the state directory. The exit code is 3 if a circuit is broken at the end. The
     circuits stay on while this command runs, and other commands cannot change the bench.
     """
-    from lumion_hw.circuits.hold import CircuitMaintenance
+    from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
 
     over: Over = "any" if force else "nothing"  # in particular not the record in use
@@ -312,7 +312,7 @@ def hold(
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
         connected = _names(service.state.circuits)
-        requests = [request for request in _requests(pairs, {}) if _name(request) not in connected]
+        requests = [request for request in _requests(pairs, {}) if request.name not in connected]
         if requests:
             service.connect(requests)
         if not service.state.circuits:
@@ -325,7 +325,7 @@ def hold(
             maintenance.run(for_s, _status_printer(every_s, target.as_json))
         health, summary = maintenance.health, maintenance.summary()
         if renew is not None and maintenance.drifted_rad:
-            save_record(maintenance.renewed(), renew, over)
+            save_record(maintenance.record_with_drift(), renew, over)
     if target.as_json:
         echo_json({"circuits": [circuit.document() for circuit in health], **summary})
     else:
@@ -435,16 +435,16 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
     from lumion_hw.circuits.state import restored_plan
     from lumion_hw.storage import load_record
 
-    model, names = load(target.file), {_name(request) for request in requests}
+    model, names = load(target.file), {request.name for request in requests}
     with target.directory() as directory:
         record, state = load_record(target.record_of(directory)), read_state(directory)[0]
     active_plan = restored_plan(model, record, state)
     standing = () if active_plan is None else active_plan.circuits
     connected = {circuit.name for circuit in state.circuits}
-    missing = [request for request in requests if _name(request) not in connected]
+    missing = [request for request in requests if request.name not in connected]
     with RunProgress(None, quiet=True) as bars:
         plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
-    return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
+    return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 
 def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
@@ -461,7 +461,7 @@ def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: Circuit
         return ""
     best_pucs = {puc for path in alone.paths for puc in path.pucs}
     others = [
-        _name(other.request)
+        other.request.name
         for other in plan.everything
         if other is not circuit and best_pucs & {puc for path in other.paths for puc in path.pucs}
     ]
@@ -525,18 +525,18 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
     from lumion_hw.circuits.state import proof_document
 
     return {
-        "circuit": _name(proof.circuit.request),
+        "circuit": proof.circuit.request.name,
         "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
         **proof_document(proof),
         "los": proof.los,
-        "arms_untold": proof.levels.untold if proof.levels is not None else "",
+        "arms_untold": proof.levels.unresolved if proof.levels is not None else "",
     }
 
 
 def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
     budget_ = circuit.budget
     return {
-        "circuit": _name(circuit.request),
+        "circuit": circuit.request.name,
         "strategy": circuit.strategy,
         "paths": [dataclasses.asdict(path) for path in circuit.paths],
         **dataclasses.asdict(budget_),
@@ -645,8 +645,8 @@ def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[A
         return ()
     setup.adopt(plan)
     proofs, silent = setup.prove_reachable()
-    proof_of = {_name(proof.circuit.request): proof for proof in proofs}
-    reasons = {_name(request): text for request, text in silent.items()}
+    proof_of = {proof.circuit.request.name: proof for proof in proofs}
+    reasons = {request.name: text for request, text in silent.items()}
     measured = []
     for circuit in state.circuits:
         proof = proof_of.get(circuit.name)
@@ -664,10 +664,6 @@ def _mark_broken(circuit: ActiveCircuit, reason: str) -> ActiveCircuit:
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {reason}",), seen_utc=now_utc())
-
-
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"
 
 
 def _names(active: Sequence[ActiveCircuit]) -> list[str]:

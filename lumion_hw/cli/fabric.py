@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_DURATION_D, Duration
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, note
 from lumion_hw.errors import BusyError, ConfigError, LumionError
@@ -29,7 +30,7 @@ _POLL_PERIOD_S = 0.05
 _FAILED = 3
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def fabric() -> None:
     """Keep the jobs of a bench connected, and replace failed servers by spares.
 
@@ -69,7 +70,7 @@ def _run(manager: FabricManager, for_s: float | None) -> None:
 
     service = manager.service
     box, me = RequestBox(service.journal.path.parent), service.lock.owner
-    manager.run(for_s, between=lambda: box.serve(me, lambda request: request.perform(manager)))
+    manager.run(for_s, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
 
 
 @fabric.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -32,7 +33,7 @@ COUNTED_BY = click.option(
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def plan() -> None:
     """Plan the number of spares for a service level, and compare the cost of recovery policies."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
@@ -32,7 +33,7 @@ _RATE = Number("bytes/s", 1.0, 1e15)
 _MAX_SHOWN_CONFIGURATIONS = 20
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def schedule() -> None:
     """Build and check schedules of circuits for collectives, traffic demands and job phases; calculate their cost."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -34,7 +35,7 @@ _PORTS = click.option(
 )
 
 
-@click.group("slice")
+@click.group("slice", cls=NamedGroup)
 def slice_() -> None:
     """Allocate slices of a rack: adjacent accelerators of a torus, or any accelerators of a circuit fabric."""
 

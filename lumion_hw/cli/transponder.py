@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MAX_COUNT, PERIOD, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note, progress
@@ -29,7 +30,7 @@ _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
 _SEVERITY_SIGNS = {"error": "!!", "warning": "!", "note": ""}
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def transponder() -> None:
     """Show, tune, enable, watch, update and dump modules; decode dumps.
 
@@ -52,7 +53,8 @@ def _open_module(
         if device not in bench.transponders:
             devices = bench.model.devices.items()
             modules = [name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS]
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=name_hint(device, modules))
+            hint = name_hint(device, modules, "Its modules are")
+            raise ConfigError(f"{bench_file} has no module {device!r}", hint=hint)
         yield bench.transponders[device], bench.clock
 
 

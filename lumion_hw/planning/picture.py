@@ -31,20 +31,25 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
     """
     from matplotlib.colors import LogNorm
 
-    figure = new_figure(11.0, 1.8 + 0.4 * len(found.sizes))
-    for axes, (policy, factor) in zip(figure.subplots(1, len(found.factors)), found.factors.items(), strict=True):
+    figure = new_figure(12.0, 2.0 + 0.4 * len(found.sizes))
+    panels = figure.subplots(1, len(found.factors))
+    for axes, (policy, factor) in zip(panels, found.factors.items(), strict=True):
         finite = np.clip(np.nan_to_num(factor, nan=1.0, posinf=_SHOWN_MOST), 1.0 / _SHOWN_MOST, _SHOWN_MOST)
-        axes.imshow(finite, aspect="auto", cmap="RdYlGn", norm=LogNorm(1.0 / _SHOWN_MOST, _SHOWN_MOST), alpha=0.8)
+        norm = LogNorm(1.0 / _SHOWN_MOST, _SHOWN_MOST)
+        image = axes.imshow(finite, aspect="auto", cmap="RdYlGn", norm=norm, alpha=0.8)
         for row, column in np.ndindex(*factor.shape):
             value = factor[row, column]
             holds = "bold" if value >= PUBLISHED[policy] else "normal"
             axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize="small", fontweight=holds)
-        axes.set_xticks(range(len(found.server_shares)), [f"{share:.0%}" for share in found.server_shares])
+        axes.set_xticks(range(len(found.server_shares)), [f"{100.0 * share:.0f}" for share in found.server_shares])
         axes.set_yticks(range(len(found.sizes)), [str(size) for size in found.sizes])
-        axes.set_xlabel("faults that take the whole server")
+        axes.set_xlabel("faults that take the whole server (%)")
         axes.set_ylabel("accelerators of a job")
-        axes.set_title(f"{policy} over in-rack spares; bold: {PUBLISHED[policy]:g} or more", fontsize="small")
-    figure.suptitle(f"counted: {found.counting}", fontsize="small")
+        title = f"{policy.replace('-', ' ')} (bold: {PUBLISHED[policy]:g} or more, as published)"
+        axes.set_title(title, fontsize="medium")
+    bar = figure.colorbar(image, ax=panels, ticks=[0.01, 0.1, 1.0, 10.0, 100.0], format="%g")
+    bar.set_label("above 1: in-rack spares cost less")
+    figure.suptitle(f"How many times the accelerators of in-rack spares each policy takes (counted: {found.counting})")
     save_figure(figure, target, over)
 
 

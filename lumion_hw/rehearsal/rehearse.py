@@ -276,9 +276,15 @@ class _Stage:
 
     def frames(self) -> dict[str, int]:
         """Return frames moved and dropped so far."""
-        assert self._network is not None, "open"
-        assert self._network.forwarder is not None, "open"
-        return self._network.forwarder.counts()
+        forwarder = self._opened_network().forwarder
+        if forwarder is None:
+            raise RuntimeError("the network of the rehearsal is not open")
+        return forwarder.counts()
+
+    def _opened_network(self) -> Network:
+        if self._network is None:
+            raise RuntimeError("the rehearsal is not open")
+        return self._network
 
     # -- light --------------------------------------------------------------------------------------------------------
 
@@ -294,11 +300,12 @@ class _Stage:
 
     def _hire(self, server: str) -> None:
         """Start a worker on a server: warm, with no group joined."""
-        assert self._network is not None, "open"
-        assert self._nursery is not None, "open"
+        network = self._opened_network()
+        if self._nursery is None:
+            raise RuntimeError("the rehearsal is not open")
         ours, theirs = socket.socketpair()
-        kind = b"space" if self._network.kind == "tap" else b"links"
-        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *self._network.handles_for(server)])
+        kind = b"space" if network.kind == "tap" else b"links"
+        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *network.handles_for(server)])
         theirs.close()
         pid = int(self._nursery.recv(64))
         rank = _Rank(server, pid, ours, time.monotonic())
@@ -370,17 +377,17 @@ class _Stage:
 
     def _form(self, members: Sequence[str], new: set[str]) -> None:
         """Order members into a group of the next generation."""
-        assert self._network is not None, "open"
+        network = self._opened_network()
         self._generation += 1
         told = {
             "generation": self._generation,
             "world": len(members),
             "job": self._job,
             "steps": self._setting.steps,
-            "addresses": [self._network.data_addresses[each] for each in members],
+            "addresses": [network.data_addresses[each] for each in members],
         }
         for number, server in enumerate(members):
-            store = [self._network.control_addresses[server], self._store.port if self._store is not None else 0]
+            store = [network.control_addresses[server], self._store.port if self._store is not None else 0]
             self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **told)
 
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:

@@ -153,9 +153,12 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
     """
+    require_plots()
     lanes = ["phase", *(port for name in plan.modules for port in (f"{name}>", f">{name}"))]
     place = {lane: number for number, lane in enumerate(lanes)}
-    figure = new_figure(9.0, 1.2 + 0.28 * len(lanes))
+    from matplotlib.patches import Patch
+
+    figure = new_figure(9.0, 1.6 + 0.28 * len(lanes))
     axes = figure.subplots()
     unit, scale = ("s", 1.0) if times.total_s >= 1.0 else ("ms", 1e3)
     for number, (phase, start_s) in enumerate(zip(plan.phases, times.starts_s, strict=True)):
@@ -171,9 +174,19 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
             end_s = min(span.ends_s + shift_s, times.total_s)
             if start_s < end_s:
                 axes.barh(place[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
-    axes.set_yticks(range(len(lanes)), [one_line(lane).replace("$", r"\$") for lane in lanes])
+    labels = ["phase", *(text for name in plan.modules for text in (f"{name} sends", f"{name} receives"))]
+    axes.set_yticks(range(len(lanes)), [one_line(label).replace("$", r"\$") for label in labels])
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_xlim(0.0, scale * times.total_s)
+    used = Patch(facecolor="0.6", label="port in use (colour of its phase)")
+    axes.legend(
+        handles=[used, Patch(facecolor="black", label="dark: the port changes its partner")],
+        fontsize="small",
+        loc="upper left",
+        bbox_to_anchor=(0.0, -0.18),
+        ncols=2,
+        frameon=False,
+    )
     axes.set_xlabel(f"time ({unit})")
     share = 100.0 * times.waiting_share
     axes.set_title(f"{one_line(plan.job)}: one iteration, {share:.2f} % of it waiting for circuits", fontsize="small")

@@ -290,7 +290,7 @@ class BenchKeeper:
             self._manager, self._upkeep = manager, manager.maintenance
             try:
                 with self._measuring(manager) if for_s is None else contextlib.nullcontext():
-                    manager.run(for_s, ended=self._stop.is_set, between=self._do_asked_here, every_s=_IDLE_S)
+                    manager.run(for_s, is_over=self._stop.is_set, between_steps=self._do_asked_here, max_step_s=_IDLE_S)
                 if for_s is not None:
                     manager.measure()
             finally:
@@ -440,7 +440,7 @@ class BenchKeeper:
 
     def _return_from_trip(self, service: CircuitService) -> None:
         """Set the circuits up again if the controller has switched off; leave heaters that a client drives alone."""
-        if latched_faults(self._bench) or service.journal.begun is not None:
+        if latched_faults(self._bench) or service.journal.unfinished is not None:
             service.restore_after_shutdown()
 
     def _connecting(self, circuits: Sequence[object]) -> Callable[[], Any]:
@@ -450,10 +450,7 @@ class BenchKeeper:
             self._return_from_trip(service)
             proofs = service.connect(requests, milestone=self._step)
             self._upkeep = None
-            return [
-                {"circuit": f"{each.circuit.request.source}:{each.circuit.request.target}", **proof_document(each)}
-                for each in proofs
-            ]
+            return [{"circuit": each.circuit.request.name, **proof_document(each)} for each in proofs]
 
         return work
 

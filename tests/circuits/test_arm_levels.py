@@ -74,7 +74,7 @@ def test_arms_are_level_though_nobody_knew_what_their_outputs_lose(seed: int) ->
 def test_an_arm_whose_fibre_behind_the_mesh_is_broken_is_named(setup: PathSetup) -> None:
     before_ma = setup.bench.mesh.confirmed_currents_ma()
     setup.bench.emulated.faults.kill_port(11)  # tributary y leaves the mesh there, seen by the photodiode on the chip
-    with pytest.raises(CircuitError, match=r"arm y over ports 7 and 11 brings .* led aside at PUC \d+"):
+    with pytest.raises(CircuitError, match=r"arm y \(ports 7 to 11\) brings .* diverted at PUC \d+"):
         setup.connect([THERE])
     assert np.array_equal(setup.bench.mesh.confirmed_currents_ma(), before_ma)
 

@@ -38,7 +38,7 @@ def holder(tmp_path: Path):
 def test_a_second_program_is_refused_and_told_who_holds_the_bench(holder, tmp_path: Path) -> None:
     name = f"{LockOwner.here('').user}@{LockOwner.here('').host}:{holder.pid}"
     with (
-        pytest.raises(BusyError, match=rf"{name} drives this bench with 'holder' since .*--take-over {name}") as caught,
+        pytest.raises(BusyError, match=rf"{name} has been driving .* 'holder' since .*--take-over {name}") as caught,
         BenchLock(tmp_path, "second"),
     ):
         pass
@@ -68,7 +68,7 @@ def test_who_was_taken_over_finds_out_before_the_next_change(tmp_path: Path) -> 
         assert owner is not None
         with BenchLock(tmp_path, "second", take_over=f"{owner.user}@{owner.host}") as second:
             second.check()
-            with pytest.raises(BusyError, match=r"taken over: it belongs to .*\(second\)"):
+            with pytest.raises(BusyError, match=r"taken over: it now belongs to .*\(second\)"):
                 first.check()
             with pytest.raises(BusyError, match="taken over"), first.changing():
                 raise AssertionError("it may change nothing")
@@ -101,7 +101,7 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
     far = dataclasses.replace(LockOwner.here("far"), host="elsewhere", pid=1)
     path = tmp_path / "lock"
     path.write_text(json.dumps(dataclasses.asdict(far)))
-    with pytest.raises(BusyError, match="@elsewhere:1 drives this bench with 'far'"):
+    with pytest.raises(BusyError, match="@elsewhere:1 has been driving this bench with 'far'"):
         BenchLock(tmp_path, "near").__enter__()
     long_ago_s = path.stat().st_mtime - STALE_S - 1.0
     os.utime(path, (long_ago_s, long_ago_s))

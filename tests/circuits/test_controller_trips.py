@@ -143,10 +143,10 @@ def test_a_trip_in_the_middle_of_a_change_takes_the_change_back(one_bench, servi
 
     with pytest.raises(SafetyError):
         service.connect([BA], align=False, milestone=milestone)
-    assert service.journal.begun is not None
+    assert service.journal.unfinished is not None
     (proof,) = service.restore_after_shutdown()
     assert proof.proven
-    assert service.journal.begun is None
+    assert service.journal.unfinished is None
     assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
     service.connect([BA], align=False)
     assert all(proof.proven for proof in service.setup.prove())

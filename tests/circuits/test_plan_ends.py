@@ -69,7 +69,7 @@ def as_sfp(**keys: object) -> Callable[[], BenchModel]:
         (as_sfp(receives_nm=[1300.0, 1320.0]), A_B, "wavelength differs: sfp-a sends 1550.00 nm"),
         (mixed, CircuitRequest("sfp-a", "zr-b"), "line format differs: sfp-a sends NRZ, zr-b receives ZR400-OFEC,"),
         (as_zr(frequency_thz=194.0), ZR, "wavelength differs: zr-a sends at 1552.524 nm, zr-b receives at 1545.322 nm"),
-        (as_sfp(), CircuitRequest("sfp-a", "sfp-b", polarization="dual"), "polarization='dual' is asked for, and"),
+        (as_sfp(), CircuitRequest("sfp-a", "sfp-b", polarization="dual"), "polarization='dual' was requested, but"),
         (as_zr(), CircuitRequest("zr-a", "zr-b", polarization="single"), "signal of zr-a has two polarizations"),
     ],
 )  # fmt: skip
@@ -89,7 +89,7 @@ def test_two_polarizations_over_one_way_are_refused(side: str, name: str) -> Non
         if fibre["transponder"] != name or fibre["tributary"] == "x"
         if fibre["transponder"] == name
     ]
-    with pytest.raises(CircuitError, match=rf"{name} has one of wiring.{side} and needs two, tributary x and y"):
+    with pytest.raises(CircuitError, match=rf"{name} has one entry in wiring.{side} and needs two, tributary x and y"):
         plan_circuits(model_of(file), record_of(ZR_PAIR), [ZR])
 
 

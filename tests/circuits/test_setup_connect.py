@@ -75,12 +75,14 @@ def test_disconnecting_puts_light_out_parks_and_leaves_the_other_alone(bench: Be
 
 
 def test_what_does_not_stand_cannot_be_disconnected(forth: PathSetup) -> None:
-    with pytest.raises(ConfigError, match=r"sfp-b to sfp-a: no such circuit stands\. These do: sfp-a to sfp-b"):
+    with pytest.raises(
+        ConfigError, match=r"sfp-b to sfp-a: no such circuit is active\. Active circuits: sfp-a to sfp-b"
+    ):
         forth.disconnect([BACK])
 
 
 def test_a_module_that_serves_a_circuit_is_not_given_another(forth: PathSetup) -> None:
-    with pytest.raises(ConfigError, match="sfp-a serves sfp-a to sfp-b already"):
+    with pytest.raises(ConfigError, match="circuit sfp-a to sfp-b already uses sfp-a"):
         forth.connect([CircuitRequest("sfp-a", "sfp-c")])
 
 
@@ -131,7 +133,7 @@ def test_where_there_is_no_other_way_all_is_rolled_back_and_the_standing_circuit
     setup.connect([BACK])
     before_ma = bench.mesh.confirmed_currents_ma()
     puc = stick_on_the_way(setup, FORTH.source, FORTH.target, hop=2)
-    with pytest.raises(CircuitError, match=f"PUC {puc} does not take its state. There is no other way"):
+    with pytest.raises(CircuitError, match=f"PUC {puc} does not reach its state. No alternative path was found"):
         setup.connect([FORTH])
     assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)
     assert bench.transponders[FORTH.source].status().tx_disabled
@@ -148,7 +150,7 @@ def test_light_at_an_exit_before_its_transmitter_is_on_is_refused(bench: Bench, 
     fibres = [replace(path, port=back) if path.source == "sfp-c" else path for path in world.wiring.inputs]
     world.wiring = replace(world.wiring, inputs=tuple(fibres))
     bench.transponders["sfp-c"].enable()
-    with pytest.raises(CircuitError, match=f"port {exit_port} should be dark and has .* before sfp-a is switched on"):
+    with pytest.raises(CircuitError, match=f"port {exit_port} has .* before sfp-a is switched on"):
         setup.connect([FORTH])
     assert not bench.mesh.confirmed_currents_ma().any()
 
@@ -183,7 +185,7 @@ def test_a_standing_circuit_that_is_disturbed_rolls_back(
         if name == moment:
             bench.emulated.faults.drift_power(1, lambda _: -down_db)
 
-    disturbed = rf"standing circuit sfp-a to sfp-b was disturbed \(-\d\.\d+ dB, allowed ±{allowed} dB\)"
+    disturbed = rf"active circuit sfp-a to sfp-b was disturbed \(-\d\.\d+ dB, allowed ±{allowed} dB\)"
     with pytest.raises(CircuitError, match=disturbed):
         forth.connect([BACK], milestone=milestone)
     assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)

@@ -1,4 +1,4 @@
-"""All or nothing: circuits are set up in one commit and proven, or the mesh is as it was before."""
+"""All or nothing: circuits are set up in one commit and proven, or The mesh was rolled back."""
 
 from collections.abc import Callable, Iterator
 
@@ -82,7 +82,7 @@ def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did
         text = str(caught.value)
         assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
         assert "the receiver reports loss of signal" in text
-        assert f"proven: {bright}. All were taken away again" in text
+        assert f"Proven: {bright}. The mesh was rolled back" in text
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: 
     with pytest.raises(CircuitError) as caught:
         setup.establish(setup.plan(A_TO_B))
     assert str(caught.value).startswith("2 of 2 circuits could not be proven")
-    assert "proven: none" in str(caught.value)
+    assert "Proven: none" in str(caught.value)
     assert not bench.mesh.confirmed_currents_ma().any()
 
 
@@ -202,8 +202,10 @@ def test_an_error_that_is_none_of_the_package_becomes_one_and_all_is_as_before(
     def divide(*_arguments: object, **_named: object) -> None:
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr(undisturbed._aligner, "maximise", divide)
-    with pytest.raises(CircuitError, match="unexpected ZeroDivisionError: float division by zero; all is as it was"):
+    monkeypatch.setattr(undisturbed._lighting._aligner, "maximise", divide)
+    with pytest.raises(
+        CircuitError, match="unexpected ZeroDivisionError: float division by zero; the mesh was rolled back"
+    ):
         undisturbed.establish(undisturbed.plan(A_TO_B))
     monkeypatch.undo()
     assert_as_before(undisturbed, before_ma)

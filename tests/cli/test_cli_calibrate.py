@@ -84,7 +84,7 @@ def test_the_record_of_another_controller_is_refused(
     other = tmp_path / "other.yaml"
     other.write_text(SMALL.read_text().replace("SMALL-0001", "SMALL-0002"))
     assert main(["verify", str(other), str(record), "--emulate", "--seed", "1"]) == 3
-    assert "belongs to controller serial SMALL-0001, found SMALL-0002" in capsys.readouterr().err
+    assert "made for SMALL-0001, and this is SMALL-0002" in capsys.readouterr().err
 
 
 def test_a_record_that_was_edited_is_refused(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_budget_and_explain_need_no_bench_and_count_what_stands(run: Run) -> Non
     assert alone["margin_db"] == pytest.approx(alone["received_dbm"] - alone["sensitivity_dbm"])
     both = run("explain", "sfp-a:sfp-b", "sfp-b:sfp-a")
     assert [each["circuit"] for each in both["circuits"]] == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
-    assert "way: port 1 to 8" in both["words"]
+    assert "path: port 1 to 8" in both["words"]
     refused = run("budget", "sfp-a:sfp-b", "--max-hops", "2", code=3)
     assert "expected at most 2. Feasible with max_hops=7" in refused["error"]["message"]
 
@@ -189,7 +189,7 @@ def test_what_one_command_connects_the_next_ones_find(
         assert "sfp-a:sfp-b +" in holding.stderr.readline()  # after its first look
         assert run("circuits")["held_by"].endswith(f":{holding.pid}")
         refused = run("disconnect", "sfp-a:sfp-b", code=6)["error"]["message"]
-        assert f":{holding.pid} drives this bench with 'lumion hold'" in refused
+        assert f":{holding.pid} has been driving this bench with 'lumion hold'" in refused
         holding.send_signal(signal.SIGINT)
         held = json.loads(holding.communicate(timeout=PATIENCE_S)[0])
         assert [each["fault"] for each in held["circuits"]] == [None, None]

@@ -256,9 +256,9 @@ def test_the_process_ends_with_the_exit_code() -> None:
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        (["fabrik"], "'fabric'"),
-        (["fabric", "statsu"], "'status'"),
-        (["calibrate"], "'lumion-calibrate'"),
+        (["fabrik"], "fabric"),
+        (["fabric", "statsu"], "status"),
+        (["calibrate"], "lumion-calibrate"),
         (["transponder", "show", "small-bench", "sfpa", "--emulate"], "sfp-a"),
         (["log", "small-bench", "--emulate", "-c", "meter.0"], "meter0"),
     ],

@@ -114,7 +114,7 @@ def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_1(capsys: pytest.C
         (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is not a finite number"),
         (["route", "--connect", "0:5", "--stuck", "99=bar"], "faults at PUCs [99]"),
         (["route", "--connect", "0:5", "--mesh", "rings:x"], "'x' is not of the form"),
-        (["show", "--mesh", "rings:0"], "0 rings make no mesh"),
+        (["show", "--mesh", "rings:0"], "cannot build a mesh of 0 rings"),
         (["show", "--mesh", "absent.json"], "mesh file absent.json"),
         (["show", "--state", "3=half"], "'half' is not a state"),
         (["matchings"], "either --ports or --count"),

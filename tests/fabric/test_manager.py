@@ -99,7 +99,7 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
     patient.bench.emulated.faults.drift_power(1, lambda _: -60.0)
     (recovery,) = patient.run(10.0)
     assert (recovery.failed, recovery.spare) == ("a", "c")
-    assert "fibre, cell or port" in recovery.verdict.words
+    assert "fibre, PUC or port" in recovery.verdict.words
     assert standing(patient) == ["sfp-b:sfp-c", "sfp-c:sfp-b"]
 
 
@@ -175,7 +175,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
     prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
     # Seconds where the light goes to a port without a monitor: then its polarization is searched first.
-    made = prototype.run(15.0, ended=lambda: puc in prototype.state.avoided)
+    made = prototype.run(15.0, is_over=lambda: puc in prototype.state.avoided)
     assert len(made) == 1
     assert made[0].verdict.suspect == "path"
     assert (made[0].failed, made[0].spare) == ("", "")
@@ -189,7 +189,7 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
     manager.mark_failed("c")
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
     told: list[str] = []
-    manager._tell = lambda what, particulars: told.append(what)
+    manager._emit = lambda what, particulars: told.append(what)
     manager.mark_failed("b")
     assert told.count("refused") == 1
     assert standing(manager) == []
@@ -318,7 +318,7 @@ def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: 
         manager.service.switch(plan.plan)
     assert np.array_equal(manager.bench.mesh.confirmed_currents_ma(), before_ma)
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
-    assert manager.service.journal.begun is None
+    assert manager.service.journal.unfinished is None
 
 
 def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench: Bench, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from calibration.record.export import _csv
 from calibration.report.page import Page, ReportTable, Section, html_text, markdown_text
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError
+from lumion_hw.files import escaping
 from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
 from tests.mesh.sample_record import CELL, sample_record

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import record_avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.polarization import Aligner

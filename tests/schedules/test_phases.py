@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import record_avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.collectives import make_schedule
@@ -202,7 +202,7 @@ def test_a_timeline_has_every_phase_and_port(tmp_path: Path) -> None:
     plan = load_phases(written(tmp_path))
     plot_iteration(plan, iteration_times(plan, 0.004), tmp_path / "t.svg")
     text = (tmp_path / "t.svg").read_text(encoding="utf-8")
-    for word in ("data", "compute", "pipeline", "sfp-a&gt;", "&gt;sfp-c"):
+    for word in ("data", "compute", "pipeline", "sfp-a sends", "sfp-c receives"):
         assert f"<!-- {word} -->" in text
 
 

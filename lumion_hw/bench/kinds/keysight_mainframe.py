@@ -223,9 +223,9 @@ def _mainframe(
     laser: str,
 ) -> EmulatedKeysight816x:
     """Channels are numbered from 1 in the order of slots and inputs; light is emitted as that of ``laser``."""
-    from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, ports_of
+    from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, sensor_ports
 
-    channels = {port: number for number, port in enumerate(ports_of(modules), start=1)}
+    channels = {port: number for number, port in enumerate(sensor_ports(modules), start=1)}
 
     def light(slot: int, channel: int, at_s: float) -> Light:
         return bench.world.meter_light_at(name, channels[slot, channel], at_s)

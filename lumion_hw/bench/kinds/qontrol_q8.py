@@ -170,7 +170,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "the wire of a channel breaks",
             (channel,),
             lambda target, channel: target.device.fail_load(channel, OPEN),
-            passes("mend_load"),
+            passes("repair_load"),
             places=_places,
         ),
         ScriptedFault(
@@ -178,7 +178,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "a channel is shorted",
             (channel,),
             lambda target, channel: target.device.fail_load(channel, SHORT),
-            passes("mend_load"),
+            passes("repair_load"),
             places=_places,
         ),
         ScriptedFault(
@@ -191,7 +191,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "module_out",
             "a module is taken out of the chain: its outputs go dead, channels behind it are renumbered",
             (Argument("index", "its place in the chain", among="module"),),
-            passes("take_out"),
+            passes("remove_module"),
             places=_places,
         ),
         lasting("mute", "it obeys and says nothing", sets, "silent"),

@@ -119,7 +119,7 @@ def drift(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
-        probe.check_lit_as(loaded)
+        probe.check_input_ports_match_record(loaded)
         tune_to_record(probe, loaded)
         remarks = check_in_use(bench, loaded)
         age_s = record_age_s(bench, loaded)
@@ -169,10 +169,10 @@ def health_document(health: Health) -> dict[str, Any]:
 
 def health_text(health: Health) -> str:
     """Return the check result as text."""
-    from calibration.fit.drift import MOST_CHI2
+    from calibration.fit.drift import MAX_CHI2
 
     verdict = "The record is valid" if health.holds else "The record is no longer valid"
-    if not health.holds and health.but_temperature < MOST_CHI2:
+    if not health.holds and health.but_temperature < MAX_CHI2:
         verdict += " for loops, because the chip temperature has changed; bar and cross states are unchanged"
     return (
         f"{verdict}: {health.readings} readings, χ² {health.chi2_per_reading:.3g} per reading "

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lumion_hw.cli.common.own_packages import import_target
+from lumion_hw.errors import name_hint
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,28 @@ class LazyCommand:
         return command
 
 
-class LazyGroup(click.Group):
+class NamedGroup(click.Group):
+    """A command group whose error for an unknown command suggests similar commands."""
+
+    other_programs: Sequence[str] = ()
+    """Other programs of this package, which are suggested too."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            UsageError: The command does not exist; the message suggests similar commands.
+        """
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            names = [*self.list_commands(ctx), *self.other_programs]
+            ctx.fail(f"No such command {name!r}. {name_hint(name, names, 'The commands are')}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NamedGroup):
     """A group made from a table of :class:`LazyCommand`.
 
     Args:
@@ -60,20 +82,6 @@ class LazyGroup(click.Group):
         """Import and return a command, or return ``None`` if no command has this name."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name.
-
-        Raises:
-            NoSuchCommand: It does not exist; the message names the closest commands of the table.
-        """
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            names = [*self.list_commands(ctx), *self.other_programs]
-            raise click.exceptions.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""

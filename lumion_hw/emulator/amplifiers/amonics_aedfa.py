@@ -107,7 +107,7 @@ class EmulatedAedfa(TextDevice):
     def _switch(self, active: bool) -> None:
         self._changed()
         if active and not self._active:
-            self._ready_s = self.at_s + _BUSY_S
+            self._ready_s = self.command_s + _BUSY_S
         self._active = active
 
     def _carry_out(self, command: str) -> tuple[str, float]:

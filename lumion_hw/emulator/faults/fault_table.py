@@ -4,7 +4,7 @@ Arguments are checked before anything happens.
 
 The rows are in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
 :mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. Messages and
-docs/testing.md are generated from the rows.
+docs/faults.md are generated from the rows.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
-    """Return the fault table of docs/testing.md.
+    """Return the fault table of docs/faults.md.
 
     Args:
         faults: Pairs of owner and fault; a fault that several kinds share gets one row.

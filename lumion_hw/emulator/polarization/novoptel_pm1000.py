@@ -92,7 +92,7 @@ class UsbPeer:
         self._read_on()
 
     def _read_on(self) -> None:
-        while (piece := self._line.arrived(self._device.now(), b"\r")) is not None:
+        while (piece := self._line.take_arrived(self._device.now(), b"\r")) is not None:
             at_s, data = piece
             self._text += data[: max(_LONGEST_LINE + 2 - len(self._text), 0)]
             if data.endswith(b"\r"):
@@ -110,7 +110,7 @@ class UsbPeer:
     def transmit(self) -> bytes:
         """Give the bytes that have left for the host by now."""
         self._read_on()
-        return self._line.left(self._device.now())
+        return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave."""

@@ -31,8 +31,7 @@ class Switchable(abc.ABC):
         closes_on_power_loss: Whether a host sees its connection close when the device loses power; otherwise the device
             just falls silent.
         bench_time: Scheduled events, shared by all devices of a bench: any exchange runs those that are due. ``None``
-        for a
-            stand-alone device.
+            for a stand-alone device.
     """
 
     what: ClassVar[str] = "the device"

@@ -81,7 +81,7 @@ def test_wavelengths_are_asked_for_and_verified_on_the_command_line(
     verify = ["verify", "laser-bench", record, "--emulate", "--seed", "1", "--wavelength"]
     assert main([*verify, "1552.7"]) == 0
     assert main([*verify, "1556"]) == 2
-    assert "wavelength outside the range of the calibration record" in capsys.readouterr().err
+    assert "the wavelength is outside the range of the calibration record" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["1545,x", "1.55e-6", "1545;1550"])

@@ -66,7 +66,7 @@ def test_a_weak_heater_leaves_the_work_to_the_other_arm() -> None:
 
 
 def test_dead_heaters_and_short_reach_are_refused_with_both_numbers() -> None:
-    with pytest.raises(LimitError, match="cannot reach the wanted phase") as caught:
+    with pytest.raises(LimitError, match="cannot reach the desired phase") as caught:
         split_phase(math.pi, 0.0, None, None)
     assert (caught.value.requested, caught.value.limit) == (pytest.approx(math.pi), 0.0)
     with pytest.raises(LimitError) as caught:
@@ -143,7 +143,7 @@ def test_crosstalk_that_was_not_recorded_is_left_alone() -> None:
 
 
 def test_crosstalk_too_strong_to_settle_is_an_error_not_a_wrong_answer() -> None:
-    with pytest.raises(CalibrationError, match=r"does not settle: .* rad still move after \d+ rounds"):
+    with pytest.raises(CalibrationError, match=r"did not converge: phases still change by .* rad after \d+ rounds"):
         heater_currents_ma(sample_record(crosstalk=crosstalk_of(3.0)), MIXED)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.circuits import CircuitRequest, read_state
-from lumion_hw.circuits.breaks import LightReading, LocatedFault, locate_fault
-from lumion_hw.circuits.hold import CircuitMaintenance
+from lumion_hw.circuits.fault_location import LightReading, LocatedFault, locate_fault
+from lumion_hw.circuits.maintenance import CircuitMaintenance
 from lumion_hw.circuits.phase_trim import DITHER_RAD
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -114,9 +114,12 @@ def test_a_phase_that_has_drifted_is_set_right_by_light_in_service_and_the_recor
     maintenance.run(5.0)
     assert maintenance.drifted_rad == {puc: pytest.approx(0.45, abs=0.03)}
     assert all(health.lost_db < 0.15 for health in maintenance.health)
-    was, now = service.setup.record.pucs[puc].passive_phase_rad, maintenance.renewed().pucs[puc].passive_phase_rad
+    was, now = (
+        service.setup.record.pucs[puc].passive_phase_rad,
+        maintenance.record_with_drift().pucs[puc].passive_phase_rad,
+    )
     assert math.remainder(now - was, math.tau) == pytest.approx(0.45, abs=0.03)
-    save_record(maintenance.renewed(), tmp_path / "renewed.json")
+    save_record(maintenance.record_with_drift(), tmp_path / "renewed.json")
     child = load_record(tmp_path / "renewed.json")
     assert child.parent_sha256 == service.setup.record.content_sha256
     assert child.pucs[puc].passive_phase_sigma_rad == pytest.approx(0.012)

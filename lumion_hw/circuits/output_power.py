@@ -1,7 +1,7 @@
-"""The light that leaves the mesh for receivers, as meters on taps or the mesh's own monitors read it.
+"""Light that leaves the mesh for receivers, read by meters on taps or by the mesh's own monitors.
 
-Circuits side by side ask for readings at the same time. An instrument reads all its channels at once, so one look
-serves everybody who has asked before it began.
+Circuits that are set up in parallel request readings at the same time. An instrument reads all its channels at once, so
+one reading serves all requests that arrived before it began.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 Reading = TypeVar("Reading")
 
 _SCANS = 4
-"""Scans of the monitors averaged for a reading: half of the noise of one, and still under a millisecond."""
+"""Monitor scans averaged for a reading: half the noise of one scan, still under a millisecond."""
 
 
 @dataclass
-class _Look(Generic[Reading]):
-    """One look at an instrument, to come or done.
+class _SharedReading(Generic[Reading]):
+    """One reading of an instrument, pending or done.
 
     Attributes:
-        may_begin: Told to the first of those who wait for it, who then looks for all.
-        is_done: Told to the others.
+        may_begin: Set for the first requester, who then reads for all.
+        is_done: Set for the other requesters.
     """
 
     may_begin: ClockEvent
@@ -44,102 +44,102 @@ class _Look(Generic[Reading]):
 
 
 class SharedInstrument(Generic[Reading]):
-    """An instrument that several jobs read: who asks while a look is under way waits for the next one.
+    """An instrument that several jobs read; requests during a reading are served by the next one.
 
     Args:
         clock: The bench's clock.
-        look: Takes a reading of each of these channels, and of others where they come with it.
+        read_channels: Returns a reading of each of these channels; other channels may be included.
     """
 
-    def __init__(self, clock: Clock, look: Callable[[Collection[int]], Mapping[int, Reading]]) -> None:
+    def __init__(self, clock: Clock, reading: Callable[[Collection[int]], Mapping[int, Reading]]) -> None:
         self._clock = clock
-        self._look = look
+        self._read_channels = reading
         self._guard = threading.Lock()  # never held while time passes
         self._is_busy = False
-        self._next = self._look_to_come()
+        self._next = self._new_reading()
 
     def read(self, channel: int) -> Reading:
-        """Return a reading that began after this call. Raises what the instrument raises."""
+        """Return a reading that began after this call. Raises the errors of the instrument."""
         with self._guard:
-            look, leads, waits = self._next, not self._next.channels, self._is_busy
-            look.channels.append(channel)
+            reading, is_first, must_wait = self._next, not self._next.channels, self._is_busy
+            reading.channels.append(channel)
             self._is_busy = True
-        if not leads:
-            look.is_done.wait()
+        if not is_first:
+            reading.is_done.wait()
         else:
-            if waits:
-                look.may_begin.wait()
-            self._clock.sleep(0.0)  # whoever asks at this very instant is served as well
-            self._take(look)
-        if look.error is not None:
-            raise look.error
-        return look.seen[channel]
+            if must_wait:
+                reading.may_begin.wait()
+            self._clock.sleep(0.0)  # requests at this same instant are served too
+            self._read_for_all(reading)
+        if reading.error is not None:
+            raise reading.error
+        return reading.seen[channel]
 
-    def _look_to_come(self) -> _Look[Reading]:
-        return _Look(self._clock.event(), self._clock.event())
+    def _new_reading(self) -> _SharedReading[Reading]:
+        return _SharedReading(self._clock.event(), self._clock.event())
 
-    def _take(self, look: _Look[Reading]) -> None:
-        """Look for all who wait, then let those begin who have come meanwhile."""
+    def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
+        """Take a reading for all requesters, then let the next group begin."""
         with self._guard:
-            self._next = self._look_to_come()
+            self._next = self._new_reading()
         try:
-            look.seen = self._look(sorted(set(look.channels)))
-        except BaseException as error:  # noqa: BLE001 - raised again to each who asked
-            look.error = error
+            reading.seen = self._read_channels(sorted(set(reading.channels)))
+        except BaseException as error:  # noqa: BLE001 - raised again for each requester
+            reading.error = error
         with self._guard:
             self._is_busy = bool(self._next.channels)
             following = self._next
-        look.is_done.set()
+        reading.is_done.set()
         if following.channels:
             following.may_begin.set()
 
 
 class OutputPowerReader:
-    """Power at exits of the mesh.
+    """Reads the optical power at the outputs of the mesh.
 
     Args:
         bench: The bench.
-        record: Calibration of its mesh: losses behind the exits, and what its monitors say of a milliwatt.
+        record: Calibration of its mesh: output losses and responsivity of the monitors.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
         self._record = record
         self._meters = {
-            name: SharedInstrument(bench.clock, _meter_look(bench, name))
+            name: SharedInstrument(bench.clock, _meter_reader(bench, name))
             for name in dict.fromkeys(out.meter for out in bench.wiring.outputs)
             if name is not None
         }
-        self._monitors = SharedInstrument(bench.clock, self._monitor_look)
+        self._monitors = SharedInstrument(bench.clock, self._read_monitors)
 
     def read_w(self, out: OutputPath) -> float:
-        """Return the power that leaves the mesh for a receiver: by the meter on its tap, or by the mesh's own monitor.
+        """Return the power of an output in watts, from the meter on its tap or from the mesh's own monitor.
 
         Raises:
-            CircuitError: There is neither.
-            DeviceError: The reading is no number.
+            CircuitError: The output has neither a meter nor a monitor.
+            DeviceError: The reading is not a number.
         """
         if out.meter is not None and out.meter_channel is not None:
             return self._meters[out.meter].read(out.meter_channel).power_w
         if out.port not in self._bench.mesh.monitor_ports:
-            raise CircuitError(f"port {out.port} has neither a meter nor a monitor: its light cannot be proven")
+            raise CircuitError(f"port {out.port} has neither a meter nor a monitor, so its light cannot be proven")
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a power in proportion to it, from whichever answers first: a scan of the monitors, or the meter.
+        """Return a power proportional to the output power, from the monitors where possible, else from the meter.
 
-        Raises as :meth:`read_w`.
+        Raises the errors of :meth:`read_w`.
         """
         return self._monitor_w(out.port) if self._has_photodiode(out) else self.read_w(out)
 
     def expected_fast_reading_w(self, out: OutputPath, fibre_dbm: float) -> float:
-        """Return what :meth:`read_fastest_w` reads for a power in the fibre at the mesh facet."""
+        """Return the expected result of :meth:`read_fastest_w` for a power in the output fibre at the facet."""
         if out.meter is None or self._has_photodiode(out):
             return w_from_dbm(fibre_dbm + self.facet_loss_db(out.port))
         return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
 
     def budgeted_photocurrent_ma(self, circuit: PlannedCircuit) -> float | None:
-        """Return the photocurrent at a circuit's exit that its budget promises; ``None`` without a photodiode."""
+        """Return the photocurrent at a circuit's output by its budget, in mA; ``None`` without a photodiode."""
         if not self._has_photodiode(circuit.exit):
             return None
         budget, entry, port = circuit.budget, circuit.entry, circuit.exit.port
@@ -148,16 +148,16 @@ class OutputPowerReader:
         return output_powers_w * 1e3 * self._responsivity_a_per_w(port)
 
     def _has_photodiode(self, out: OutputPath) -> bool:
-        # A controller without photodiodes has the meters stand in for them: they tell the same, no sooner.
+        # A controller without photodiodes uses the meters instead, so its monitors are no faster.
         return self._bench.mesh.meters is None and out.port in self._bench.mesh.monitor_ports
 
     def _monitor_w(self, port: int) -> float:
         responsivity = self._responsivity_a_per_w(port)
         if not responsivity > 0.0:
             raise CircuitError(
-                f"the calibration record says that the photodiode at port {port} shows no light "
-                f"({responsivity:g} mA per mW): its light cannot be proven",
-                hint="Put a meter on a tap at this port, or calibrate again.",
+                f"the photodiode at port {port} shows no light according to the calibration record "
+                f"({responsivity:g} mA per mW), so its light cannot be proven",
+                hint="Connect a meter to a tap at this port, or calibrate again.",
             )
         current_ma = self._monitors.read(port)
         if math.isnan(current_ma):
@@ -165,7 +165,7 @@ class OutputPowerReader:
         return current_ma * 1e-3 / responsivity
 
     def fibre_level_dbm(self, out: OutputPath) -> float | None:
-        """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
+        """Return the power in the output fibre at the mesh facet; ``None`` in the dark or out of range."""
         try:
             power_w = self.read_w(out)
         except DeviceError:
@@ -173,17 +173,17 @@ class OutputPowerReader:
         if not power_w > 0.0:
             return None
         level_dbm = dbm_from_w(power_w)
-        # The meter sees the tap's share of what is left after the fibre: back to the facet.
+        # The meter sees the tap's fraction of the power behind the fibre; refer the reading to the facet.
         if out.meter is not None:
             return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return level_dbm - self.facet_loss_db(out.port)
 
     def fibre_levels_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
-        """Return the same for several exits by one scan of the mesh's monitors; a meter takes ten times as long.
+        """Return the power in several output fibres from one scan of the monitors; a meter takes ten times as long.
 
         Args:
-            outputs: The exits.
-            monitors_only: Leave out exits without a monitor instead of asking their meters.
+            outputs: The outputs.
+            monitors_only: Return ``None`` for outputs without a monitor instead of reading their meters.
         """
         output_powers_w = self.output_powers_w() if outputs else {}
         found: list[float | None] = []
@@ -196,7 +196,7 @@ class OutputPowerReader:
         return found
 
     def output_powers_w(self) -> dict[int, float]:
-        """Return the power that leaves the mesh on the chip, by port, where there is a monitor that can read it."""
+        """Return the power on the chip at each output port with a usable monitor, in watts."""
         mesh = self._bench.mesh
         return {
             port: current_ma * 1e-3 / responsivity
@@ -205,25 +205,25 @@ class OutputPowerReader:
         }
 
     def facet_loss_db(self, port: int) -> float:
-        """Return the loss from the mesh into the fibre at a port, as calibrated, else typical."""
+        """Return the loss from the mesh into the fibre at a port: calibrated, or else typical."""
         loss_db = self._record.port(port).output_loss_db
         return self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db
 
     def _responsivity_a_per_w(self, port: int) -> float:
-        # mA per mW are A/W. 0 is a photodiode that was found dead, not one that is not known.
+        # mA per mW equals A/W. 0 means that calibration found the photodiode dead; unknown is None.
         calibrated = self._record.port(port).monitor_ma_per_mw
         return self._bench.mesh.responsivity_a_per_w if calibrated is None else calibrated
 
-    def _monitor_look(self, ports: Collection[int]) -> Mapping[int, float]:
+    def _read_monitors(self, ports: Collection[int]) -> Mapping[int, float]:
         del ports  # one scan has them all
         mesh = self._bench.mesh
         return dict(zip(mesh.monitor_ports, mesh.monitors_ma(_SCANS).tolist(), strict=True))
 
 
-def _meter_look(bench: Bench, name: str) -> Callable[[Collection[int]], Mapping[int, PowerReading]]:
-    def look(channels: Collection[int]) -> Mapping[int, PowerReading]:
+def _meter_reader(bench: Bench, name: str) -> Callable[[Collection[int]], Mapping[int, PowerReading]]:
+    def reading(channels: Collection[int]) -> Mapping[int, PowerReading]:
         meter = bench.meters[name]
         readings = [meter.read(channel) for channel in channels] if len(channels) == 1 else meter.read_all()
         return {each.channel: each for each in readings}
 
-    return look
+    return reading

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.circuits.exit_power import OutputPowerReader, SharedInstrument
+from lumion_hw.circuits.output_power import OutputPowerReader, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
 from tests.circuits.planning_cases import fully_known
