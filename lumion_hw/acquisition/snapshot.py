@@ -157,10 +157,10 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
     from lumion_hw.acquisition.snapshot_file import SnapshotFileModel
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a snapshot, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a snapshot, found {describe(data)}")]
     try:
         model = SnapshotFileModel.model_validate(data)
     except ValidationError as error:

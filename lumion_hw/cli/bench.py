@@ -29,7 +29,7 @@ def bench() -> None:
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
     """List every mistake in FILE with its line and column. The exit code is 2 if there is a mistake."""
-    from lumion_hw.bench.file.loader import check_bench, devices_alike, load_bench
+    from lumion_hw.bench.file.loader import check_bench, indistinguishable_devices, load_bench
 
     problems = check_bench(file)
     if problems and as_json:
@@ -48,7 +48,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
     notes = [
         f"{', '.join(names)} of kind {kind}: the serial numbers of these devices cannot be read, so a swapped pair is "
         "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
-        for kind, names in devices_alike(model).items()
+        for kind, names in indistinguishable_devices(model).items()
     ]
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})

@@ -124,11 +124,11 @@ def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
 
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
     from lumion_hw.schedules.phase_file import PhaseFileModel
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a phase file, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a phase file, found {describe(data)}")]
     try:
         model = PhaseFileModel.model_validate(data)
     except ValidationError as error:

@@ -29,7 +29,7 @@ from tests.waiting import until
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()
 PROBES = discovery_probes(builtin_kinds())
-QUERIES = [each.question for each in PROBES]
+QUERIES = [each.query for each in PROBES]
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +168,8 @@ def test_what_is_no_address_is_refused() -> None:
 
 
 def test_lines_of_text_are_asked_before_what_is_none() -> None:
-    """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next question."""
-    is_text = [question.request.isascii() and question.request.endswith(b"\n") for question in QUERIES]
+    """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next query."""
+    is_text = [query.request.isascii() and query.request.endswith(b"\n") for query in QUERIES]
     assert is_text == sorted(is_text, reverse=True)
     assert QUERIES[-1].request.startswith(b"\0")  # ends what a mesh controller has taken for a frame so far
 
@@ -187,10 +187,10 @@ def test_paddles_are_known_by_their_parameters() -> None:
 
 
 def test_one_of_the_questions_to_paddles_begins_where_a_frame_does_whatever_was_sent_before() -> None:
-    (question,) = [question for question in QUERIES if "APT" in question.name]
+    (query,) = [query for query in QUERIES if "APT" in query.name]
     request = bytes.fromhex("31 05 00 00 50 01")
     for n_before in range(6):
-        stream = bytes(n_before) + question.request
+        stream = bytes(n_before) + query.request
         assert request in [stream[start : start + 6] for start in range(0, len(stream), 6)]
 
 
@@ -200,7 +200,7 @@ def test_a_polarimeter_is_known_by_its_type(answer: bytes) -> None:
 
 
 def test_questions_to_a_polarimeter_ask_for_its_type() -> None:
-    lines, binary = [question.request for question in QUERIES if "PM1000" in question.name]
+    lines, binary = [query.request for query in QUERIES if "PM1000" in query.name]
     assert lines == b"R2900000\rR2910000\rR2920000\r\n"  # 512 + 144 …
     assert binary == bytes.fromhex("52 02 90 52 02 91 52 02 92")
 
@@ -234,7 +234,7 @@ def test_the_command_writes_a_draft_once(
 
 def test_no_question_is_a_command_to_a_laser_wherever_its_frames_begin() -> None:
     """Everything that is sent at an ITLA's rate, cut into frames from any byte on: no write among them is valid."""
-    sent = b"".join(question.request for question in QUERIES if 9600 in question.bauds or not question.bauds)
+    sent = b"".join(query.request for query in QUERIES if 9600 in query.bauds or not query.bauds)
     for start in range(FRAME_BYTES):
         for frame in (sent[i : i + FRAME_BYTES] for i in range(start, len(sent) - FRAME_BYTES + 1, FRAME_BYTES)):
             assert frame[0] >> 4 != bip4(frame) or not frame[0] & 0x01, frame

@@ -183,7 +183,7 @@ def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
 def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run: Run) -> None:
     report = (run.directory / "report.md").read_text()
     assert "b fails and is replaced by c" in report
-    assert "Emulated here" in report
+    assert "Emulated: mesh" in report
     assert "booster" in report
     for span in SPANS:
         assert f"| {span} |" in report.replace("\\_", "_")
@@ -217,7 +217,7 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
     for title in ("Calibration", "Circuits", "b fails and is replaced by c", "Circuits after the swap", "Link budgets"):
         assert f"\n{title}" in shown.stdout
-    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Left behind in {shown.directory}/: "))
+    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Files in {shown.directory}/: "))
     assert "calibration.journal, calibration.json, calibration.raw" in left
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
@@ -283,7 +283,7 @@ def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], 
         run = demo(tmp_path / "out", "--json")
     assert_one_paragraph(run, 1)
     assert f"cannot write the journal {tmp_path / 'out'}" in run.stderr
-    assert "Make room" in run.stderr
+    assert "Free some disk space" in run.stderr
     assert run.document["error"]["exit_code"] == 1
     lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines[:-1]].count("heater measured") >= 1  # what fitted stays

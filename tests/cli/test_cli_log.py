@@ -69,7 +69,7 @@ def test_devices_without_a_chosen_channel_are_not_opened() -> None:
         assert not bench.transponders
         with pytest.raises(ConfigError, match="was not opened"):
             _ = bench.mesh
-    with pytest.raises(ConfigError, match="devices that the bench file does not have: meter9"):
+    with pytest.raises(ConfigError, match="devices that are not in the bench file: meter9"):
         Bench.emulate(SMALL, only=["meter9"])
 
 

@@ -217,10 +217,10 @@ def strange_hdf5(path: Path) -> Iterator[tuple[str, str]]:
     yield "claims", "'a' claims a size of 27466 MiB, more than this file can contain"
     with fresh() as file:
         file.create_group("a")
-    yield "a group", "'a' is no array of numbers"
+    yield "a group", "'a' is not an array of numbers"
     with fresh() as file:
         file["a"] = "text"
-    yield "text", "'a' is no array of numbers"
+    yield "text", "'a' is not an array of numbers"
     path.with_name("secret").write_bytes(bytes(80))
     with fresh() as file:
         file.create_dataset("a", shape=(10,), dtype="f8", external=[(str(path.with_name("secret")), 0, 80)])

@@ -82,7 +82,7 @@ def test_numbers_come_back_to_the_last_bit(value: float, phase: float) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_no_sentinel_is_ever_written(value: float) -> None:
-    with pytest.raises(ConfigError, match=f"the calibration record cannot be written: quality.x is {value}"):
+    with pytest.raises(ConfigError, match=f"cannot write the calibration record: quality.x is {value}"):
         dataclasses.replace(sample_record(), quality={"x": value}).to_json()
 
 
@@ -166,7 +166,7 @@ def test_a_heater_channel_that_no_controller_has_is_refused(tmp_path: Path, chan
     made = sample_record()
     other = dataclasses.replace(made, heater_channels=(channel, *made.heater_channels[1:]))
     save_record(other, tmp_path / "record.json")
-    with pytest.raises(CalibrationError, match="names a heater channel outside 0 to 65535"):
+    with pytest.raises(CalibrationError, match="a heater channel is outside 0 to 65535"):
         load_record(tmp_path / "record.json")
 
 
