@@ -1,16 +1,16 @@
-"""All passive and loop phases from random settings, from no idea of the loops (docs/calibration.md, 5).
+"""Search for all passive and loop phases from random settings, starting without loop phases (docs/calibration.md, 5).
 
-First :func:`lock_in` guesses passive phases, all PUCs at once. With everything else at random the power at a monitor
-swings with the differential phase ψ of each PUC as -D/2·cos(ψ + α) on average, D how mean light follows the PUC's bar
-share. So regressing the readings, weighted by a PUC's D over all sources and monitors, on cos ψ and sin ψ finds its α:
-each PUC is a modulator with its own random code, and every reading is used for all of them. The sign of D tells bar
-from cross.
+First, :func:`guess_passive_phases` estimates all passive phases at once. With everything else random, the mean power at
+a monitor varies with the differential phase ψ of each PUC as -D/2·cos(ψ + α), where D is the dependence of the mean
+light on the PUC's bar fraction. A regression of the readings, weighted by the PUC's D over all sources and monitors, on
+cos ψ and sin ψ gives α. Each PUC acts as a modulator with its own random code, and every reading is used for all PUCs.
+The sign of D distinguishes bar from cross.
 
-Then :class:`PhaseSearch` finds all phases. Amplitudes at the monitors of some hundred random settings outnumber the
-unknown phases a hundredfold, and then their landscape has hardly any false valleys: damped Gauss-Newton steps on ever
-new random portions of the readings find the true one from passive phases that are roughly right and loops that are
-anything. A portion costs a fraction of all readings, and its noise shakes the search out of shallow valleys. What is
-found is a start for the global fit.
+Then :class:`PhaseSearch` finds all phases. The amplitudes at the monitors in some hundred random settings outnumber the
+unknown phases a hundredfold, so the cost has hardly any false minima. Damped Gauss-Newton steps on new random subsets
+of the readings find the true minimum from approximate passive phases and arbitrary loop phases. A subset costs a
+fraction of all readings, and its noise moves the search out of shallow minima. The result is the start of the global
+fit.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     return Levels(np.exp(source), np.exp(monitor))
 
 
-def lock_in(
+def guess_passive_phases(
     observations: Observations, phase_rad: Real, sources: tuple[int, ...], light: MeanLight, levels: Levels
 ) -> PassiveGuess:
     """Return the passive phases that random settings show.
@@ -306,25 +306,25 @@ class PhaseSearch:
             point = self._drawn_point(guess.passive_rad)
         else:
             point, levels = _point_of(before), before.levels
-        best = self._with_lasers_told(self._from(point, levels, 1, done), done)
+        best = self._resolve_laser_valleys(self._from(point, levels, 1, done), done)
         starts, alike = 1, 0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and alike < _ALIKE_STARTS:
             if self._work > most_work:
                 break
-            if known is not None and is_found_again(known, best):
+            if known is not None and is_same_valley_from_other_search(known, best):
                 break
             share = _REDRAWN[(starts - 1) % len(_REDRAWN)]
             starts += 1
             other = self._from(self._redrawn(best, guess, share), best.levels, starts, done)
             # A few phases that come back are no sign that what is left unexplained is not the search's to find.
-            if same_valley(best, other):
+            if is_same_valley(best, other):
                 alike += share >= _ALIKE_REDRAWN
             elif other.unexplained < best.unexplained:
-                alike, other = 0, self._with_lasers_told(other, done)
+                alike, other = 0, self._resolve_laser_valleys(other, done)
             best = replace(min(best, other, key=lambda one: one.unexplained), agreed=alike >= _ALIKE_STARTS)
         return replace(best, starts=starts, work=self._work)
 
-    def with_other_lasers(self, alone: SearchResult, levels: Levels) -> SearchResult:
+    def add_other_lasers(self, alone: SearchResult, levels: Levels) -> SearchResult:
         """Return where a search in the light of the first source ended, with each other laser where it explains most.
 
         Args:
@@ -356,7 +356,7 @@ class PhaseSearch:
         point[drawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(drawn))
         return point
 
-    def _with_lasers_told(self, found: SearchResult, done: Callable[[int, float], None]) -> SearchResult:
+    def _resolve_laser_valleys(self, found: SearchResult, done: Callable[[int, float], None]) -> SearchResult:
         """Return where a search ends once no laser, nor a group of them, is a valley off.
 
         A laser turned by a sixth of a turn per PUC leaves what goes round a cell of six PUCs as it was, and the other
@@ -588,7 +588,7 @@ def _point_of(found: SearchResult) -> Real:
     return np.concatenate([found.passive_rad, found.joint_rad, found.source_phase_rad])
 
 
-def same_valley(one: SearchResult, other: SearchResult, light: float = _ALIKE_UNEXPLAINED) -> bool:
+def is_same_valley(one: SearchResult, other: SearchResult, light: float = _ALIKE_UNEXPLAINED) -> bool:
     """Return whether two searches of the same readings have ended in the same valley.
 
     Args:
@@ -601,9 +601,9 @@ def same_valley(one: SearchResult, other: SearchResult, light: float = _ALIKE_UN
     return left and bool(np.quantile(off, _ALIKE_SHARE) < _ALIKE_RAD)
 
 
-def is_found_again(one: SearchResult, other: SearchResult) -> bool:
+def is_same_valley_from_other_search(one: SearchResult, other: SearchResult) -> bool:
     """Return whether two searches, each with loops and portions of its own, have ended in the same valley."""
-    return same_valley(one, other, _ALIKE_UNEXPLAINED_AGAIN)
+    return is_same_valley(one, other, _ALIKE_UNEXPLAINED_AGAIN)
 
 
 def _within_half_a_turn(source_rad: Real) -> Real:

@@ -22,8 +22,8 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
 from calibration.model.response import DETECTOR_ROWS
-from calibration.model.space import LAW_TERMS, ParameterSpace, space_of
-from calibration.record.conversion import covariance_of, parameters_of
+from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
+from calibration.record.conversion import covariance_from_record, parameters_from_record
 from calibration.report.hidden_truth import REST_S, compare, own_phase_rad, reference_offset_hz, true_parameters
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
@@ -118,13 +118,13 @@ def judge(bench: Bench, probe: Probe, record: CalibrationRecord, fitted: Observa
     truth = true_parameters(bench, record)
     normalised, figures = phase_errors(bench, record, truth)
     least = settings_bound(bench, record, truth, fitted).covariance()
-    figures |= phase_bounds_mrad(space_of(record), least)
+    figures |= phase_bounds_mrad(space_from_record(record), least)
     try:
         figures |= held_out_db(bench, probe, record, least, rng) | extinctions(bench, record)
         with suppress(ConfigError):  # no room for four modes: that says nothing about the calibration
             figures["fidelity"] = min(unitary_fidelity(bench, record, rng) for _ in range(_UNITARIES))
     finally:
-        probe.safe()
+        probe.switch_everything_off()
     for name in ("settings", "hardware_s", "bench_s", "cpu_s", "fit_chi2_per_dof", "fit_certified"):
         figures[name] = record.quality[name]
     figures["chosen_settings"] = record.quality.get("chosen_settings", 0.0)
@@ -150,7 +150,7 @@ def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
     """Return normalised errors by group, and the phase errors in mrad."""
-    space, found, covariance = space_of(record), parameters_of(record), covariance_of(record)
+    space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
     error = space.pack(found) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
     error[passive] = wrapped(error[passive])
@@ -186,7 +186,7 @@ def phase_errors(
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
     """Return the normalised error of the phase of every heater where its law says a turn, shape ``(2E,)``."""
-    known, space = CalibratedMesh.from_record(record), space_of(record)
+    known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
     off = known.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
@@ -201,7 +201,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
     """Return the Cramér-Rao bound of the settings that were fitted: all else unknown, noise as emulated, no drift."""
-    space = space_of(record)
+    space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
@@ -252,13 +252,13 @@ def _compared(
     bench: Bench, probe: Probe, record: CalibrationRecord, least: Real, rows: Sequence[Real]
 ) -> dict[str, Real]:
     """Drive settings and compare every monitor with what the record predicts by the model of the whole mesh, in dB."""
-    space, found, world = space_of(record), parameters_of(record), bench.emulated.world
+    space, found, world = space_from_record(record), parameters_from_record(record), bench.emulated.world
     source = np.resize(np.array(space.sources), len(rows))
     columns = [probe.monitors.index(port) for port in space.monitors]
     ports = np.array(space.monitors)
     read, exact = np.empty((2, len(rows), len(ports)))
     for index in np.argsort(source, kind="stable"):
-        probe.light(int(source[index]))
+        probe.light_only_port(int(source[index]))
         probe.measure(rows[index])
         bench.clock.sleep(REST_S)
         read[index] = probe.measure(rows[index])[columns]
@@ -362,7 +362,7 @@ def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations 
     bounds: dict[str, float] = {}
     if fitted is not None:
         least = settings_bound(bench, record, truth, fitted).covariance()
-        bounds = phase_bounds_mrad(space_of(record), least)
+        bounds = phase_bounds_mrad(space_from_record(record), least)
     short = extinctions(bench, record)
     loss_db = float(np.sqrt(np.mean(compare(bench, record).loss_error_db ** 2)))
     gauge = "gauge-fixed: modulo a turn, a phase common to all PUCs taken out of the loops"

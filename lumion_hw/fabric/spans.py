@@ -1,7 +1,7 @@
-"""Where the time of a recovery goes: one span after the other, each with where its number is from.
+"""Duration of each phase of a recovery, with the origin of each number.
 
-There is never one number called "recovery": spans are told one by one, in milliseconds of bench time, beside the CPU
-time that this software took for each.
+There is no single number called "recovery": each phase (span) is reported separately in milliseconds of bench time,
+with the CPU time that this software used for it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.files.shown import xml_text
 
 EventCallback = Callable[[str, dict[str, Any]], None]
-"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
+"""Called with each event (``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …) and its details."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """One span of a recovery.
+    """One phase of a recovery.
 
     Attributes:
-        name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven``, ``link_up``.
-        bench_ms: Bench time since the span before.
+        name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven`` or ``link_up``.
+        bench_ms: Duration in bench time.
         cpu_ms: CPU time of this process in it.
-        at_ms: Bench time since the fault.
-        source: ``measured``, or ``emulated`` with the constant that makes it.
+        at_ms: Its end in bench time since the fault.
+        source: ``measured``, or ``emulated`` with the constant that determines it.
     """
 
     name: str
@@ -47,17 +47,17 @@ SOURCES = {
     "proven": "scans of the photodiodes",
     "link_up": "refresh and line of the modules, averaging of the meter",
 }
-"""What each span is made of; on an emulated bench these are its constants."""
+"""What determines each span; on an emulated bench these are constants of the emulation."""
 
 
 class SpanTimer:
-    """Stamps milestones in bench time and CPU time.
+    """Records the ends of spans in bench time and CPU time.
 
     Args:
         bench: The bench whose clock counts.
-        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last time all was well.
+        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last check without a failure.
         began_cpu_s: CPU time at which the next span began.
-        spans: Spans so far.
+        spans: Earlier spans.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Forget the spans after one: what a failed attempt took counts for the attempt that follows."""
+        """Discard the spans after the named one; the time of a failed attempt counts for the next attempt."""
         while self.spans[-1].name != name:
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
         self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
@@ -78,13 +78,13 @@ class SpanTimer:
     def mark(self, name: str) -> None:
         """End a span now."""
         now_s, cpu_s = self._bench.clock.now(), time.process_time()
-        of = SOURCES.get(name, "")
+        source = SOURCES.get(name, "")
         span = Span(
             name,
             round((now_s - self._last_s) * 1e3, 3),
             round((cpu_s - self._last_cpu_s) * 1e3, 3),
             round((now_s - self._fault_s) * 1e3, 3),
-            f"emulated: {of}" if self._bench.is_emulated else f"measured: {of}",
+            f"emulated: {source}" if self._bench.is_emulated else f"measured: {source}",
         )
         self.spans.append(span)
         self._last_s, self._last_cpu_s = now_s, cpu_s
@@ -92,22 +92,22 @@ class SpanTimer:
 
 
 class ReportingTimer(SpanTimer):
-    """Stamps spans and tells of each as it ends."""
+    """Records spans and reports each one as it ends."""
 
     def __init__(
         self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: EventCallback, spans: Sequence[Span] = ()
     ) -> None:
         super().__init__(bench, fault_s, began_cpu_s, spans)
-        self._tell = tell
+        self._emit = tell
 
     def mark(self, name: str) -> None:
-        """End a span now."""
+        """End a span now and report it."""
         super().mark(name)
-        self._tell("span", asdict(self.spans[-1]))
+        self._emit("span", asdict(self.spans[-1]))
 
 
 def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return spans as JSON knows them."""
+    """Return spans as JSON documents."""
     return [asdict(span) for span in spans]
 
 
@@ -135,9 +135,9 @@ LABELS = {
 
 
 def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]) -> str:
-    """Return spans as a picture: a bar per span, one below the other, on an axis of time since the fault.
+    """Return a picture of spans as SVG: one bar each, on an axis of time since the fault.
 
-    If several of the first spans are short beside the whole, they are shown once more on a scale of their own.
+    If several of the first spans are very short, they are also shown on a scale of their own.
 
     Args:
         title: Title.

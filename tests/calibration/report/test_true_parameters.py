@@ -11,8 +11,8 @@ from scipy.special import chdtri
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.model.priors import default_prior
-from calibration.model.space import space_of
-from calibration.record.conversion import parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import parameters_from_record
 from calibration.report.goals import GOALS, judge, phase_errors, without_common
 from calibration.report.hidden_truth import (
     heater_reach_ma,
@@ -28,8 +28,8 @@ from tests.recorded_calibration import SEED
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibrated) -> None:
-    space = space_of(recorded.record)
-    prior = default_prior(space, parameters_of(recorded.record)).anchored("source_detuning_hz", space, 1e5)
+    space = space_from_record(recorded.record)
+    prior = default_prior(space, parameters_from_record(recorded.record)).anchored("source_detuning_hz", space, 1e5)
     free = space.mask(("source_detuning_hz",))
     covariance, n = np.linalg.inv(prior.information(free)), int(free.sum())
     # Independent 12 GHz each, and their mean measured to 100 kHz: 1/var = n/σ² + 1/σ_mean².
@@ -80,7 +80,7 @@ def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(recorded: Cali
 
 
 def test_a_phase_common_to_all_pucs_is_no_error_of_loops(recorded: Calibrated) -> None:
-    space = space_of(recorded.record)
+    space = space_from_record(recorded.record)
     common = space.directions.T @ np.full(len(space.mesh.joints), 0.1)
     assert np.abs(without_common(space) @ common).max() < 1e-12
 
