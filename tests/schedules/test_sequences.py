@@ -232,9 +232,9 @@ def test_json_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
 def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = make_schedule("stragglar", 12)
     size = len(json.dumps(schedule_document(schedule))) + 1
-    monkeypatch.setattr(documents, "MOST_BYTES", size)
+    monkeypatch.setattr(documents, "MAX_BYTES", size)
     save_schedule(schedule, tmp_path / "s.json")
-    monkeypatch.setattr(documents, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(documents, "MAX_BYTES", size - 1)
     with pytest.raises(ConfigError, match=r"can be read.*fewer ranks"):
         save_schedule(schedule, tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
