@@ -44,7 +44,7 @@ def test_servers_with_different_numbers_of_nics_are_not_joined(model: BenchModel
 
 
 def test_a_server_that_does_not_exist_is_named_with_those_that_do(model: BenchModel) -> None:
-    with pytest.raises(ConfigError, match=r"no server 'server9'.*server3"):
+    with pytest.raises(ConfigError, match=r"no server 'server9'.*Did you mean server3"):
         pair_requests(model, "server0", "server9")
 
 
