@@ -203,7 +203,7 @@ class Bootstrap:
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
                 left = self._most_searched(survey) - work
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, most_work=left)
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, max_work=left)
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
@@ -229,7 +229,7 @@ class Bootstrap:
             # A source far from the others has been put a sixth of a turn nearer, if the readings hardly told.
             prior = _PRIOR_AGAIN * self._plan.search.source_prior
             plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
-            guess, found = self._search(start.survey, start.random, nominal, plan, known=start.search)
+            guess, found = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = found.unexplained < self._plan.search.plausible
         parameters = self._start(nominal, found)
         return replace(
@@ -314,8 +314,8 @@ class Bootstrap:
         nominal: MeshParameters,
         plan: SearchPlan,
         before: SearchResult | None = None,
-        known: SearchResult | None = None,
-        most_work: float = math.inf,
+        seed_result: SearchResult | None = None,
+        max_work: float = math.inf,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
@@ -342,9 +342,9 @@ class Bootstrap:
         search, spent = among(sources, plan), 0.0
         if plan.one_laser_first and before is None:
             only = among(sources[:1], replace(plan, source_phase_rad=0.0))
-            alone = only.run(guess, levels.of_first(), done, most_work=most_work)
+            alone = only.run(guess, levels.first_source_only(), done, max_work=max_work)
             before, spent = search.add_other_lasers(alone, levels), alone.work
-        found = search.run(guess, levels, done, before, known, most_work - spent)
+        found = search.run(guess, levels, done, before, seed_result, max_work - spent)
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:

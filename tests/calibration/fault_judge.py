@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.goals import unitary_fidelity
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import Logbook
@@ -34,7 +35,7 @@ from calibration.model.gauge import gauge_fixed_difference, loop_basis, wrapped
 from calibration.model.mesh_model import MeshModel
 from calibration.model.space import space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
-from calibration.report.goals import extinctions, unitary_fidelity
+from calibration.report.truth_errors import extinctions
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError

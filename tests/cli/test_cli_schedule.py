@@ -96,7 +96,7 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("demand", "missing.csv"), "cannot read matrix"),
         (("demand", "m.csv", "--duplex"), "--duplex needs --configurations"),
         (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "not a list of integers"),
-        (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, and ports for 3"),
+        (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, but only 3 ports"),
         (("phases", "missing.yaml"), "cannot read phase file"),
         (("phases", str(JOB), "--run"), "--bench and --record must be given together, and --run needs both"),
         (("phases", str(JOB), "--bench", "x"), "--bench and --record must be given together"),
@@ -164,7 +164,7 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     assert {row[:2] for row in rows} == {(f"step-{step}", port) for step in (0, 1) for port in ports}
     # Heaters need what the controller says, proofs by light a few looks more.
     assert all(float(settle_ms) < float(dark_ms) < 10.0 for _, _, dark_ms, settle_ms in rows)
-    assert re.search(r"by the model with the measured dark times:  4\d(\.\d)? ms", said)
+    assert re.search(r"by the model with the measured dark times: 4\d(\.\d)? ms", said)
 
 
 @pytest.mark.long

@@ -57,8 +57,8 @@ def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]
     Raises:
         CalibrationError: The file is not a calibration record, or belongs to another mesh.
     """
-    from calibration.report.goals import truth_metrics
     from calibration.report.summary import load_readings
+    from calibration.report.truth_errors import truth_metrics
     from lumion_hw.bench.bench import Bench
     from lumion_hw.storage import load_record
 

@@ -40,8 +40,8 @@ def _searched(
     common_rad: float = 0.0,
     dim: int | None = None,
     plan: SearchPlan | None = None,
-    known: SearchResult | None = None,
-    most_work: float = math.inf,
+    seed_result: SearchResult | None = None,
+    max_work: float = math.inf,
 ) -> tuple[PassiveGuess, SearchResult]:
     """Search with true heater laws; every source's light may have a common phase of its own, a monitor may be dim."""
     mesh, sources = simulated.mesh, np.array(simulated.ports)
@@ -59,7 +59,7 @@ def _searched(
     model = AmplitudeModel(mesh, simulated.ports, simulated.ports)
     plan = plan or SearchPlan(source_phase_rad=common_rad)
     search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
-    return guess, search.run(guess, levels, lambda step, share: None, known=known, most_work=most_work)
+    return guess, search.run(guess, levels, lambda step, share: None, seed_result=seed_result, max_work=max_work)
 
 
 def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
@@ -68,14 +68,14 @@ def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
     plan = SearchPlan(plausible=0.0, starts=2, portion=100, steps=60)
     found = _searched(simulated, 200, plan=plan)[1]
     elsewhere = replace(found, passive_rad=found.passive_rad + 1.0)
-    assert [_searched(simulated, 200, plan=plan, known=each)[1].starts for each in (found, elsewhere)] == [1, 2]
+    assert [_searched(simulated, 200, plan=plan, seed_result=each)[1].starts for each in (found, elsewhere)] == [1, 2]
 
 
 def test_a_search_begins_no_start_beyond_the_work_it_may_take() -> None:
     simulated = SimulatedMesh.draw(SMALL, 2)
     plan = SearchPlan(plausible=0.0, starts=3, portion=100, steps=60)
     one = _searched(simulated, 200, plan=replace(plan, starts=1))[1].work
-    starts = [_searched(simulated, 200, plan=plan, most_work=share * one)[1].starts for share in (0.5, 1.5)]
+    starts = [_searched(simulated, 200, plan=plan, max_work=share * one)[1].starts for share in (0.5, 1.5)]
     assert starts == [1, 2]
 
 
