@@ -59,14 +59,14 @@ def test_the_mesh_controller_is_told_the_rate_of_its_serial_line(
 )
 @pytest.mark.parametrize("asked", [None, 57_600])
 def test_a_serial_address_without_a_rate_has_that_of_its_kind(
-    tmp_path: Path, entry: str, baud: int, request: int | None
+    tmp_path: Path, entry: str, baud: int, asked: int | None
 ) -> None:
-    rate = "" if request is None else f"?baud={request}"
+    rate = "" if asked is None else f"?baud={asked}"
     file = tmp_path / "bench.yaml"
     file.write_text(f'version: 1\nname: b\ndevices:\n  it: {{{entry}, address: "serial:///dev/none-such{rate}"}}\n')
     with pytest.raises(ConnectError) as missing:
         Bench.open(file)
-    assert missing.value.address == f"serial:///dev/none-such?baud={request or baud}"
+    assert missing.value.address == f"serial:///dev/none-such?baud={asked or baud}"
 
 
 def test_every_kind_is_asked_at_the_rate_that_it_has() -> None:

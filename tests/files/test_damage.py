@@ -155,7 +155,7 @@ def edited(record: Path, **changes: Any) -> Path:
         ({"heater_ohm": -1.0}, "heater_ohm must be positive, but is -1"),
         ({"pucs": []}, "the record has 0 PUCs, but its mesh has 10"),
         ({"monitor_ports": [99]}, "port numbers outside its mesh of 12 ports"),
-        ({"mesh_label": "rings 100000", "mesh_document": None}, "does not say what mesh"),
+        ({"mesh_label": "rings 100000", "mesh_document": None}, "does not describe mesh"),
         ({"created_utc": "yesterday"}, "created_utc is not a time"),
         ({"arrays_file": "x" * 5000}, "File name too long"),
         ({"arrays_file": "../../etc/passwd"}, "arrays_file is not a file name"),
@@ -224,7 +224,7 @@ def strange_hdf5(path: Path) -> Iterator[tuple[str, str]]:
     path.with_name("secret").write_bytes(bytes(80))
     with fresh() as file:
         file.create_dataset("a", shape=(10,), dtype="f8", external=[(str(path.with_name("secret")), 0, 80)])
-    yield "external", "'a' lies in another file"
+    yield "external", "'a' is stored in another file"
     with fresh() as file:
         file["a"] = h5py.Empty("f8")
     yield "empty", "'a' has the shape None"
