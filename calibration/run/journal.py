@@ -72,7 +72,7 @@ class JournalHeader:
     wavelength_nm: float
     sources: tuple[int, ...]
     dead: Mapping[int, str] = field(default_factory=dict)
-    reported_frequencies_hz: Mapping[int, float] = field(default_factory=dict)
+    stated_hz: Mapping[int, float] = field(default_factory=dict)
     started_utc: str = field(default_factory=now_utc)
     command: str = ""
     heater_tau_s: float | None = None

@@ -87,7 +87,7 @@ def header_of(
         wavelength_nm=device.wavelength_nm,
         sources=tuple(probe.sources),
         dead=dict(dead),
-        reported_frequencies_hz=dict(reported_frequencies_hz or {}),
+        stated_hz=dict(reported_frequencies_hz or {}),
         started_utc=now_utc(),
         command=command,
         heater_tau_s=heater_tau_s,
@@ -286,7 +286,7 @@ def _aligned(
         tune_to_reference(probe, probe.device_under_test())
     else:
         reported_frequencies_hz = probe.reported_frequencies_hz()
-        for port, frequency_hz in begun.reported_frequencies_hz.items():
+        for port, frequency_hz in begun.stated_hz.items():
             if port in reported_frequencies_hz and reported_frequencies_hz[port] != frequency_hz:
                 probe.tune(port, frequency_hz)
     dead = dict(begun.dead) if begun else {}
