@@ -95,10 +95,15 @@ class ReportingTimer(SpanTimer):
     """Records spans and reports each one as it ends."""
 
     def __init__(
-        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: EventCallback, spans: Sequence[Span] = ()
+        self,
+        bench: Bench,
+        fault_s: float,
+        began_cpu_s: float | None,
+        on_event: EventCallback,
+        spans: Sequence[Span] = (),
     ) -> None:
         super().__init__(bench, fault_s, began_cpu_s, spans)
-        self._emit = tell
+        self._emit = on_event
 
     def mark(self, name: str) -> None:
         """End a span now and report it."""

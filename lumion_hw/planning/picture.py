@@ -19,12 +19,12 @@ _SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
-    """Draw a map: how many times more each policy costs; bold where it is the published factor or more.
+    """Draw how many times more each policy costs; bold where the factor reaches the published one.
 
     Args:
         found: The factors.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -54,12 +54,12 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
 
 
 def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
-    """Draw what the policies cost: healthy accelerators out of service, spares that stand idle, those that failed.
+    """Draw the costs of policies: healthy accelerators out of service, idle spares, and failed accelerators.
 
     Args:
         found: The policies.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -82,12 +82,12 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
 
 
 def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
-    """Draw what became of requests on each rack, how much of it was at work, and what an all-reduce could use.
+    """Draw the results of request streams on racks: accepted requests, accelerators in use, usable links.
 
     Args:
-        found: By the name of the rack.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        found: Results by the name of the rack.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -118,13 +118,13 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 
 
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
-    """Draw how likely more accelerators are lost than there are spares, against the spares, and where the level is.
+    """Draw the probability that more accelerators are lost than there are spares, with the service level.
 
     Args:
-        lost: By label: probability that exactly k are lost, shape ``(n + 1,)``.
-        service_level: Probability wanted that none is short.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        lost: Probability that exactly k are lost, by label, shape ``(n + 1,)``.
+        service_level: Required probability that none is short.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -132,7 +132,7 @@ def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPat
     figure = new_figure(6.0, 3.5)
     axes = figure.subplots()
     for label, probability in lost.items():
-        # Sums from the far end: the tail counts to the last digit.
+        # Sum from the far end, so that small tail values keep their precision.
         short = np.append(np.cumsum(probability[::-1])[::-1][1:], 0.0)
         shown = np.flatnonzero(short >= _SHOWN_SHORT)
         most = int(shown[-1]) + 2 if len(shown) else 1

@@ -17,8 +17,10 @@ def test_the_citation_has_the_version_of_the_package() -> None:
 
 
 def test_the_changelog_begins_with_this_version_below_the_marker_of_towncrier() -> None:
-    _, marker, below = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(
-        CONFIGURATION["tool"]["towncrier"]["start_string"]
+    _, marker, below = (
+        (ROOT / "CHANGELOG.md")
+        .read_text(encoding="utf-8")
+        .partition(CONFIGURATION["tool"]["towncrier"]["start_string"])
     )
     assert marker
     assert re.search(r"^## (\S+)", below, re.MULTILINE)[1] == VERSION
