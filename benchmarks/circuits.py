@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scipy.special import erfc
 
-from calibration import MeshParameters, Origin, ParameterSpace, record_from
+from calibration import MeshParameters, Origin, ParameterSpace, build_record
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel, load_bench
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, PathSetup, PlannedCircuit, plan_circuits
@@ -454,7 +454,7 @@ def drawn_record(model: BenchModel, seed: int) -> CalibrationRecord:
     serial = getattr(model.devices["mesh0"], "serial", None) or "PLANNED"
     channels = tuple(channel for pair in model.mesh_section.heater_table() for channel in pair)
     origin = Origin(serial, "LM-1", "1.0.0", channels, wavelength_nm=1550.0, heater_max_ma=2.4)
-    return record_from(ParameterSpace(mesh, ports, ports), chip, origin)
+    return build_record(ParameterSpace(mesh, ports, ports), chip, origin)
 
 
 def planning(seeds: int, bench_name: str) -> None:

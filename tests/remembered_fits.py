@@ -23,7 +23,7 @@ _MOST = 4000
 
 def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every ensemble of this process remember, until the patch is undone."""
-    improve = LightEnsemble._improve
+    improve = LightEnsemble._optimise
     known: OrderedDict[bytes, Members] = OrderedDict()
     guard = threading.Lock()  # searches side by side
 
@@ -41,7 +41,7 @@ def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
             if len(known) > _MOST:
                 known.popitem(last=False)
 
-    monkeypatch.setattr(LightEnsemble, "_improve", remembered)
+    monkeypatch.setattr(LightEnsemble, "_optimise", remembered)
 
 
 def _key(ensemble: LightEnsemble, index: NDArray[np.int64], steps: int, fine: bool) -> bytes:

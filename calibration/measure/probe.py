@@ -45,7 +45,7 @@ class Probe(Protocol):
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         """Light one source and no other, or none."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
@@ -91,7 +91,7 @@ class Probe(Protocol):
     def elapsed_s(self) -> float:
         """Return the bench time since the probe was opened."""
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         """Switch heaters off and sources dark."""
 
 

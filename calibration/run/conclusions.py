@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNCERTAIN_LAW, fitted_defects, named_once, unseen_named
+from calibration.diagnose.element_faults import UNCERTAIN_LAW, defects_from_fit, mark_unseen_pucs, without_duplicates
 from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -45,9 +45,9 @@ def defects_of(
         if diagnosed.trajectories is not None:
             told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
         passive = space.group("passive_phase_rad")
-        told += fitted_defects(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
+        told += defects_from_fit(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
-    return named_once(unseen_named((*told, *found), unseen_pucs(diagnosed, space), channels))
+    return without_duplicates(mark_unseen_pucs((*told, *found), unseen_pucs(diagnosed, space), channels))
 
 
 def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:

@@ -68,7 +68,11 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
         if not fibres:
             raise CircuitError(
                 f"circuit {request}: {name} is not wired to the mesh",
-                hint=name_hint(name, _wired_modules(wiring), "The wired modules are"),
+                hint=(
+                    "See 'wiring' in the bench file."
+                    if name in model.devices
+                    else name_hint(name, _wired_modules(wiring), "The wired modules are")
+                ),
             )
     sender, receiver = (_optics(model, request, name) for name in (request.source, request.target))
     used = _common_format(request, sender, receiver)

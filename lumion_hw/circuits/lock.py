@@ -4,7 +4,6 @@ The lock is a file in the bench's state directory, held with ``flock`` while its
 when the program ends in any way, so a dead owner on this host never blocks. If another host holds it, the system may
 not know; then the age of the owner's last sign of life decides.
 
-
 A take-over replaces the file. The former owner notices before its next change, in :meth:`BenchLock.check`, and stops;
 the take-over waits for a change in progress.
 """

@@ -53,7 +53,8 @@ def _opened(
         if device not in bench.transponders:
             devices = bench.model.devices.items()
             modules = [name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS]
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=name_hint(device, modules))
+            hint = name_hint(device, modules, "Its modules are")
+            raise ConfigError(f"{bench_file} has no module {device!r}", hint=hint)
         yield bench.transponders[device], bench.clock
 
 

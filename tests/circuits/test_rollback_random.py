@@ -69,7 +69,7 @@ class Trial:
                 self.bench.mesh.controller.open()  # type: ignore[attr-defined]
 
 
-def stuck_puc(trial: Trial) -> Iterator[None]:
+def stuck_puc_defect(trial: Trial) -> Iterator[None]:
     active, truth = trial.setup.active, trial.bench.emulated.world.truth
     assert active is not None
     plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], standing=active.circuits)
@@ -94,7 +94,7 @@ def no_path(trial: Trial) -> Iterator[None]:
 
 
 FAULTS: dict[str, Callable[[Trial], Iterator[None]]] = {
-    "stuck PUC": stuck_puc,
+    "stuck PUC": stuck_puc_defect,
     "interrupt": interrupt,
     "no path": no_path,
     "meter unplugged": lambda trial: trial.device("meter0", "no_cable"),

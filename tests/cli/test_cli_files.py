@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.test_cli_numbers import commands
 
 from lumion_hw.cli import calibrate_main, main, run
 from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.common.outputs import NamedFile
 from lumion_hw.storage import load_record, save_record
+from tests.cli.common.test_cli_numbers import commands
 from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data"

@@ -53,12 +53,14 @@ def test_a_detector_that_is_not_there_or_named_wrongly_is_told(entry: dict[str, 
 
 def test_the_hosts_own_hold_off_follows_the_rule_of_the_controller() -> None:
     rule = HoldOff([LightThreshold(0, 0.2, 0.3, 0.002)])
-    told = [rule.take({0: level}, 1e-3 * tick) for tick, level in enumerate([0.5, 0.1, 0.1, 0.25, 0.1, 0.1, 0.1, 0.1])]
+    told = [
+        rule.update({0: level}, 1e-3 * tick) for tick, level in enumerate([0.5, 0.1, 0.1, 0.25, 0.1, 0.1, 0.1, 0.1])
+    ]
     assert told[:6] == [None] * 6, "between the thresholds a run ends"
     assert told[6] == pytest.approx(0.002)
     assert rule.dark == {0}
-    assert rule.take({0: float("nan")}, 0.020) is None
-    assert rule.take({0: float("nan")}, 0.022) == pytest.approx(0.002), "a saturated reading is light"
+    assert rule.update({0: float("nan")}, 0.020) is None
+    assert rule.update({0: float("nan")}, 0.022) == pytest.approx(0.002), "a saturated reading is light"
     assert rule.dark == frozenset()
 
 
@@ -110,7 +112,7 @@ def test_a_command_has_to_fail_some_times_in_a_row(watched: WatchTargets) -> Non
         detector._running.wait()
         found += detector.poll(0.0)
     assert [(each.observation, each.subject) for each in found] == [("gone", "a")]
-    assert "ended with 1" in found[0].words
+    assert "ended with exit code 1" in found[0].reason
     detector.close()
 
 

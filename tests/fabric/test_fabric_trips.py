@@ -89,7 +89,7 @@ def test_a_refused_job_is_tried_again_until_its_reason_is_gone(bench: Bench, tmp
     with managed(bench, tmp_path) as manager:
         manager.begin()
         assert list(manager.state.refused) == ["a-b"]
-        with pytest.raises(CircuitError, match=r"carries light: a-b is refused: "):
+        with pytest.raises(CircuitError, match=r"do not carry light: a-b is refused: "):
             manager.check_job_circuits()
         bench.emulated.world.truth.access_loss_db[:] = access_loss_db  # the fibre is plugged in again
         bench.emulated.world.disturb()

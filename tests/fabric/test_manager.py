@@ -99,7 +99,7 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
     patient.bench.emulated.faults.drift_power(1, lambda _: -60.0)
     (recovery,) = patient.run(10.0)
     assert (recovery.failed, recovery.spare) == ("a", "c")
-    assert "fibre, cell or port" in recovery.verdict.words
+    assert "fibre, PUC or port" in recovery.verdict.words
     assert standing(patient) == ["sfp-b:sfp-c", "sfp-c:sfp-b"]
 
 
@@ -189,7 +189,7 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
     manager.mark_failed("c")
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
     told: list[str] = []
-    manager._tell = lambda what, particulars: told.append(what)
+    manager._emit = lambda what, particulars: told.append(what)
     manager.mark_failed("b")
     assert told.count("refused") == 1
     assert standing(manager) == []

@@ -159,10 +159,10 @@ def test_amdahl_both_ways() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: SliceRequest(0), "slice of 0"),
+        (lambda: SliceRequest(0), "slice cannot have 0"),
         (lambda: SliceRequest(4, "star"), "topology"),  # type: ignore[arg-type]
         (lambda: TorusRack((4, 4, 0)), "torus"),
-        (lambda: FabricRack(10, 4), "whole servers"),
+        (lambda: FabricRack(10, 4), "complete servers"),
         (lambda: FabricRack().place(SliceRequest(8, "full"), np.zeros(64, dtype=np.bool_)), "needs 7 ports"),
         (lambda: serve_stream(FabricRack(), MIXES["even"], load=0.0), "load"),
         (lambda: serve_stream(FabricRack(), MIXES["even"], load=1.0, requests=0), "requests"),

@@ -146,7 +146,7 @@ def test_the_result_says_what_was_read() -> None:
 def test_every_reading_waits_for_the_squeezers() -> None:
     clock, squeezers = VirtualClock(), Squeezers(4)
     set_at: list[float] = []
-    read_at: list[float] = []
+    with_monitors: list[float] = []
     move = squeezers.set
 
     def moved(settings: NDArray[np.float64]) -> None:
@@ -155,12 +155,12 @@ def test_every_reading_waits_for_the_squeezers() -> None:
 
     def read() -> float:
         if set_at:
-            read_at.append(clock.now() - set_at[-1])
+            with_monitors.append(clock.now() - set_at[-1])
         return squeezers.reading_w()
 
     squeezers.set = moved  # type: ignore[method-assign]
     Aligner(clock).maximise("pol", squeezers, read)
-    assert min(read_at) == pytest.approx(squeezers.settle_s)
+    assert min(with_monitors) == pytest.approx(squeezers.settle_s)
 
 
 @pytest.mark.parametrize("seed", few_of(10))
@@ -190,7 +190,7 @@ def test_without_light_the_settings_are_as_before() -> None:
     squeezers = Squeezers(7)
     before = squeezers.read()
     squeezers.power_w = 0.0
-    with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
+    with pytest.raises(CircuitError, match="pol: no light arrives for any polarization"):
         Aligner(VirtualClock()).maximise("pol", squeezers, squeezers.reading_w)
     assert squeezers.drive_mv == pytest.approx(before)
 

@@ -86,7 +86,7 @@ def test_every_reading_waits_for_the_box() -> None:
 def test_without_light_it_says_so_soon_and_stops() -> None:
     box = TryingBox(6)
     box.power_w = 0.0
-    with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
+    with pytest.raises(CircuitError, match="pol: no light arrives for any polarization"):
         brightest(box)
     assert box.reads <= 30
     assert not box.running

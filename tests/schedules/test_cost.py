@@ -157,8 +157,8 @@ def test_advice() -> None:
     assert "at 10 ms from 8.02 GiB up" in text  # 8.6 GB
     assert "at 0 s always" in text
     assert "at 10 ms never" in advice(make_schedule("halving-doubling", 8), FAST, 2**20)
-    assert "programmed once" in advice(make_schedule("ring", 8), FAST, 2**20)
-    assert "nothing fixed" in advice(make_schedule("circle", 8), FAST, 2**20)
+    assert "programmed only once" in advice(make_schedule("ring", 8), FAST, 2**20)
+    assert "no fixed configuration" in advice(make_schedule("circle", 8), FAST, 2**20)
 
 
 def test_a_slow_port_of_1_25_gb_per_s() -> None:

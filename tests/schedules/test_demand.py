@@ -169,11 +169,11 @@ def test_tokens_become_bytes_and_experts_ranks() -> None:
         ([[0, 1], [math.nan, 0]], {}, r"row 1, column 0 .*not finite"),
         ([[0, math.inf], [1, 0]], {}, "not finite"),
         ([[0, 1e300], [1, 0]], {}, "too large"),
-        ([[0, 1, 2], [1, 0, 2]], {}, "shape .*say which rank"),
-        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1]}, "2 ranks are given for 3 columns"),
-        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1, 2]}, "on rank 2; ranks are 0 to 1"),
+        ([[0, 1, 2], [1, 0, 2]], {}, "shape .*the rank of each"),
+        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1]}, "got 2 ranks for 3 columns"),
+        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1, 2]}, "on rank 2, but ranks are 0 to 1"),
         ([[1]], {}, "1 ranks"),
-        ([], {}, "a demand is a matrix"),
+        ([], {}, "a demand must be a matrix"),
         ([["a"]], {}, "matrix of numbers"),
         ([[0, 1], [1, 0]], {"bytes_per_count": math.nan}, "bytes per count"),
     ],
@@ -194,7 +194,7 @@ def test_matrices_are_read_from_csv_and_npy(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"0,1\n0,x\n", r"m:2: expected number 2 of the row, found 'x'"),
-        (b"0,1\n0\n", "m:2: 1 numbers in a row; rows before have 2"),
+        (b"0,1\n0\n", "m:2: 1 numbers in the row, but earlier rows have 2"),
         (b"\n", "holds no numbers"),
         (b"\xff\xfe", "neither text nor NPY"),
         (b"\x93NUMPY\x01\x00", "is damaged"),
@@ -208,10 +208,10 @@ def test_files_that_hold_no_matrix_are_refused(tmp_path: Path, content: bytes, m
 
 def test_arrays_that_would_be_unpickled_or_that_promise_too_much_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([[{}, 1], [2, 3]], dtype=object), allow_pickle=True)
-    with pytest.raises(ConfigError, match="no matrix of numbers"):
+    with pytest.raises(ConfigError, match="expected a matrix of numbers"):
         read_counts(tmp_path / "o.npy")
     np.save(tmp_path / "v.npy", np.arange(5.0))
-    with pytest.raises(ConfigError, match="no matrix of numbers"):
+    with pytest.raises(ConfigError, match="expected a matrix of numbers"):
         read_counts(tmp_path / "v.npy")
     np.save(tmp_path / "m.npy", np.zeros((4, 4)))
     cut = (tmp_path / "m.npy").read_bytes()[:-8]
@@ -225,5 +225,5 @@ def test_bounds_out_of_range_and_too_many_ranks_for_the_exact_solver_are_refused
         bounded(demand_from_counts(BY_HAND), 0)
     with pytest.raises(LimitError, match="hold time"):
         bounded(demand_from_counts(BY_HAND), 1, hold_bytes=-1)
-    with pytest.raises(ConfigError, match="takes 6 ranks, not 8"):
+    with pytest.raises(ConfigError, match="accepts at most 6 ranks, not 8"):
         optimal(skewed(8), 2)

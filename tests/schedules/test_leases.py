@@ -52,13 +52,13 @@ def test_a_free_pair_is_lent_at_once_and_ends_by_the_clock(table: LeaseTable, cl
     clock.sleep(10.0)
     assert table.take_changes() == ((lease,), ())
     assert (table.leases, table.next_s) == ((), math.inf)
-    with pytest.raises(StaleLeaseError, match="lease 1 does not last"):
+    with pytest.raises(StaleLeaseError, match="lease 1 has ended"):
         table.renew(lease.number, 5.0)
 
 
 def test_who_can_wait_comes_next_and_who_cannot_is_told_when(table: LeaseTable, clock: VirtualClock) -> None:
     first = table.request(wish("a", "b"))
-    with pytest.raises(LeaseRefusedError, match=r"job-a has b, lease 1 .*could begin in 10 s") as refused:
+    with pytest.raises(LeaseRefusedError, match=r"job-a has b \(lease 1, .*could begin in 10 s") as refused:
         table.request(wish("c", "b", wait_s=9.9))
     assert (refused.value.port, refused.value.earliest_s) == ("b", 110.0)
     second = table.request(wish("c", "b", wait_s=10.0))
@@ -99,7 +99,7 @@ def test_renewing_gives_a_new_number_and_takes_from_nobody(table: LeaseTable, cl
     with pytest.raises(StaleLeaseError):
         table.release(lease.number)
     table.request(wish("c", "b", wait_s=20.0))
-    with pytest.raises(LeaseRefusedError, match="job-c has b then"):
+    with pytest.raises(LeaseRefusedError, match="job-c has b afterwards"):
         table.renew(3, 30.0)
     assert table.take_changes() == ((), ())  # the circuit stands all the time
 
@@ -124,7 +124,7 @@ def test_numbers_grow_over_restarts(clock: VirtualClock, tmp_path: Path) -> None
         again.renew(old.number, 1.0)
     assert again.request(wish("a", "b")).number == old.number + 1
     path.write_text('{"format": "lumion-leases", "last_number": -1}')
-    with pytest.raises(ConfigError, match="old numbers must never come again"):
+    with pytest.raises(ConfigError, match="old numbers must never be reused"):
         LeaseTable(clock, PORTS, path=path)
 
 

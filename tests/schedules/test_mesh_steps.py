@@ -10,7 +10,7 @@ from lumion_hw.schedules.collectives import make_schedule
 from lumion_hw.schedules.mesh_steps import (
     MeshRouter,
     MeshSchedule,
-    _fewest_parts,
+    _minimal_cover,
     min_rounds,
     regroup_schedule,
     relabel_ranks,
@@ -74,7 +74,7 @@ def test_rounds_without_routes_are_split_into_as_few_parts_as_there_can_be() -> 
     assert router.is_routable(schedule.rounds[0].circuits) is False
 
 
-def test_the_fewest_parts_are_those_of_trying_everything() -> None:
+def test_the_minimal_cover_are_those_of_trying_everything() -> None:
     import random
 
     def partitions(mask: int):
@@ -98,7 +98,7 @@ def test_the_fewest_parts_are_those_of_trying_everything() -> None:
         def fits(mask: int, bad: list[int] = bad) -> bool:
             return not any(each & mask == each for each in bad)
 
-        found = _fewest_parts(31, fits)
+        found = _minimal_cover(31, fits)
         assert sum(found) == 31
         assert all(map(fits, found))
         assert len(found) == min(len(parts) for parts in partitions(31) if all(map(fits, parts)))
@@ -117,7 +117,7 @@ def test_many_circuits_are_put_where_they_fit() -> None:
 
 def test_more_ranks_than_ports_and_ports_that_clash_are_refused() -> None:
     router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13])
-    with pytest.raises(ConfigError, match="4 ranks, and ports for 3"):
+    with pytest.raises(ConfigError, match="4 ranks, but only 3 ports"):
         route_schedule(router, make_schedule("ring", 4))
     with pytest.raises(ConfigError, match="two ranks share port 1"):
         MeshRouter(SMALL, [1, 1], [3, 8])
@@ -171,7 +171,7 @@ def test_a_schedule_with_routes_for_every_round_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("name", ["ring", "stragglar", "bruck", "all-to-all-ring"])
 def test_rounds_that_build_on_each_other_are_not_regrouped(name: str) -> None:
-    with pytest.raises(ConfigError, match="its rounds build on each other"):
+    with pytest.raises(ConfigError, match="its rounds depend on each other"):
         regroup_schedule(in_turn(4), make_schedule(name, 4))
 
 
@@ -184,5 +184,5 @@ def test_ranks_in_another_order_make_a_ring_routable() -> None:
     found = route_schedule(with_ports_of, schedule)
     assert_right(with_ports_of, schedule, found)
     assert found.extra == 0
-    with pytest.raises(ConfigError, match="10 ranks, and ports for 8"):
+    with pytest.raises(ConfigError, match="10 ranks, but only 8 ports"):
         relabel_ranks(router, make_schedule("ring", 10))

@@ -11,7 +11,7 @@ from lumion_hw.sessions.codecs.apt import (
     StatusBit,
     command,
     move_absolute,
-    parameters_of,
+    parameters_from_record,
     set_parameters,
     status_of,
 )
@@ -53,7 +53,7 @@ def test_a_paddle_that_moves_or_homes_says_so() -> None:
 
 def test_parameters_come_as_they_are_set() -> None:
     (frame,) = AptDecoder().feed(PARAMETERS)
-    assert parameters_of(frame) == Parameters(100, 685, (201, 201, 201))
+    assert parameters_from_record(frame) == Parameters(100, 685, (201, 201, 201))
 
 
 def test_events_name_their_channel_in_the_header_or_in_the_data() -> None:

@@ -100,7 +100,7 @@ def verify(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
-        probe.check_lit_as(loaded)
+        probe.check_input_ports_match_record(loaded)
         tune_to_record(probe, loaded)
         remarks = cli_drift.check_in_use(bench, loaded, policy)
         probe.align_all()

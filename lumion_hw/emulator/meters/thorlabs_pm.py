@@ -107,8 +107,7 @@ class ThorlabsPm100(ScpiDevice):
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         lenient: Whether to accept the undocumented spellings of
-        :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS`
-            too.
+            :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS` too.
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.

@@ -30,8 +30,8 @@ def slow(directory: Path, tau_s: float, settle_s: float | None = None, bench: Pa
 def timed(bench: Bench) -> None:
     """Measure the time constant by the light of one source as it comes: no polarization is searched before."""
     probe = BenchProbe(bench)
-    probe.light(probe.sources[0])
-    probe.time_heaters()
+    probe.light_only_port(probe.sources[0])
+    probe.measure_heater_time_constant()
 
 
 @pytest.mark.long
@@ -81,7 +81,7 @@ def test_on_the_usual_bench_it_costs_little_and_the_wait_stays(tmp_path: Path) -
         probe.align_all()
         aligned_s = bench.clock.now()
         bench.mesh.heater_tau_s = None
-        probe.time_heaters()
+        probe.measure_heater_time_constant()
         assert bench.clock.now() - aligned_s < 1.0
         assert bench.mesh.settle_s == 1e-3
         assert not bench.mesh.confirmed_currents_ma().any()
@@ -125,7 +125,7 @@ def test_a_meter_that_rounds_does_not_make_light_seem_to_move(seed: int) -> None
 def test_without_an_alignment_the_first_reading_in_light_waits_for_it(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05), seed=1) as bench:
         probe = BenchProbe(bench)
-        probe.light(probe.sources[0])
+        probe.light_only_port(probe.sources[0])
         probe.measure(bench.mesh.confirmed_currents_ma())
         assert bench.mesh.settle_s == pytest.approx(0.5, rel=0.1)
 

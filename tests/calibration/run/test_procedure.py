@@ -118,12 +118,12 @@ def test_light_from_fibre_to_fibre_is_predicted_within_half_a_db(small_calibrate
         into, out = record.port(source).input_loss_db, record.port(trace.port).output_loss_db
         if into is None or out is None:
             continue
-        probe.light(source)
+        probe.light_only_port(source)
         probe.measure(heater_currents_ma(record, states))
         fibre_w = world.mesh_output_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
         predicted_dbm = probe.launched_dbm(source) - into - record.loss_db[list(trace.pucs)].sum() - out
         errors.append(10 * np.log10(fibre_w * 1e3) - predicted_dbm)
-    probe.safe()
+    probe.switch_everything_off()
     assert np.abs(errors).max() < 0.5
     assert np.sqrt(np.mean(np.square(errors))) < 0.3
 
@@ -225,14 +225,14 @@ def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrat
         probe = BenchProbe(other)
         probe.align_all()
         assert verify(probe, small_calibrated.record, seed=0).excess_db > 10 * TOLERANCE_DB
-        probe.safe()
+        probe.switch_everything_off()
 
 
 # What the command leaves and says ------------------------------------------------------------------------------------
 
 
 def test_a_run_leaves_a_complete_record_and_its_event_log(done: Run) -> None:
-    assert "- pucs calibrated: 15\n" in done.out
+    assert "- PUCs: 15 of 15 calibrated\n" in done.out
     assert f"\nRecord: {done.path}\n" in done.out
     loaded = done.record
     assert (loaded.complete, loaded.faults) == (True, ())

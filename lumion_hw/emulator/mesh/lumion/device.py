@@ -41,8 +41,7 @@ class MeshBoard(Switchable):
         clock: The clock of the bench.
         rng: Random numbers for ``boot_id``.
         drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact time, whenever
-        they
-            change. Times never run backwards but may lie before the clock's present time.
+            they change. Times never run backwards but may lie before the clock's present time.
         sense_ma: Called with a number of scans and the exact time of the first; returns the mean photocurrents in mA,
             shape ``(n_adc,)``.
         profile: Properties of the board.

@@ -128,8 +128,7 @@ class QontrolChain(Switchable):
         clock: The clock of the bench.
         rng: Source of random numbers.
         drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the time, at construction
-        and
-            whenever a current changes. Times never run backwards but may lie before the clock's present time.
+            and whenever a current changes. Times never run backwards but may lie before the clock's present time.
         modules: The modules in the order of the chain.
         loads: Load of each channel, or one load for all.
         profile: Behaviour that differs between modules or is not published.
