@@ -1,4 +1,4 @@
-"""The readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``.
+"""Readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``.
 
 A function per role lists the quantities of a device. Each device is read once per row.
 """
@@ -116,7 +116,7 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart time averages, such as link performance, and wait for one interval; errors appear at the next read."""
+        """Restart time averages such as link performance and wait one interval; the next read reports errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources

@@ -62,7 +62,9 @@ class ScanData:
         if plan is None:
             raise ConfigError("this is a recording at a fixed rate, not a scan", hint=hint)
         try:
-            is_consistent = all(len(setting.numbers) == axis.n_points for axis in plan.axes for setting in axis.settings)
+            is_consistent = all(
+                len(setting.numbers) == axis.n_points for axis in plan.axes for setting in axis.settings
+            )
         except ValueError:
             is_consistent = False
         if not is_consistent or (len(table.index) and int(table.index.max()) >= plan.n_points):

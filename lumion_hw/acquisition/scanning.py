@@ -112,9 +112,7 @@ def prepare_scan(
     """Check the names, values and limits of a scan without changing anything; arguments and errors as :func:`scan`."""
     moves = Moves(bench, sweep, snake)
     if moves.plan.n_points > MAX_ROWS:
-        raise ConfigError(
-            f"the scan has {moves.plan.n_points} points, more than {MAX_ROWS}", hint="Give fewer values."
-        )
+        raise ConfigError(f"the scan has {moves.plan.n_points} points, more than {MAX_ROWS}", hint="Give fewer values.")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
     if not keep_meters:
         moves.let_follow(reader.columns)
@@ -371,7 +369,7 @@ def _check_same(path: Path, stored: LogHeader, now: LogHeader) -> None:
     hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
     for what, before, after in (
         ("bench", (stored.bench, stored.emulated), (now.bench, now.emulated)),
-        ("settings or values", stored.scan, now.scan),
+        ("scan", stored.scan, now.scan),
         ("readings", stored.columns, now.columns),
         ("bench file", stored.bench_file and stored.bench_file.sha256, now.bench_file and now.bench_file.sha256),
         ("calibration record", stored.record, now.record),

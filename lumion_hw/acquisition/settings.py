@@ -117,7 +117,7 @@ class Setting:
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
-        """Read the current value from the device; ``None`` also if it was never set. Raises the errors of the device."""
+        """Read the current value of the device; ``None`` also if it was never set. Raises its errors."""
         return self._pick(self._ask())
 
     def limits(self) -> _Limits | None:

@@ -37,4 +37,6 @@ class SnapshotFileModel(StrictModel):
     taken_utc: str
     software: str
     devices: dict[Name, DeviceSettingsModel]
-    silent: dict[Name, str] = Field(default_factory=dict, description="Errors of the devices that did not answer, by device name.")
+    silent: dict[Name, str] = Field(
+        default_factory=dict, description="Errors of the devices that did not answer, by device name."
+    )

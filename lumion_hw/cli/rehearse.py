@@ -92,7 +92,9 @@ def rehearse(
     with contextlib.ExitStack() as stack:
         light = _light(stack, fabric, file, seed, record)
         chosen: Any = faults or ("light", "kill", "freeze")
-        results = run_rehearsal(light, chosen, setting, trials=trials, tell=(lambda _: None) if as_json else note)
+        results = run_rehearsal(
+            light, chosen, setting, trials=trials, report_progress=(lambda _: None) if as_json else note
+        )
     if timeline is not None:
         write_file(Path(timeline), "the timeline", _timeline(results))
     if as_json:

@@ -112,7 +112,7 @@ def test_what_cannot_be_routed_is_one_paragraph_and_exit_code_1(capsys: pytest.C
         (["route", "--connect", "0-5"], "'0-5' is not of the form 5:12"),
         (["route", "--connect", "0:5", "--stuck", "3"], "not of the form PUC=VALUE"),
         (["route", "--connect", "0:5", "--stuck", "3=half"], "'half' is not a finite number"),
-        (["route", "--connect", "0:5", "--stuck", "99=bar"], "faults at PUCs [99]"),
+        (["route", "--connect", "0:5", "--stuck", "99=bar"], "faulty PUCs [99] do not exist"),
         (["route", "--connect", "0:5", "--mesh", "rings:x"], "'x' is not of the form"),
         (["show", "--mesh", "rings:0"], "cannot build a mesh of 0 rings"),
         (["show", "--mesh", "absent.json"], "mesh file absent.json"),

@@ -87,7 +87,7 @@ def test_json_asks_nobody(stored: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_snapshot_of_another_bench_says_so(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["restore", "lumion-prototype", str(stored), "--emulate", "--yes"]) == 2
-    assert "the snapshot is of bench 'small', this is 'lumion-prototype'" in capsys.readouterr().err
+    assert "the snapshot belongs to bench 'small', not to 'lumion-prototype'" in capsys.readouterr().err
 
 
 def test_on_the_terminal_it_is_the_same_document_as_json(capsys: pytest.CaptureFixture[str]) -> None:

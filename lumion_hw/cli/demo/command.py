@@ -55,7 +55,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.cli.demo.report import demo_document
+    from lumion_hw.cli.demo.report import demo_document, verdict
     from lumion_hw.cli.demo.steps import run_demo
     from lumion_hw.files.writing import writing
 
@@ -80,6 +80,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
             echo_json(demo_document(bench, demo_run, seed))
             return
         note(f"{time.monotonic() - start_s:.1f} s, {time.process_time() - start_cpu_s:.1f} s of CPU time")
+    echo_text(f"{verdict(demo_run)}\n")
     echo_text(f"Files in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
     for text in omissions(sigma_mrad, demo_run.left_out):
         echo_text(f"Left out: {text}.")
@@ -146,14 +147,13 @@ class _ResultPrinter:
     def print_result(self, step: str, result: object) -> None:
         """Print the result of a step."""
         self._bars.between()
-        from calibration.report.summary import calibration_summary, calibration_text
+        from calibration.report.summary import calibration_text
         from lumion_hw.cli.demo import report as page
         from lumion_hw.fabric import Recovery
         from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
         if isinstance(result, CalibrationRecord):
-            summary = calibration_summary(result)
-            echo_text(f"Calibration\n{calibration_text(summary)}\n")
+            echo_text(f"Calibration\n{calibration_text(result)}\n")
         elif isinstance(result, Recovery):
             title = f"{result.failed} fails and is replaced by {result.spare}"
             echo_table(title, page.SPAN_HEADERS, page.span_rows(result))

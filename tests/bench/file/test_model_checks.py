@@ -82,7 +82,7 @@ CONTRADICTIONS = [
         "{transponder: sfp-a, port: 0, polarization: pol-a",
         "{transponder: sfp-a, port: 0, tributary: x, polarization: pol-a",
         "wiring.inputs[0].polarization",
-        "expected no polarization controller at a tributary, found 'pol-a': behind the splitter-rotator",
+        "expected no polarization controller at a tributary, found 'pol-a': after the splitter-rotator",
         "",
     ),
     # addresses and serial numbers
@@ -171,8 +171,20 @@ CONTRADICTIONS = [
     ("mesh0\nw", "mesh0\n  rings: 2.0\nw", "mesh.rings", "expected a whole number", ""),
     ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal' or 'rectangular'", ""),
     ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected also ports, the size of", ""),
-    ("mesh0\nw", "mesh0\n  topology: rectangular\n  ports: 1\nw", "mesh.ports", "cannot build a mesh with 1 ports on each side", ""),
-    ("mesh0\nw", "mesh0\n  ports: 40\nw", "mesh.ports", "expected no ports, which does not apply to a hexagonal mesh", ""),
+    (
+        "mesh0\nw",
+        "mesh0\n  topology: rectangular\n  ports: 1\nw",
+        "mesh.ports",
+        "cannot build a mesh with 1 ports on each side",
+        "",
+    ),
+    (
+        "mesh0\nw",
+        "mesh0\n  ports: 40\nw",
+        "mesh.ports",
+        "expected no ports, which does not apply to a hexagonal mesh",
+        "",
+    ),
     # outputs
     (
         "{port: 5, transponder: sfp-c}",
