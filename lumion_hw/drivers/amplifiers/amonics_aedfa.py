@@ -255,7 +255,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             _log.info("taken as not there: %s", error)
             return None
 
-    def _hold(self, mode: AmplifierMode, what: str, value: float, unit: str) -> None:
+    def _hold(self, mode: AmplifierMode, label: str, value: float, unit: str) -> None:
         self._check_open()
         if mode not in self._held:
             there = " and ".join(each.value for each in self._held)
@@ -265,7 +265,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         word = next(word for word, known in WORDS.items() if known is mode)
         with self._session.transaction():
             held = self._quantity(word)
-            check_range(what, value, held.limits, unit, self._session)
+            check_range(label, value, held.limits, unit, self._session)
             before = self._word()
             if before != word:
                 if self._state_of(":DRIV:MCTRL"):
@@ -278,11 +278,11 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             wanted = min(max(round(held.to_wire(value) / step) * step, held.low), held.high)
             self._session.write(f":DRIV:{word}:CUR:CH1 {wanted:.6g}")
             found = self._scpi.setting(f":DRIV:{word}:CUR:CH1?")
-            self._scpi.verify(f"{what} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
+            self._scpi.verify(f"{label} as {held.unit}", wanted, found, 0.51 * step + 1e-5 * abs(wanted))
             if (unit_now := self._unit(word)) != held.unit:
                 raise self._session.error(
                     VerifyError,
-                    f"unit of the {what}",
+                    f"unit of the {label}",
                     wrote=held.unit,
                     read=unit_now,
                     hint="Somebody else changed it meanwhile. Set the value again.",
@@ -306,10 +306,10 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 again_s = self._clock.now() + _AGAIN_S
             self._clock.sleep(_POLL_S)
 
-    def _verified(self, what: str, wrote: str, read: Callable[[], str]) -> None:
+    def _verified(self, label: str, wrote: str, read: Callable[[], str]) -> None:
         found = read()
         if found != wrote:
-            raise self._session.error(VerifyError, what, wrote=wrote, read=found)
+            raise self._session.error(VerifyError, label, wrote=wrote, read=found)
 
     def _word(self) -> str:
         """Return the name of what is held; some units that hold one thing only do not answer that question."""
@@ -330,7 +330,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
     def _read_held(self, word: str) -> _HeldQuantity:
         unit = self._unit(word)
-        limits = (self._scpi.setting(f":READ:DRIV:{what}:{word}:CH1?") for what in ("MIN", "MAX", "STEP"))
+        limits = (self._scpi.setting(f":READ:DRIV:{label}:{word}:CH1?") for label in ("MIN", "MAX", "STEP"))
         return _HeldQuantity(unit, *limits)
 
     def _state_of(self, header: str) -> int:

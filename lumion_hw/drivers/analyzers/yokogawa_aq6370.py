@@ -189,7 +189,7 @@ class YokogawaAq6370(ScpiDriver):
                 hint="It has to be above the first. Nothing was changed.",
             )
         with self._session.transaction():
-            self._axis.keep()
+            self._axis.restore_changed()
             # In the order in which the first never passes the last, which moves the other one.
             steps = [(":SENS:WAV:STAR", start_nm), (":SENS:WAV:STOP", stop_nm)]
             if start_nm >= 1e9 * self._scpi.setting(":SENS:WAV:STOP?"):
@@ -248,7 +248,7 @@ class YokogawaAq6370(ScpiDriver):
         with self._session.transaction():
             settings = self.settings()
             self._hold(self._levels, _LEVELS)
-            self._levels.keep()
+            self._levels.restore_changed()
             self._scpi.set(f":TRAC:ACT {_TRACE}")
             self._scpi.set(":INIT:SMOD SING")
             self._session.write("*CLS")  # or the end of an earlier sweep would be taken for this one's
@@ -260,7 +260,7 @@ class YokogawaAq6370(ScpiDriver):
             wavelength_nm = 1e9 * self._trace("X")
             power_dbm = self._trace("Y")
             for setup in (self._axis, self._levels):
-                setup.check()  # a sweep is not made again without a word
+                setup.check_unchanged()  # a sweep is not made again without a word
         self._check_trace(wavelength_nm, power_dbm, settings)
         power_dbm[~(power_dbm > NO_LEVEL_DBM)] = math.nan
         return Spectrum(wavelength_nm, power_dbm, settings.resolution_nm, started_s, ended_s)
@@ -268,7 +268,7 @@ class YokogawaAq6370(ScpiDriver):
     def settings(self) -> SpectrumSettings:
         """Ask for the settings in force."""
         self._check_open()
-        return self._axis.guard(self._read_settings)
+        return self._axis.read_held(self._read_settings)
 
     def _read_settings(self) -> SpectrumSettings:
         setting = self._scpi.setting
@@ -286,12 +286,12 @@ class YokogawaAq6370(ScpiDriver):
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
         """Set what a table says, and hold it."""
-        for header, text, reply, what in table:
+        for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
-            setup.hold(HeldSetting(f"{header}?", reply, what, restore))
+            setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
-    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, what: str) -> None:
+    def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
         """Hold the correction that the user of the analyser gave it; units that do not know it have none."""
         try:
             shift = self._scpi.setting(f"{header}?")
@@ -299,7 +299,7 @@ class YokogawaAq6370(ScpiDriver):
             self._scpi.errors()  # the question is one
             return
         restore = partial(self._scpi.set, f"{header} {scale * shift:.6g}{unit}")
-        setup.hold(HeldSetting(f"{header}?", shift, what, restore, _SHIFT_TOLERANCE / scale))
+        setup.hold(HeldSetting(f"{header}?", shift, label, restore, _SHIFT_TOLERANCE / scale))
 
     def limits(self) -> SpectrumLimits:
         """Return what can be set."""

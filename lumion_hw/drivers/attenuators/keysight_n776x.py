@@ -71,9 +71,9 @@ class KeysightN776x(ScpiDriver):
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
         """Set the attenuation and wait for the filter; see :meth:`VariableAttenuator.set_attenuation_db`."""
         slot = self._checked_slot(channel)
-        header, setup = f"INP{slot}:ATT", HeldSetup.of((self._displays[slot], self._filters[slot]))
+        header, setup = f"INP{slot}:ATT", HeldSetup.merge((self._displays[slot], self._filters[slot]))
         with self._session.transaction():
-            setup.keep()  # the limits depend on the offset
+            setup.restore_changed()  # the limits depend on the offset
             self._scpi.check_limits(header, "attenuation", attenuation_db, 1.0, "dB")
             before_db, speed_db_per_s = self._scpi.setting(f"{header}?"), self._scpi.setting(f"{header}:SPE?")
             self._scpi.set(f"{header} {attenuation_db:.3f}DB")
@@ -88,8 +88,8 @@ class KeysightN776x(ScpiDriver):
         header, text = f"INP{slot}:WAV", f"{wavelength_nm:.4f}NM"
         with self._session.transaction():
             self._scpi.check_limits(header, "wavelength", wavelength_nm, 1e9, "nm")
-            tolerance_nm, what = _WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
-            self._hold(self._filters[slot], header, text, wavelength_nm, 1e9, tolerance_nm, what)
+            tolerance_nm, label = _WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
+            self._hold(self._filters[slot], header, text, wavelength_nm, 1e9, tolerance_nm, label)
         self._wait(header, 0.0)
 
     def enable(self, channel: int) -> None:
@@ -122,7 +122,7 @@ class KeysightN776x(ScpiDriver):
         slot = self._checked_slot(channel)
         setting = self._scpi.setting
         with self._session.transaction():
-            self._displays[slot].keep()
+            self._displays[slot].restore_changed()
             return AttenuatorLimits(
                 attenuation_db=(setting(f"INP{slot}:ATT? MIN"), setting(f"INP{slot}:ATT? MAX")),
                 attenuation_step_db=STEP_DB,
@@ -131,12 +131,12 @@ class KeysightN776x(ScpiDriver):
             )
 
     def _hold(
-        self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, what: str
+        self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
         """Set a number, read it back and hold it; ``scale`` is the unit of ``value`` per unit of the reply."""
-        restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, what)
+        restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
-        setup.hold(HeldSetting(f"{header}?", value / scale, what, restore, tolerance / scale))
+        setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))
 
     def _switch(self, slot: int, on: bool) -> None:
         self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")

@@ -29,10 +29,10 @@ from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.codecs.itla import (
     ItlaRegister,
     dbm_times_100,
-    joined_mhz,
+    decode_text,
+    join_mhz,
     signed,
     split_mhz,
-    text_of,
     unsigned,
 )
 from lumion_hw.sessions.itla import ItlaSession
@@ -259,7 +259,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
         try:
             self._session.read(ItlaRegister.NOP)
-            found = ItlaIdentity(*(text_of(self._session.read_string(register)) for register in strings))
+            found = ItlaIdentity(*(decode_text(self._session.read_string(register)) for register in strings))
         except (FrameError, NotSupportedError) as error:
             raise self._wrong(f"something that is none: {error.message}") from error
         if "ITLA" not in found.device_type.upper():
@@ -284,8 +284,8 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     def _read_ranges(self) -> LaserRanges:
         read = self._session.read
-        lowest = joined_mhz(read(ItlaRegister.LFL1), read(ItlaRegister.LFL2), self._mhz(ItlaRegister.LFL3))
-        highest = joined_mhz(read(ItlaRegister.LFH1), read(ItlaRegister.LFH2), self._mhz(ItlaRegister.LFH3))
+        lowest = join_mhz(read(ItlaRegister.LFL1), read(ItlaRegister.LFL2), self._mhz(ItlaRegister.LFL3))
+        highest = join_mhz(read(ItlaRegister.LFH1), read(ItlaRegister.LFH2), self._mhz(ItlaRegister.LFH3))
         powers_dbm = signed(read(ItlaRegister.OPSL)) / 100.0, signed(read(ItlaRegister.OPSH)) / 100.0
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
@@ -295,7 +295,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
 
     def _fcf_mhz(self) -> int:
         read = self._session.read
-        return joined_mhz(read(ItlaRegister.FCF1), read(ItlaRegister.FCF2), self._mhz(ItlaRegister.FCF3))
+        return join_mhz(read(ItlaRegister.FCF1), read(ItlaRegister.FCF2), self._mhz(ItlaRegister.FCF3))
 
     def _frequency_mhz(self) -> int:
         read = self._session.read
@@ -337,29 +337,29 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
                 hint="Call disable() first. Nothing was changed.",
             )
 
-    def _switch(self, what: str, wanted: int) -> None:
+    def _switch(self, label: str, wanted: int) -> None:
         with self._setting:
-            self._wait_idle(what)
+            self._wait_idle(label)
             self._session.write(ItlaRegister.RES_ENA, wanted)
             self._verify("ResEna, bit 3", wanted, self._session.read(ItlaRegister.RES_ENA) & _ENABLED)
 
-    def _wait_idle(self, what: str) -> None:
+    def _wait_idle(self, label: str) -> None:
         """Wait until no operation is pending: a module that is busy ignores settings."""
         deadline = self._clock.now() + PENDING_PATIENCE_S
         while pending := self._session.read(ItlaRegister.NOP) >> 8:
             if self._clock.now() >= deadline:
-                raise self._too_slow(what, f"operations pending: 0x{pending:02X}")
+                raise self._too_slow(label, f"operations pending: 0x{pending:02X}")
             self._clock.sleep(_POLL_S)
 
-    def _verify(self, what: str, wrote: int, found: int) -> None:
+    def _verify(self, label: str, wrote: int, found: int) -> None:
         if found != wrote:
             where = {"device": self._device, "address": self._session.address}
-            raise VerifyError(what, wrote=wrote, read=found, **where, hint="The module keeps another value.")
+            raise VerifyError(label, wrote=wrote, read=found, **where, hint="The module keeps another value.")
 
-    def _too_slow(self, what: str, seen: str) -> DeviceTimeoutError:
+    def _too_slow(self, label: str, seen: str) -> DeviceTimeoutError:
         return self._session.error(
             DeviceTimeoutError,
-            f"{what}: the module answers, but is not ready in time; {seen}",
-            command=what,
+            f"{label}: the module answers, but is not ready in time; {seen}",
+            command=label,
             hint="Lasers tune for seconds, some for 30 s and more after power-on.",
         )

@@ -83,10 +83,10 @@ class KeysightLaser(ScpiLaser):
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
         """Set the unit of powers to dBm, hold it, and read the limits."""
         self._scpi.errors()  # what was left by others is not ours
-        what = "unit of the power (0 is dBm)"
-        restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, what)
+        label = "unit of the power (0 is dBm)"
+        restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, label)
         restore()
-        self._power.hold(HeldSetting("SOUR0:POW:UNIT?", 0, what, restore))
+        self._power.hold(HeldSetting("SOUR0:POW:UNIT?", 0, label, restore))
         setting = self._scpi.setting
         return (
             (1e9 * setting("SOUR0:WAV? MIN"), 1e9 * setting("SOUR0:WAV? MAX")),
@@ -107,8 +107,8 @@ class KeysightLaser(ScpiLaser):
 
     def write_power_dbm(self, power_dbm: float) -> None:
         """Set the power and read it back."""
-        text, what = f"{power_dbm:.2f}DBM", "output power in dBm"
-        self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, what, self._power)
+        text, label = f"{power_dbm:.2f}DBM", "output power in dBm"
+        self._scpi.set_number("SOUR0:POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
     def is_emitting(self) -> bool:
         """Tell whether the output is on."""
@@ -168,9 +168,9 @@ class KeysightLaser(ScpiLaser):
             self._scpi.set("SOUR0:WAV:SWE:LLOG 0")
             self._scpi.set_keyword("TRIG0:OUTP", "DISabled")
 
-    def _set_nm(self, header: str, wavelength_nm: float, what: str) -> None:
+    def _set_nm(self, header: str, wavelength_nm: float, label: str) -> None:
         text = f"{wavelength_nm:.5f}NM"
-        self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, what)
+        self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, label)
 
     def _check_sweep(self) -> None:
         reply = self._session.query("SOUR0:WAV:SWE:CHEC?")

@@ -147,8 +147,8 @@ class SantecTsl(ScpiLaser):
 
     def write_power_dbm(self, power_dbm: float) -> None:
         """Set the power and read it back."""
-        text, what = f"{power_dbm:.2f}", "output power in dBm"
-        self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, what, self._power)
+        text, label = f"{power_dbm:.2f}", "output power in dBm"
+        self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
     def measure_power_dbm(self) -> float | None:
         """Return the output power as the laser measures it; ``None`` while that is too little for decibels."""
@@ -185,14 +185,14 @@ class SantecTsl(ScpiLaser):
         self._scpi.set_number(
             "WAV:SWE:SPE", f"{speed:.9g}", speed, 1.0, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
         )
-        for header, value_nm, what in (
+        for header, value_nm, label in (
             ("WAV:SWE:STAR", plan.start_nm, "start"),
             ("WAV:SWE:STOP", plan.stop_nm, "end"),
             ("WAV:SWE:STEP", plan.step_nm, "step"),
             ("TRIG:OUTP:STEP", plan.step_nm, "distance of the pulses"),
         ):
-            self._set_nm(header, value_nm, f"{what} of the sweep in nm")
-        for header, value, what in (
+            self._set_nm(header, value_nm, f"{label} of the sweep in nm")
+        for header, value, label in (
             ("WAV:SWE:MOD", _CONTINUOUS_ONE_WAY, "mode of the sweep"),
             ("WAV:SWE:CYCL", 1, "cycles of the sweep"),
             ("WAV:SWE:DEL", 0, "delay of the sweep"),
@@ -200,7 +200,7 @@ class SantecTsl(ScpiLaser):
             ("TRIG:INP:STAN", 0, "standby (0 is off)"),  # or for a command
             ("TRIG:OUTP", _EVERY_STEP, "trigger output (3 is steps)"),
         ):
-            self._scpi.set_number(header, str(value), value, 1.0, 0.0, what)
+            self._scpi.set_number(header, str(value), value, 1.0, 0.0, label)
         return int(plan.log)
 
     def start_sweep(self) -> None:
@@ -238,10 +238,10 @@ class SantecTsl(ScpiLaser):
             raise self._scpi.wrong_shape(f"{_CODE}?", f"{code:g}", "0 or 1")
         return Dialect(int(code))
 
-    def _hold(self, setup: HeldSetup, header: str, value: int, what: str) -> Callable[[], object]:
+    def _hold(self, setup: HeldSetup, header: str, value: int, label: str) -> Callable[[], object]:
         """Hold a number, and return what sets it."""
-        restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, what)
-        setup.hold(HeldSetting(f"{header}?", value, what, restore))
+        restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, label)
+        setup.hold(HeldSetting(f"{header}?", value, label, restore))
         return restore
 
     def _read_nm(self, command: str) -> float:
@@ -253,7 +253,7 @@ class SantecTsl(ScpiLaser):
             raise self._scpi.wrong_shape(command, f"{number:g}", f"a wavelength in {unit} ({self._dialect.name})")
         return value_nm
 
-    def _set_nm(self, header: str, value_nm: float, what: str) -> None:
+    def _set_nm(self, header: str, value_nm: float, label: str) -> None:
         factor = self._dialect.nm_per_unit
         text = f"{value_nm:.5f}" if self._dialect is Dialect.LEGACY else f"{value_nm:.5f}E-9"
-        self._scpi.set_number(header, text, value_nm, factor, _WAVELENGTH_TOLERANCE_NM, what, self._wavelength)
+        self._scpi.set_number(header, text, value_nm, factor, _WAVELENGTH_TOLERANCE_NM, label, self._wavelength)

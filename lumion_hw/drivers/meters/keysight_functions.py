@@ -169,7 +169,7 @@ class KeysightFunctions:
             raise ConfigError(
                 f"a run needs channels, each once, not {tuple(channels)}", device=self._meter.session.device
             )
-        self._meter.setup_of(channels).keep()
+        self._meter.setup_of(channels).restore_changed()
         self._meter.begin_run("a log")
         run = PowerRun(self._meter, self, tuple(channels), heads, plan)
         try:
@@ -239,7 +239,7 @@ class PowerRun:
         try:
             self._wait(deadline_after(self._meter.clock, patience_s))
             values_w = np.stack([self._functions.result(head, self._plan.n_samples) for head in self._heads])
-            self._meter.setup_of(self._channels).check()  # the samples of a run cannot be taken again
+            self._meter.setup_of(self._channels).check_unchanged()  # the samples of a run cannot be taken again
         finally:
             self.stop()
         states = states_of(values_w, self._meter.largest_w)

@@ -109,7 +109,7 @@ class KeysightMeter(ScpiMeter):
         """Give the channels back to the front panel as far as possible, and close the link; idempotent, no errors."""
         with self._closing:
             identity, self._identity = self._identity, None
-            if identity is not None and not self._session.tainted:
+            if identity is not None and not self._session.is_out_of_sync:
                 try:
                     for module in dict.fromkeys(head.module for head in self._heads):
                         self._session.write(f"INIT{module}:CONT 1")
@@ -156,9 +156,9 @@ class KeysightMeter(ScpiMeter):
         """
         head = self.idle_head(channel)
         header = f"{head.sense}:POW:WAV"
-        what = f"wavelength of {self.channel_word} {channel}"
+        label = f"wavelength of {self.channel_word} {channel}"
         with self._session.transaction():
-            self._scpi.check_limits(header, what, wavelength_nm, 1e9, "nm")
+            self._scpi.check_limits(header, label, wavelength_nm, 1e9, "nm")
             automatic = self._is_automatic(head)
             if automatic:
                 self._scpi.set(f"{head.master}:POW:RANG:AUTO 0")
@@ -168,11 +168,11 @@ class KeysightMeter(ScpiMeter):
                 if automatic:
                     self._scpi.set(f"{head.master}:POW:RANG:AUTO 1")
             found_nm = self.wavelength_nm(channel)
-            self._scpi.verify(f"{what} in nm", wavelength_nm, found_nm, WAVELENGTH_TOLERANCE_NM)
+            self._scpi.verify(f"{label} in nm", wavelength_nm, found_nm, WAVELENGTH_TOLERANCE_NM)
             restore = partial(self.set_wavelength_nm, channel, wavelength_nm)
             tolerance_m = 1e-9 * WAVELENGTH_TOLERANCE_NM
             self.setup(channel).hold(
-                HeldSetting(f"{header}?", 1e-9 * wavelength_nm, f"{what} in m", restore, tolerance_m)
+                HeldSetting(f"{header}?", 1e-9 * wavelength_nm, f"{label} in m", restore, tolerance_m)
             )
 
     def averaging_s(self, channel: int) -> float:
@@ -190,13 +190,13 @@ class KeysightMeter(ScpiMeter):
             VerifyError: The instrument keeps a value that differs by more than 0.1 %.
         """
         header = f"{self.idle_head(channel).master}:POW:ATIM"
-        what = f"averaging time of {self.channel_word} {channel}"
+        label = f"averaging time of {self.channel_word} {channel}"
         with self._session.transaction():
-            self._scpi.check_limits(header, what, averaging_s, 1.0, "s")
+            self._scpi.check_limits(header, label, averaging_s, 1.0, "s")
             self._scpi.set(f"{header} {averaging_s:.9g}S")
             found_s = self.averaging_s(channel)
-            self._scpi.verify(f"{what} in s", averaging_s, found_s, AVERAGING_TOLERANCE * averaging_s)
-            self.setup(channel).set_along("averaging", partial(self.set_averaging_s, channel, averaging_s))
+            self._scpi.verify(f"{label} in s", averaging_s, found_s, AVERAGING_TOLERANCE * averaging_s)
+            self.setup(channel).also_restore("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int) -> float | None:
         """Return the power range in dBm, or ``None`` while ranging is automatic."""
@@ -214,14 +214,14 @@ class KeysightMeter(ScpiMeter):
         """
         head = self.idle_head(channel)
         header, automatic_header = f"{head.sense}:POW:RANG", f"{head.master}:POW:RANG:AUTO"
-        what = f"{self.channel_word} {channel}"
+        label = f"{self.channel_word} {channel}"
         with self._session.transaction():
             if range_dbm is not None:
-                self._scpi.check_limits(header, f"range of {what}", range_dbm, 1.0, "dBm")
+                self._scpi.check_limits(header, f"range of {label}", range_dbm, 1.0, "dBm")
                 if range_dbm % RANGE_STEP_DB:
                     raise self._session.error(
                         ConfigError,
-                        f"a range of {range_dbm:g} dBm does not exist on {what}",
+                        f"a range of {range_dbm:g} dBm does not exist on {label}",
                         hint=f"Ranges are multiples of {RANGE_STEP_DB:g} dBm.",
                     )
             automatic = int(range_dbm is None)
@@ -229,11 +229,11 @@ class KeysightMeter(ScpiMeter):
             if range_dbm is not None:
                 self._scpi.set(f"{header} {range_dbm:g}DBM")
             found = self._scpi.setting(f"{automatic_header}?")
-            self._scpi.verify(f"automatic ranging of {what} (1 is on)", automatic, found, 0)
+            self._scpi.verify(f"automatic ranging of {label} (1 is on)", automatic, found, 0)
             if range_dbm is not None:
                 found_dbm = self._scpi.setting(f"{header}?")
-                self._scpi.verify(f"range of {what} in dBm", range_dbm, found_dbm, _RANGE_TOLERANCE_DB)
-            self.setup(channel).set_along("range", partial(self.set_range_dbm, channel, range_dbm))
+                self._scpi.verify(f"range of {label} in dBm", range_dbm, found_dbm, _RANGE_TOLERANCE_DB)
+            self.setup(channel).also_restore("range", partial(self.set_range_dbm, channel, range_dbm))
 
     def settings(self, channel: int) -> MeterSettings:
         """Ask for the settings in force."""
@@ -282,7 +282,7 @@ class KeysightMeter(ScpiMeter):
     def read_all(self) -> tuple[PowerReading, ...]:
         """Trigger all channels together and return one reading per channel."""
         self.check_idle("read_all")
-        return self.setup_of(self.channels).guard(self._read_block)
+        return self.setup_of(self.channels).read_held(self._read_block)
 
     def setup(self, channel: int) -> HeldSetup:
         """Return the settings that the readings of a channel depend on."""
@@ -290,26 +290,26 @@ class KeysightMeter(ScpiMeter):
 
     def setup_of(self, channels: Sequence[int]) -> HeldSetup:
         """Return the settings that the readings of some channels depend on, to be read together."""
-        return HeldSetup.of(self.setup(channel) for channel in channels)
+        return HeldSetup.merge(self.setup(channel) for channel in channels)
 
     @property
     def largest_w(self) -> float:
         """Nominal power of the highest range of any of its sensors."""
         return w_from_dbm(self.highest_range_dbm)
 
-    def check_idle(self, what: str) -> None:
+    def check_idle(self, label: str) -> None:
         """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
         self._check_open()
         if self._run is not None:
             raise self._session.error(
-                BusyError, f"{what}: {self._run} is under way", command=what, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: {self._run} is under way", command=label, hint="Wait for the run, or stop it."
             )
 
-    def begin_run(self, what: str) -> None:
+    def begin_run(self, label: str) -> None:
         """Mark a run as under way. Raises ``BusyError`` if there is one."""
         with self._session.transaction():
-            self.check_idle(what)
-            self._run = what
+            self.check_idle(label)
+            self._run = label
 
     def end_run(self) -> None:
         """Mark that no run is under way."""
@@ -330,7 +330,7 @@ class KeysightMeter(ScpiMeter):
     def _prepare(self, channel: int) -> None:
         """Make readings of a channel absolute, in watts, and triggered by the reading; hold this, and its offset."""
         head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
-        for header, value, what in (
+        for header, value, label in (
             # Left over from the front panel, a reference would make readings ratios in dB.
             (f"{head.sense}:POW:REF:STAT", 0, f"relative readings of {name} (0 is off)"),
             (f"{head.sense}:POW:UNIT", 1, f"unit of {name} (1 is watt)"),
@@ -339,19 +339,19 @@ class KeysightMeter(ScpiMeter):
         ):
             restore = partial(self._scpi.set, f"{header} {value}")
             restore()
-            setup.hold(HeldSetting(f"{header}?", value, what, restore))
+            setup.hold(HeldSetting(f"{header}?", value, label, restore))
         self._hold_offset(head, setup, f"calibration offset of {name} in dB")
-        setup.keep()
+        setup.restore_changed()
         self.averaging_s(channel)
 
-    def _hold_offset(self, head: Head, setup: HeldSetup, what: str) -> None:
+    def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
         """Hold the offset that the user of the instrument gave it: readings are corrected by it."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(
-            self._scpi.set_number, header, f"{offset_db:.9g}DB", offset_db, 1.0, _OFFSET_TOLERANCE_DB, what
+            self._scpi.set_number, header, f"{offset_db:.9g}DB", offset_db, 1.0, _OFFSET_TOLERANCE_DB, label
         )
-        setup.hold(HeldSetting(f"{header}?", offset_db, what, restore, _OFFSET_TOLERANCE_DB))
+        setup.hold(HeldSetting(f"{header}?", offset_db, label, restore, _OFFSET_TOLERANCE_DB))
 
     def _read_block(self) -> tuple[PowerReading, ...]:
         """Trigger all channels and return their readings, in whatever unit the instrument has now."""

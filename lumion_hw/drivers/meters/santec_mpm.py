@@ -123,8 +123,8 @@ class SantecMpm(ScpiMeter):
             VerifyError: The meter keeps another one.
         """
         module, port = self.module_and_port(channel)
-        what = f"wavelength of channel {channel}"
-        self._scpi.check_within(what, wavelength_nm, *WAVELENGTHS_NM, "nm")
+        label = f"wavelength of channel {channel}"
+        self._scpi.check_within(label, wavelength_nm, *WAVELENGTHS_NM, "nm")
         place = f"{module},{port}"
         self._set(
             "DWAV",
@@ -132,7 +132,7 @@ class SantecMpm(ScpiMeter):
             f"DWAV? {place}",
             wavelength_nm,
             _WAVELENGTH_TOLERANCE_NM,
-            f"{what} in nm",
+            f"{label} in nm",
             held_by=channel,
         )
 
@@ -169,7 +169,7 @@ class SantecMpm(ScpiMeter):
         module, _ = self.module_and_port(channel)
         if range_dbm is None:
             self._set("DAUTO", f"{module},1", f"DAUTO? {module}", 1.0, 0.0, f"automatic ranging of module {module}")
-            self._setups[channel].set_along("range", partial(self.set_range_dbm, channel, None))
+            self._setups[channel].also_restore("range", partial(self.set_range_dbm, channel, None))
             return
         ranges = RANGE_OF_LEVEL_DBM.values()
         self._scpi.check_within(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
@@ -178,7 +178,7 @@ class SantecMpm(ScpiMeter):
             raise self._session.error(
                 ConfigError,
                 f"a range of {range_dbm:g} dBm does not exist",
-                hint=f"There are {', '.join(f'{each:g}' for each in ranges)} dBm.",
+                hint=f"There are {', '.join(f'{range:g}' for range in ranges)} dBm.",
             )
         self.set_gain_level(channel, levels[0])
 
@@ -214,7 +214,7 @@ class SantecMpm(ScpiMeter):
             self._set("DAUTO", f"{module},0", f"DAUTO? {module}", 0.0, 0.0, f"automatic ranging of module {module}")
             place = f"{module},{port}"
             self._set("DLEV", f"{place},{level}", f"DLEV? {place}", level, 0.0, f"gain level of channel {channel}")
-            self._setups[channel].set_along("range", partial(self.set_gain_level, channel, level))
+            self._setups[channel].also_restore("range", partial(self.set_gain_level, channel, level))
 
     def zero(self) -> None:
         """Take the dark as zero on all channels, in about 3 s.
@@ -236,12 +236,12 @@ class SantecMpm(ScpiMeter):
         """Return one reading, averaged after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
-        return self._setup_of((channel,)).guard(lambda: self._fresh((module,)))[port - 1]
+        return self._setup_of((channel,)).read_held(lambda: self._fresh((module,)))[port - 1]
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one reading per channel, averaged after the call; modules are asked one after the other."""
         self._check_idle("read_all")
-        return self._setup_of(self.channels).guard(lambda: self._fresh(self._modules))
+        return self._setup_of(self.channels).read_held(lambda: self._fresh(self._modules))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
         """Log samples at the pace of the internal trigger, and wait for them.
@@ -291,7 +291,7 @@ class SantecMpm(ScpiMeter):
         places = [self.module_and_port(channel) for channel in channels]
         self._check_samples(n_samples)
         with self._session.transaction():
-            self._setup_of(channels).keep()
+            self._setup_of(channels).restore_changed()
             self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
             external = int(period_s is None)
             self._set("TRIG", str(external), "TRIG?", external, 0.0, "trigger of runs (0 is internal)")
@@ -316,7 +316,7 @@ class SantecMpm(ScpiMeter):
         self._wait(deadline_after(self._clock, timeout_s), n_samples)
         places = [self.module_and_port(channel) for channel in channels]
         values_w = np.stack([self._logged_w(module, port, n_samples) for module, port in places])
-        self._setup_of(channels).check()  # the samples of a run cannot be taken again
+        self._setup_of(channels).check_unchanged()  # the samples of a run cannot be taken again
         return values_w
 
     def stop_run(self) -> None:
@@ -354,12 +354,12 @@ class SantecMpm(ScpiMeter):
     def _check_samples(self, n_samples: int) -> None:
         self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
 
-    def _check_idle(self, what: str) -> None:
+    def _check_idle(self, label: str) -> None:
         """Refuse a call that would end a run. Raises ``BusyError``."""
         self._check_open()
         if self._under_way:
             raise self._session.error(
-                BusyError, f"{what}: a log is under way", command=what, hint="Wait for the run, or stop it."
+                BusyError, f"{label}: a log is under way", command=label, hint="Wait for the run, or stop it."
             )
 
     def _set(
@@ -369,7 +369,7 @@ class SantecMpm(ScpiMeter):
         query: str,
         wanted: float,
         tolerance: float,
-        what: str,
+        label: str,
         held_by: int | None = None,
     ) -> float:
         """Send a setting and read it back; ``held_by`` is the channel whose readings depend on it."""
@@ -379,15 +379,15 @@ class SantecMpm(ScpiMeter):
             found = self._scpi.setting(query)
             if abs(found - wanted) <= tolerance:
                 if held_by is not None:
-                    restore = partial(self._set, command, arguments, query, wanted, tolerance, what)
-                    self._setups[held_by].hold(HeldSetting(query, wanted, what, restore, tolerance))
+                    restore = partial(self._set, command, arguments, query, wanted, tolerance, label)
+                    self._setups[held_by].hold(HeldSetting(query, wanted, label, restore, tolerance))
                 return found
             raise self._session.error(
-                VerifyError, what, wrote=wanted, read=found, hint=f"Its last error: {self.errors() or 'none'}."
+                VerifyError, label, wrote=wanted, read=found, hint=f"Its last error: {self.errors() or 'none'}."
             )
 
     def _setup_of(self, channels: Sequence[int]) -> HeldSetup:
-        return HeldSetup.of(self._setups[each] for each in (_COMMON, *channels))
+        return HeldSetup.merge(self._setups[each] for each in (_COMMON, *channels))
 
     def _fresh(self, modules: Sequence[int]) -> tuple[PowerReading, ...]:
         """Wait until averages were taken after now, and read modules one after the other."""

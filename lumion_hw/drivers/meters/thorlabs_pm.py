@@ -103,7 +103,7 @@ class ThorlabsPm(ScpiMeter):
             self._sensor = self._checked_sensor()
             _, self._largest_w = self._range_limits_w()
             self._setup = HeldSetup(self._session)
-            for query, wanted, command, what in (
+            for query, wanted, command, label in (
                 # READ? measures what is configured, which may be the photodiode's current.
                 ("CONF?", "POW", "CONF:POW", "measured quantity"),
                 # Left over from the front panel, a reference would make every reading relative to it.
@@ -112,9 +112,9 @@ class ThorlabsPm(ScpiMeter):
             ):
                 restore = partial(self._scpi.set, command)
                 restore()
-                self._setup.hold(HeldSetting(query, wanted, what, restore))
+                self._setup.hold(HeldSetting(query, wanted, label, restore))
             self._hold("SENS:CORR", self._scpi.setting("SENS:CORR?"), _CORRECTION_TOLERANCE_DB, "correction in dB")
-            self._setup.keep()
+            self._setup.restore_changed()
             self.averaging_count()
 
     @property
@@ -170,7 +170,7 @@ class ThorlabsPm(ScpiMeter):
             wanted = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
             found = self._scpi.set_number("SENS:AVER", str(wanted), wanted, 1.0, 0.0, "averaged samples")
             self._averages = round(found)
-            self._setup.set_along("averaging", partial(self.set_averaging_s, channel, averaging_s))
+            self._setup.also_restore("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int = CHANNEL) -> float | None:
         """Return the upper limit of the range in dBm, or ``None`` while ranging is automatic."""
@@ -196,7 +196,7 @@ class ThorlabsPm(ScpiMeter):
                 self._scpi.check_within("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
             automatic = int(range_dbm is None)
             self._scpi.set_number("SENS:POW:RANG:AUTO", str(automatic), automatic, 1.0, 0.0, "automatic ranging")
-            self._setup.set_along("range", partial(self.set_range_dbm, channel, range_dbm))
+            self._setup.also_restore("range", partial(self.set_range_dbm, channel, range_dbm))
             if range_dbm is None:
                 return
             wanted_w = w_from_dbm(range_dbm)
@@ -264,12 +264,12 @@ class ThorlabsPm(ScpiMeter):
         """Return one reading of the one channel."""
         return (self.read(CHANNEL),)
 
-    def _set(self, header: str, value: float, tolerance: float, what: str) -> float:
-        return self._scpi.set_number(header, f"{value:.9g}", value, 1.0, tolerance, what)
+    def _set(self, header: str, value: float, tolerance: float, label: str) -> float:
+        return self._scpi.set_number(header, f"{value:.9g}", value, 1.0, tolerance, label)
 
-    def _hold(self, header: str, value: float, tolerance: float, what: str) -> None:
-        restore = partial(self._set, header, value, tolerance, what)
-        self._setup.hold(HeldSetting(f"{header}?", value, what, restore, tolerance))
+    def _hold(self, header: str, value: float, tolerance: float, label: str) -> None:
+        restore = partial(self._set, header, value, tolerance, label)
+        self._setup.hold(HeldSetting(f"{header}?", value, label, restore, tolerance))
 
     def _checked_sensor(self) -> Sensor:
         reply = self._session.query("SYST:SENS:IDN?")

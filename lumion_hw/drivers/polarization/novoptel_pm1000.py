@@ -199,7 +199,7 @@ class NovoptelPm1000(Driver):
             changed = [each for each, word in zip(self._held, found, strict=True) if word != self._held[each]]
             if not changed:
                 return words[: -len(self._held)], at_s
-            _log.warning("%s: somebody else changed the registers %s; set again", self._device, changed)
+            _log.warning("%s: another program changed registers %s; restored", self._device, changed)
             for register in changed:
                 self._set(register, self._held[register], f"register {register}")
         raise self._session.error(
@@ -210,13 +210,13 @@ class NovoptelPm1000(Driver):
             hint="Another program changes them. The reading was discarded.",
         )
 
-    def _set(self, register: int, word: int, what: str) -> int:
+    def _set(self, register: int, word: int, label: str) -> int:
         """Write a register, read it back and hold it."""
         self._session.write(register, word)
         (found,) = self._session.read(register)
         if found != word:
             raise self._session.error(
-                VerifyError, what, wrote=word, read=found, hint="Look whether somebody else uses this polarimeter."
+                VerifyError, label, wrote=word, read=found, hint="Look whether somebody else uses this polarimeter."
             )
         self._held[register] = word
         return found
@@ -247,17 +247,17 @@ class NovoptelPm1000(Driver):
         if alarms & _ANY_ALARM:
             raise self._refusal("the instrument reports an alarm that it does not name")
 
-    def _out_of_range(self, what: str, alarms: int) -> OutOfRangeError:
+    def _out_of_range(self, label: str, alarms: int) -> OutOfRangeError:
         return self._session.error(
             OutOfRangeError,
-            f"{what} for a state of polarization",
+            f"{label} for a state of polarization",
             code=alarms,
             command="read",
             hint="It measures from about -18 to 4 dBm, with the sensitive option from -36 to -14 dBm.",
         )
 
-    def _refusal(self, what: str) -> DeviceError:
-        return self._session.error(DeviceError, what, command="read", hint="Look at its display.")
+    def _refusal(self, label: str) -> DeviceError:
+        return self._session.error(DeviceError, label, command="read", hint="Look at its display.")
 
     def _stranger(self, found: str) -> IdentityError:
         return self._session.error(

@@ -35,10 +35,10 @@ from lumion_hw.sessions.codecs.apt import (
     Parameters,
     StatusBit,
     command,
+    decode_parameters,
+    decode_status,
     move_absolute,
-    parameters_of,
     set_parameters,
-    status_of,
 )
 
 _log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ class ThorlabsMpc(Driver):
         self._completed.clear()
         for channel, counts in wanted.items():
             self._targets.pop(channel, None)
-            self._session.tell(move_absolute(channel, counts), f"move paddle {_number(channel)}")
+            self._session.send_message(move_absolute(channel, counts), f"move paddle {_number(channel)}")
 
         def arrived(status: AptStatus) -> bool:
             said = bool(status.bits & StatusBit.SETTLED) or status.channel in self._completed
@@ -226,7 +226,7 @@ class ThorlabsMpc(Driver):
     def _home(self, channels: Iterable[int]) -> None:
         for channel in channels:
             self._targets.pop(channel, None)
-            self._session.tell(command(DecodedAptMessage.MOVE_HOME, channel), f"home paddle {_number(channel)}")
+            self._session.send_message(command(DecodedAptMessage.MOVE_HOME, channel), f"home paddle {_number(channel)}")
         last = self._await(
             channels, lambda status: bool(status.bits & StatusBit.HOMED) and not status.moving, _HOMING_S
         )
@@ -269,12 +269,12 @@ class ThorlabsMpc(Driver):
 
     def _status(self, channel: int) -> AptStatus:
         request = command(DecodedAptMessage.REQUEST_STATUS, channel)
-        what = f"state of paddle {_number(channel)}"
-        return status_of(self._session.ask(request, what, DecodedAptMessage.STATUS, channel))
+        label = f"state of paddle {_number(channel)}"
+        return decode_status(self._session.request(request, label, DecodedAptMessage.STATUS, channel))
 
     def _parameters(self) -> Parameters:
         request = command(DecodedAptMessage.REQUEST_PARAMETERS)
-        return parameters_of(self._session.ask(request, "parameters", DecodedAptMessage.PARAMETERS))
+        return decode_parameters(self._session.request(request, "parameters", DecodedAptMessage.PARAMETERS))
 
     def _note(self, frame: AptFrame) -> None:
         if frame.message == DecodedAptMessage.MOVE_COMPLETED:
@@ -301,7 +301,7 @@ class ThorlabsMpc(Driver):
         if wanted is not None:
             if not SLOWEST_PERCENT <= wanted <= FASTEST_PERCENT:
                 raise self._beyond("velocity", wanted, SLOWEST_PERCENT, FASTEST_PERCENT, "%")
-            self._session.tell(set_parameters(replace(found, velocity_percent=wanted)), f"velocity {wanted} %")
+            self._session.send_message(set_parameters(replace(found, velocity_percent=wanted)), f"velocity {wanted} %")
             found = self._parameters()
             if found.velocity_percent != wanted:
                 raise self._session.error(
@@ -331,7 +331,7 @@ class ThorlabsMpc(Driver):
 
     def _enable(self) -> None:
         """Enable all paddles at once: enabling one disables the others."""
-        self._session.tell(
+        self._session.send_message(
             command(DecodedAptMessage.SET_CHANNEL_ENABLE, sum(self._channels), _ENABLE), "enable all paddles"
         )
 
@@ -358,9 +358,9 @@ class ThorlabsMpc(Driver):
             channel: round(value / STEP_DEG) for channel, value in zip(self._channels, values.tolist(), strict=True)
         }
 
-    def _beyond(self, what: str, asked: float, low: float, high: float, unit: str) -> LimitError:
+    def _beyond(self, label: str, asked: float, low: float, high: float, unit: str) -> LimitError:
         return self._session.error(
-            LimitError, what, asked=asked, limit=low if asked < low else high, unit=unit, hint="Nothing was changed."
+            LimitError, label, asked=asked, limit=low if asked < low else high, unit=unit, hint="Nothing was changed."
         )
 
     def _check_open(self) -> None:

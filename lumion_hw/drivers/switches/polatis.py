@@ -91,7 +91,7 @@ class Polatis(ScpiDriver):
         with self._session.transaction():
             reply = self._session.query(command)
             lists = _LISTS.fullmatch(reply.strip())
-            ends = None if lists is None else tuple(_listed(each) for each in lists.groups())
+            ends = None if lists is None else tuple(_listed(group) for group in lists.groups())
             if ends is None or len(ends[0]) != len(ends[1]):
                 raise self._scpi.wrong_shape(command, reply, "two lists of ports")
         # Light goes both ways, and so may a connection be listed.
@@ -154,13 +154,13 @@ class Polatis(ScpiDriver):
         self._check_ports("outputs", tuple(connections.values()), self.ports.outputs)
         return dict(sorted(connections.items()))
 
-    def _check_ports(self, what: str, given: Collection[int], there: Sequence[int]) -> None:
+    def _check_ports(self, label: str, given: Collection[int], there: Sequence[int]) -> None:
         unknown = [port for port in given if isinstance(port, bool) or port not in there]
         if not unknown and len(set(given)) == len(given):
             return
-        found = f"no {what} are {unknown}" if unknown else f"{what} named twice: {sorted(given)}"
+        found = f"no {label} are {unknown}" if unknown else f"{label} named twice: {sorted(given)}"
         raise self._session.error(
-            ConfigError, found, hint=f"The {what} are {there[0]} to {there[-1]}. Nothing was changed."
+            ConfigError, found, hint=f"The {label} are {there[0]} to {there[-1]}. Nothing was changed."
         )
 
 

@@ -354,11 +354,11 @@ class SfpTransponder(Driver):
             self._calibration = calibration
         return self._calibration
 
-    def _needs(self, ability: str, what: str) -> None:
+    def _needs(self, ability: str, label: str) -> None:
         if not getattr(self.abilities, ability):
             raise self._target.error(
                 NotSupportedError,
-                f"{what} is not supported: the module does not announce {ability.replace('_', ' ')}",
+                f"{label} is not supported: the module does not announce {ability.replace('_', ' ')}",
                 hint="See A0h:92 and A0h:93 of this module.",
             )
 

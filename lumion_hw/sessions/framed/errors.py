@@ -193,13 +193,13 @@ def _unsupported(refusal: Refusal, request: Request[Message], target: DeviceAddr
 
 def _unverified(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     if refusal.status == Status.CRC_MISMATCH:
-        what, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
+        label, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
     else:
         missing = "" if refusal.channel is None else f", first missing channel {refusal.channel}"
-        what, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
+        label, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
     return target.error(
         VerifyError,
-        f"{_name(request)} refused again after everything was sent once more, nothing was changed: {what}",
+        f"{_name(request)} refused again after everything was sent once more, nothing was changed: {label}",
         wrote=wrote,
         read=read,
         hint="The link or the controller's memory damages data: look at the session counters and GET_STATS.",

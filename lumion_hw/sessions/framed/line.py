@@ -157,7 +157,7 @@ class Line:
         self._target = target
         self._writing = fork_safe(threading.Lock())
 
-    def write(self, wire: bytes, what: str) -> None:
+    def write(self, wire: bytes, label: str) -> None:
         """Send bytes, whole and not mixed with those of another thread. Raises ``LinkLost``."""
         try:
             with self._writing:
@@ -166,25 +166,25 @@ class Line:
                 self.last_sent_s = now
                 self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
-            raise self._lost(what, error) from error
+            raise self._lost(label, error) from error
 
-    def read(self, deadline: Deadline, what: str) -> bool:
+    def read(self, deadline: Deadline, label: str) -> bool:
         """Take in what comes until something did or the deadline is reached. Raises ``LinkLost``."""
         try:
             data = self.link.read(deadline)
         except LinkLost as error:
-            raise self._lost(what, error) from error
+            raise self._lost(label, error) from error
         if data:
             self.inbox.take(data)
         return bool(data)
 
-    def ask(self, wire: bytes, wanted: Wanted, what: str, deadline: Deadline) -> Answer | None:
+    def ask(self, wire: bytes, wanted: Wanted, label: str, deadline: Deadline) -> Answer | None:
         """Send one request once and return its answer, or ``None`` at the deadline."""
         self.inbox.expect(wanted)
         try:
-            self.write(wire, what)
+            self.write(wire, label)
             while True:
-                arrived = self.read(deadline, what)
+                arrived = self.read(deadline, label)
                 if wanted.answer is not None or not arrived or self._clock.now() >= deadline:
                     return wanted.answer
         finally:
@@ -195,7 +195,7 @@ class Line:
         self.state = SessionState.LOST
         self.loss = loss
 
-    def timeout(self, what: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
+    def timeout(self, label: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
         """Return, and log, the error for a request nobody answered; it shows the counters, and what became of it."""
         counts = self.inbox.counts
         counts["timeouts"] += 1
@@ -203,17 +203,19 @@ class Line:
         if counts["echoes"]:
             hint = f"Own requests came back: an echo or a loop-back cable? {hint}"
         became = "whether it was executed is not known" if took_effect is None else "it only asks, nothing was changed"
-        text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; {became}; counters: {seen}."
+        text = f"{label}: no answer within {elapsed_s * 1e3:.0f} ms; {became}; counters: {seen}."
         _log.warning("%s @ %s: %s", self._target.device, self._target.address, text)
         error = self._target.error(LinkTimeout, text, hint=hint)
         error.took_effect = took_effect
         return error
 
-    def _lost(self, what: str, error: LinkLost) -> LinkLost:
+    def _lost(self, label: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
-        _log.warning("%s @ %s: link lost during %s: %s", self._target.device, self._target.address, what, error.message)
+        _log.warning(
+            "%s @ %s: link lost during %s: %s", self._target.device, self._target.address, label, error.message
+        )
         return self._target.error(
             LinkLost,
-            f"{what}: {error.message}.",
+            f"{label}: {error.message}.",
             hint="Check cable and power, then open the device again; its watchdog switches the outputs off.",
         )

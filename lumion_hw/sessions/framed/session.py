@@ -258,11 +258,11 @@ class FramedSession(DeviceErrors):
         """Hold the session for several requests; other threads wait."""
         return self._lock
 
-    def require_open(self, what: str) -> None:
+    def require_open(self, label: str) -> None:
         """Raise ``LinkLost`` unless the session is open, ``ForkError`` if another process opened it."""
         self.check_process()
         if not self.is_open:
-            raise self.error(LinkLost, f"{what}: the session is {self.state}.", hint="Open the device again.")
+            raise self.error(LinkLost, f"{label}: the session is {self.state}.", hint="Open the device again.")
 
     def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
@@ -466,19 +466,19 @@ class FramedSession(DeviceErrors):
             retry = HeaderFlag.RETRY
             self._line.inbox.counts["retries"] += 1
 
-    def _refuse_nesting(self, what: str) -> None:
+    def _refuse_nesting(self, label: str) -> None:
         """Raise ``BusyError`` while the session waits: a request from inside its own wait would mix conversations."""
         if self._exchanging:
             raise self.error(
                 BusyError,
-                f"{what} was asked for while this thread waits for another reply.",
-                command=what,
+                f"{label} was asked for while this thread waits for another reply.",
+                command=label,
                 hint="Use request_if_idle() in actions of the clock.",
             )
 
     @contextmanager
-    def _one_exchange(self, what: str) -> Iterator[None]:
-        self._refuse_nesting(what)
+    def _one_exchange(self, label: str) -> Iterator[None]:
+        self._refuse_nesting(label)
         try:
             self._exchanging = True
             yield

@@ -61,7 +61,7 @@ class I2cAdapter(abc.ABC):
     """Name of the library's module."""
     extra: ClassVar[str]
     """Optional dependency that brings the library."""
-    what: ClassVar[str]
+    label: ClassVar[str]
     """The adapter in words."""
     own_largest_read: ClassVar[int] = 128
 
@@ -102,7 +102,7 @@ class I2cAdapter(abc.ABC):
                 if isinstance(error, LumionError):
                     raise
                 raise self._error(
-                    ConnectError, f"cannot open {self.what}: {_reason(error)}", self._open_hint
+                    ConnectError, f"cannot open {self.label}: {_reason(error)}", self._open_hint
                 ) from error
 
     def close(self) -> None:
@@ -170,19 +170,21 @@ class I2cAdapter(abc.ABC):
 
     # -- inside
 
-    def _transfer(self, what: str, device: int, out: bytes, n_read: int) -> bytes:
-        return self._tried(what, lambda handle: self._exchange(handle, device, out, n_read))
+    def _transfer(self, label: str, device: int, out: bytes, n_read: int) -> bytes:
+        return self._tried(label, lambda handle: self._exchange(handle, device, out, n_read))
 
-    def _tried(self, what: str, access: Callable[[Any], _T]) -> _T:
+    def _tried(self, label: str, access: Callable[[Any], _T]) -> _T:
         self._owner.check(self.name, self._device)
         if self._handle is None:
-            raise self._error(LinkLost, f"{self.what} is closed", "Open it first.")
+            raise self._error(LinkLost, f"{self.label} is closed", "Open it first.")
         try:
             return access(self._handle)
         except Exception as error:
             if self._is_silence(error):
-                raise self._error(NotRespondingError, f"{what}: {_reason(error)}", "Is a module plugged in?") from error
-            raise self._error(LinkLost, f"{what}: {_reason(error)}", self._lost_hint(error)) from error
+                raise self._error(
+                    NotRespondingError, f"{label}: {_reason(error)}", "Is a module plugged in?"
+                ) from error
+            raise self._error(LinkLost, f"{label}: {_reason(error)}", self._lost_hint(error)) from error
 
     def _lost_hint(self, error: Exception) -> str:
         """Say what to do about an error that is no silence."""
@@ -198,7 +200,7 @@ class I2cAdapter(abc.ABC):
         except ImportError as error:
             raise self._error(
                 ConnectError,
-                f"reading modules through {self.what} needs {self.module.partition('.')[0]}.",
+                f"reading modules through {self.label} needs {self.module.partition('.')[0]}.",
                 f"Install it: pip install 'lumion-hw[{self.extra}]'.",
             ) from error
 
@@ -225,7 +227,7 @@ class PinnedAdapter(I2cAdapter):
                 raise self._error(
                     NotSupportedError,
                     f"{signal} on pin {pin}",
-                    f"{self.what} has pins {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
+                    f"{self.label} has pins {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
                     f"signals are {', '.join(SIGNALS)}.",
                 )
 

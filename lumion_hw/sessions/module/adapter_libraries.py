@@ -26,7 +26,7 @@ class SmbusAdapter(I2cAdapter):
 
     module = "smbus2"
     extra = "i2c"
-    what = "the Linux I2C bus"
+    label = "the Linux I2C bus"
 
     _open_hint = "Load the i2c-dev kernel module and give this user access to the bus."
 
@@ -70,7 +70,7 @@ class FtdiAdapter(PinnedAdapter):
 
     module = "pyftdi.i2c"
     extra = "ftdi"
-    what = "the FTDI chip"
+    label = "the FTDI chip"
     pin_numbers = range(3, 16)
 
     def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
@@ -130,7 +130,7 @@ class Mcp2221Adapter(PinnedAdapter):
 
     module = "EasyMCP2221"
     extra = "mcp2221"
-    what = "the MCP2221"
+    label = "the MCP2221"
     own_largest_read = 60
     pin_numbers = range(4)
 

@@ -112,13 +112,13 @@ class MemoryFile:
                 with contextlib.suppress(OSError):
                     os.close(fd)
 
-    def read_at(self, position: int, length: int, what: str, silence: type[LinkError] = ModuleAbsentError) -> bytes:
+    def read_at(self, position: int, length: int, label: str, silence: type[LinkError] = ModuleAbsentError) -> bytes:
         """Return exactly ``length`` bytes from ``position`` on.
 
         Args:
             position: Position in the file.
             length: Number of bytes.
-            what: The place in words, for messages.
+            label: The place in words, for messages.
             silence: What it means when the bus refuses the access until the deadline.
 
         Raises:
@@ -128,23 +128,23 @@ class MemoryFile:
         """
         with self._lock:
             # By position, in one call: two processes that share the file do not move each other's place.
-            data = self._repeat(what, silence, lambda fd: os.pread(fd, length, position))
-        self._check_length(len(data), length, f"read at {what}")
+            data = self._repeat(label, silence, lambda fd: os.pread(fd, length, position))
+        self._check_length(len(data), length, f"read at {label}")
         return data
 
-    def write_at(self, position: int, data: bytes, what: str, silence: type[LinkError] = ModuleAbsentError) -> None:
+    def write_at(self, position: int, data: bytes, label: str, silence: type[LinkError] = ModuleAbsentError) -> None:
         """Write ``data`` in one call; arguments and errors as :meth:`read_at`."""
         with self._lock:
             if self._fd is not None and not self._writable:
                 raise self._target.error(
                     NotSupportedError,
-                    f"cannot write {len(data)} bytes at {what}: the file may only be read",
+                    f"cannot write {len(data)} bytes at {label}: the file may only be read",
                     hint="Run as a user who may write it; a saved copy of a module's memory can only be read.",
                 )
-            written = self._repeat(what, silence, lambda fd: os.pwrite(fd, data, position))
-        self._check_length(written, len(data), f"written at {what}")
+            written = self._repeat(label, silence, lambda fd: os.pwrite(fd, data, position))
+        self._check_length(written, len(data), f"written at {label}")
 
-    def _repeat(self, what: str, silence: type[LinkError], access: Callable[[int], _T]) -> _T:
+    def _repeat(self, label: str, silence: type[LinkError], access: Callable[[int], _T]) -> _T:
         """Make an access, again and again while the bus refuses it, until the deadline."""
         self._owner.check(self.name, self._device)
         if self._fd is None:
@@ -162,18 +162,18 @@ class MemoryFile:
                     ) from error
                 if self._clock.now() >= deadline:
                     raise silence(
-                        f"no answer at {what} within {self._retry_s:g} s ({error.strerror})",
+                        f"no answer at {label} within {self._retry_s:g} s ({error.strerror})",
                         device=self._device,
                         address=self._path,
                         hint="Check that the module is plugged in and has had its start-up time.",
                     ) from error
             self._clock.sleep(_RETRY_PERIOD_S)
 
-    def _check_length(self, done: int, wanted: int, what: str) -> None:
+    def _check_length(self, done: int, wanted: int, label: str) -> None:
         if done != wanted:
             raise self._target.error(
                 ShortReadError,
-                f"{done} instead of {wanted} bytes {what}",
+                f"{done} instead of {wanted} bytes {label}",
                 hint="The module may have no memory at this address.",
             )
 
@@ -183,15 +183,15 @@ class LinearFile(MemoryFile):
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
-        what = f"I2C address 0x{device:02X}:{offset}"
-        return self.read_at(_position(device, offset), length, what, _silence(device))
+        label = f"I2C address 0x{device:02X}:{offset}"
+        return self.read_at(_position(device, offset), length, label, _silence(device))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
         """Write ``data`` in row pieces; raises as ``RegisterAccess.read``."""
         with self.transaction():
             for start, piece in row_pieces(offset, data):
-                what = f"I2C address 0x{device:02X}:{start}"
-                self.write_at(_position(device, start), piece, what, _silence(device))
+                label = f"I2C address 0x{device:02X}:{start}"
+                self.write_at(_position(device, start), piece, label, _silence(device))
 
 
 def _silence(device: int) -> type[LinkError]:

@@ -250,7 +250,7 @@ class PagedI2c:
         if self._hold_off_s:
             self._clock.sleep(self._hold_off_s)
 
-    def _repeat(self, what: str, access: Callable[[], _T]) -> _T:
+    def _repeat(self, label: str, access: Callable[[], _T]) -> _T:
         """Make an access, again and again while it is not acknowledged, until the deadline."""
         # Behind a bridge a module that is busy for long looks like none.
         silent = (NotRespondingError, ModuleAbsentError) if self._is_patient else (NotRespondingError,)
@@ -258,7 +258,7 @@ class PagedI2c:
             return repeated(access, self._clock, self._retry_s, RETRY_PERIOD_S, silent)
         except NotRespondingError as error:
             raise NotRespondingError(
-                f"{what}: not acknowledged for {self._retry_s:g} s",
+                f"{label}: not acknowledged for {self._retry_s:g} s",
                 device=self._device,
                 address=self.name,
                 hint="Check that a module is plugged in and powered, and that nobody else holds the bus.",

@@ -127,78 +127,78 @@ class Sc18im700(Conversation):
 
     def _read_piece(self, device: int, offset: int, length: int) -> bytes:
         """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
-        what = f"reading 0x{device:02X}:{offset}+{length}"
+        label = f"reading 0x{device:02X}:{offset}+{length}"
         message = _START + bytes([device << 1, 1, offset]) + _START + bytes([device << 1 | 1, length]) + _STOP
         deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
-            with self.exchange(what):
-                data, status = self._data_and_status(message, length, what)
+            with self.exchange(label):
+                data, status = self._data_and_status(message, length, label)
                 if status == _OK and len(data) != length:
                     raise self.error(
                         ShortReadError,
-                        f"{what}: only {shown(data)}",
+                        f"{label}: only {shown(data)}",
                         hint="Bytes were lost on the way; check the UART and its baud rate.",
                     )
             if status == _OK:
                 return data
-            self._wait_or_give_up(device, what, status, deadline)
+            self._wait_or_give_up(device, label, status, deadline)
 
-    def _data_and_status(self, message: bytes, length: int, what: str) -> tuple[bytes, int]:
+    def _data_and_status(self, message: bytes, length: int, label: str) -> tuple[bytes, int]:
         """Send a read transfer and ask for its status; return both, also where the data come after that question."""
         self.send(message, self._reply_deadline(len(message)))
         seen = self.receive_available(length, self._soon(len(message) + length))
         deadline = self._reply_deadline(length + len(_STATUS_QUERY) + 1)
         self.send(_STATUS_QUERY, deadline)
-        seen += self.receive_exactly(1, what, deadline)
+        seen += self.receive_exactly(1, label, deadline)
         while len(seen) <= length:  # refused; or late, and more will come
             missing = length + 1 - len(seen)
             more = self.receive_available(missing, self._soon(missing) if seen[-1] in _REFUSALS else deadline)
             if not more:
                 break
             seen += more
-        return seen[:-1], self._checked(what, seen[-1])
+        return seen[:-1], self._checked(label, seen[-1])
 
     def _write_piece(self, device: int, offset: int, data: bytes) -> None:
         """Make one write transfer (clause 7.1.1)."""
-        what = f"writing 0x{device:02X}:{offset}+{len(data)}"
+        label = f"writing 0x{device:02X}:{offset}+{len(data)}"
         message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
-        self._repeat_until_ok(device, message, what)
-        self._await_write_cycle(device, offset, what)
+        self._repeat_until_ok(device, message, label)
+        self._await_write_cycle(device, offset, label)
 
-    def _await_write_cycle(self, device: int, offset: int, what: str) -> None:
+    def _await_write_cycle(self, device: int, offset: int, label: str) -> None:
         """Poll until the module acknowledges again: it stores what was written meanwhile (SFF-8472, up to 80 ms).
 
         Only the offset is sent, so that a busy module is known at once; a read would wait for bytes that never come.
         """
-        self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, what)
+        self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 
-    def _repeat_until_ok(self, device: int, message: bytes, what: str) -> None:
+    def _repeat_until_ok(self, device: int, message: bytes, label: str) -> None:
         """Make a write transfer again and again until the module acknowledges it; raises as :meth:`write`."""
         deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
-            with self.exchange(what):
+            with self.exchange(label):
                 self.send(message, self._reply_deadline(len(message)))
-                status = self._status(what, len(message))
+                status = self._status(label, len(message))
             if status == _OK:
                 return
-            self._wait_or_give_up(device, what, status, deadline)
+            self._wait_or_give_up(device, label, status, deadline)
 
-    def _status(self, what: str, n_bytes_before: int) -> int:
+    def _status(self, label: str, n_bytes_before: int) -> int:
         """Return the status of the last transfer (clause 7.3.8)."""
         deadline = self._reply_deadline(n_bytes_before + len(_STATUS_QUERY) + 1)
         self.send(_STATUS_QUERY, deadline)
-        return self._checked(what, self.receive_exactly(1, what, deadline)[0])
+        return self._checked(label, self.receive_exactly(1, label, deadline)[0])
 
-    def _checked(self, what: str, status: int) -> int:
+    def _checked(self, label: str, status: int) -> int:
         """Return a status that is one, and the last byte there is."""
         if status not in _STATUS_WORDS:
-            raise self._frame_error(what, f"the status 0x{status:02X}, which the bridge does not have")
+            raise self._frame_error(label, f"the status 0x{status:02X}, which the bridge does not have")
         stray = bytes(self._buffer) + self._link.read(Deadline(self._clock.now()))
         if stray:  # then what was taken for data and status may have been something else, too
-            raise self._frame_error(what, f"followed by {shown(stray)}, which nobody asked for")
+            raise self._frame_error(label, f"followed by {shown(stray)}, which nobody asked for")
         return status
 
-    def _wait_or_give_up(self, device: int, what: str, status: int, deadline: Deadline) -> None:
+    def _wait_or_give_up(self, device: int, label: str, status: int, deadline: Deadline) -> None:
         """Wait before the next attempt; past the deadline raise the error that says what is missing."""
         if self._clock.now() < deadline:
             self._clock.sleep(_RETRY_PERIOD_S)
@@ -207,7 +207,7 @@ class Sc18im700(Conversation):
         kind = ModuleAbsentError if absent else NotRespondingError
         raise self.error(
             kind,
-            f"{what}: {_STATUS_WORDS[status]} for {self._retry_s:g} s",
+            f"{label}: {_STATUS_WORDS[status]} for {self._retry_s:g} s",
             hint="Check that the module is plugged in and powered."
             if absent
             else "The module is busy, or has no such device address.",

@@ -106,7 +106,7 @@ def test_a_wavelength_belongs_to_each_head(clock: VirtualClock, peer: Meter) -> 
 def test_a_marker_for_a_failed_query_is_no_setting(clock: VirtualClock, peer: Meter) -> None:
     meter = opened(clock, peer)
     peer.queries["SENS2:CHAN1:POW:WAV?"] = lambda _: f"{FLT_MAX:+.8E}"
-    with pytest.raises(DeviceError, match="marks a query that failed"):
+    with pytest.raises(DeviceError, match="marks a failed query"):
         meter.wavelength_nm(1)
 
 

@@ -175,7 +175,7 @@ def test_what_somebody_else_changed_is_set_again_and_the_reading_taken_anew(
         peer.numbers[setting][0] = value
         assert read().power_w == pytest.approx(1e-6)
         assert peer.numbers[setting][0] == kept
-    assert "somebody else changed the" in caplog.text
+    assert "another program or the front panel changed the" in caplog.text
 
 
 def test_a_wavelength_that_was_set_is_held_for_its_port(clock: VirtualClock, peer: Mpm) -> None:

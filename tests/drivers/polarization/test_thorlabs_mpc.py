@@ -267,7 +267,7 @@ def test_bytes_that_are_no_message_never_become_a_position(clock: VirtualClock, 
     driver = opened(clock, peer)
     driver.set(np.array([10.0, 20.0, 30.0]))
     peer.ahead = b"\x13\x37"
-    with pytest.raises(FrameError, match="2 bytes that are no message"):
+    with pytest.raises(FrameError, match="2 bytes that are not a message"):
         driver.read()
     assert driver.read() == pytest.approx([10.0, 20.0, 30.0], abs=DEG)
 
@@ -283,7 +283,7 @@ def test_a_device_that_waits_for_the_rest_of_a_frame_is_brought_into_step(
 
 def test_a_silent_device_is_a_timeout_in_time(clock: VirtualClock, peer: Controller) -> None:
     peer.alive = False
-    with pytest.raises(LinkTimeout, match="nothing answers"):
+    with pytest.raises(LinkTimeout, match="no reply to 8 requests"):
         opened(clock, peer)
     assert clock.now() < 5.0
 

@@ -125,7 +125,7 @@ def board_configuration(
 
 
 def checked_currents(
-    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], what: str, target: DeviceAddress
+    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], label: str, target: DeviceAddress
 ) -> NDArray[np.float64]:
     """Return currents that are within 0 … ``max_ma``, channel by channel.
 
@@ -133,12 +133,12 @@ def checked_currents(
         LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
         ConfigError: There is not one value per channel.
     """
-    values = _column(currents_ma, len(max_ma), what, target)
+    values = _column(currents_ma, len(max_ma), label, target)
     # The common case without building an array of what is wrong: every table goes through here.
     if (values >= 0.0).all() and (values <= max_ma).all():
         return values
     for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:
-        raise outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", target)
+        raise outside(f"{label}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", target)
     return values
 
 
@@ -157,12 +157,12 @@ def power_cap_uw(limits: ControllerLimits) -> int:
     return int(limits.total_power_mw) * 1000
 
 
-def check_power(power_uw: int, cap_uw: float, what: str, target: DeviceAddress) -> None:
+def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress) -> None:
     """Compare the computed power of a whole table (section 7.3) with the cap. Raises ``LimitError``."""
     if power_uw > cap_uw:
         raise target.error(
             LimitError,
-            f"{what}: the computed power of the whole table, nothing was sent",
+            f"{label}: the computed power of the whole table, nothing was sent",
             asked=-(-power_uw // 1000),
             limit=cap_uw / 1000,
             unit="mW",
@@ -174,21 +174,23 @@ def _fault_mask(features: int) -> int:
     return sum(source.mask for source in present)
 
 
-def _column(values: NDArray[np.float64], n: int, what: str, target: DeviceAddress) -> NDArray[np.float64]:
-    return number_each(values, n, what, f"the controller has {n} heaters", device=target.device, address=target.address)
+def _column(values: NDArray[np.float64], n: int, label: str, target: DeviceAddress) -> NDArray[np.float64]:
+    return number_each(
+        values, n, label, f"the controller has {n} heaters", device=target.device, address=target.address
+    )
 
 
-def _check(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> None:
+def _check(label: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> None:
     if not allowed[0] <= value <= allowed[1]:
-        raise outside(what, value, allowed, unit, target)
+        raise outside(label, value, allowed, unit, target)
 
 
-def outside(what: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> LimitError:
+def outside(label: str, value: float, allowed: tuple[float, float], unit: str, target: DeviceAddress) -> LimitError:
     """Return the error for a value that is not within ``allowed``; nothing was sent."""
     broken = allowed[1] if value > allowed[1] else allowed[0]
     return target.error(
         LimitError,
-        f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
+        f"{label} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
         asked=float(value),
         limit=float(broken),
         unit=unit,

@@ -427,12 +427,12 @@ class LumionMeshController(Driver):
         """Whether this driver may have driven the outputs, and can still switch them."""
         return self._session.is_open and self._attacher.limits is not None
 
-    def _using(self, what: str) -> WatchedCall:
+    def _using(self, label: str) -> WatchedCall:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""
         self._session.check_process()
         self._keep.renew()
         if not self._session.is_open:
-            self._reconnector.wait(what)
+            self._reconnector.wait(label)
         return WatchedCall(self._watch, self._lost)
 
     def _lost(self, error: LinkLost) -> None:

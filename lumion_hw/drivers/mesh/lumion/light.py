@@ -61,7 +61,7 @@ def watch_requests(
         raise outside("watch_light, period_s", period_s, (shortest_s, _TOP * tick_s), "s", target)
     # Rounded to the nearest tick, but never below the time of a scan.
     period = max(round(period_s / tick_s), math.ceil(shortest_s / tick_s - 1e-9))
-    records = np.array([_record(hello, each, target) for each in thresholds], dtype=WATCH_DTYPE)
+    records = np.array([_record(hello, threshold, target) for threshold in thresholds], dtype=WATCH_DTYPE)
     per_frame = max_elements(WatchRequest, hello.fw_rx_max)
     first = WatchRequest(WatchFlag.CLEAR, period, records[:per_frame])
     return [
@@ -72,15 +72,15 @@ def watch_requests(
 
 def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress) -> tuple[int, int, int, int]:
     full_scale_ma, tick_s = hello.adc_full_scale * 1e-6, hello.tick_us * 1e-6
-    what = f"watch_light, monitor {threshold.monitor}"
+    label = f"watch_light, monitor {threshold.monitor}"
     for name, value_ma in (("dark_below_ma", threshold.dark_below_ma), ("light_from_ma", threshold.light_from_ma)):
         if not 0.0 < value_ma < full_scale_ma:
-            raise outside(f"{what}, {name}", value_ma, (0.0, full_scale_ma), "mA", target)
+            raise outside(f"{label}, {name}", value_ma, (0.0, full_scale_ma), "mA", target)
     if threshold.light_from_ma < threshold.dark_below_ma:
         lowest_ma = threshold.dark_below_ma
-        raise outside(f"{what}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", target)
+        raise outside(f"{label}, light_from_ma", threshold.light_from_ma, (lowest_ma, full_scale_ma), "mA", target)
     if not 0.0 <= threshold.hold_s <= _TOP * tick_s:
-        raise outside(f"{what}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", target)
+        raise outside(f"{label}, hold_s", threshold.hold_s, (0.0, _TOP * tick_s), "s", target)
     # At least one code: 0 would mean that this monitor is not to be watched.
     dark, light = (
         min(max(math.ceil(value_ma / full_scale_ma * _TOP - 1e-9), 1), _TOP)

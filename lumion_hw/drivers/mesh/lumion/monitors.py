@@ -20,13 +20,13 @@ def check_ability(there: bool, command: str, otherwise: str, target: DeviceAddre
         raise target.error(NotSupportedError, f"{command}: this controller {otherwise}.", command=command)
 
 
-def check_average(n_avg: int, what: str, target: DeviceAddress) -> None:
+def check_average(n_avg: int, label: str, target: DeviceAddress) -> None:
     """Raise ``LimitError`` for a number of scans the controller does not average."""
     if not 1 <= n_avg <= _LONGEST_AVERAGE:
-        raise outside(what, n_avg, (1, _LONGEST_AVERAGE), "scans", target)
+        raise outside(label, n_avg, (1, _LONGEST_AVERAGE), "scans", target)
 
 
-def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, target: DeviceAddress) -> tuple[int, ...]:
+def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, label: str, target: DeviceAddress) -> tuple[int, ...]:
     """Return the monitors asked for in ascending order; all of them for ``None``.
 
     Raises:
@@ -37,7 +37,7 @@ def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, tar
     if chosen and not wrong:
         return chosen
     seen = f"monitor {wrong[0]} does not exist" if wrong else "no monitor is chosen"
-    raise target.error(ConfigError, f"{what}: {seen}; the controller has monitors 0 to {n_adc - 1}.")
+    raise target.error(ConfigError, f"{label}: {seen}; the controller has monitors 0 to {n_adc - 1}.")
 
 
 def read_all(session: FramedSession, clock: Clock, n_avg: int, target: DeviceAddress) -> MonitorReading:

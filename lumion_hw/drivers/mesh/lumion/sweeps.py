@@ -160,9 +160,9 @@ def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: Devi
     _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, target)
 
 
-def _check(what: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
+def _check(label: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
     if asked > limit:
-        raise target.error(LimitError, what, asked=asked, limit=limit, unit=unit, hint=hint)
+        raise target.error(LimitError, label, asked=asked, limit=limit, unit=unit, hint=hint)
 
 
 class _TableSequence:
@@ -205,8 +205,8 @@ class _TableSequence:
                 )
             top_ma = float(self._max_ma[channel])
             if not 0.0 <= current_ma <= top_ma:
-                what = f"sweep, point {number}, channel {channel}"
-                raise outside(what, current_ma, (0.0, top_ma), "mA", self._target)
+                label = f"sweep, point {number}, channel {channel}"
+                raise outside(label, current_ma, (0.0, top_ma), "mA", self._target)
             # Rounded as program() does, so that a point and a table of the same currents are the same codes.
             code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
             # Kept up to date by what changes: of thousands of points most change one channel.
@@ -435,10 +435,10 @@ class SweepRun:
         _log.warning("the end of the sweep was lost on the way; at most %d points were late", at_most)
         return at_most
 
-    def _error(self, what: str) -> DeviceError:
+    def _error(self, label: str) -> DeviceError:
         return self._session.error(
             DeviceError,
-            f"sweep {self._generation} {what}: {self._produced} of {self._planned.n_points} points were recorded.",
+            f"sweep {self._generation} {label}: {self._produced} of {self._planned.n_points} points were recorded.",
             command="SWEEP_START",
             hint=f"The table from before the sweep is driven again unless a fault keeps it off. {LIST_FAULTS}.",
         )

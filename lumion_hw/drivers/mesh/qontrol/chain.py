@@ -113,7 +113,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
         NotSupportedError: There is a module in the chain that is no current source.
     """
     with session.transaction():
-        entries = [_fields(CHAIN_ENTRY, line) for line in session.ask_list(text_request("NUPALL?", CHAIN_ENTRY))]
+        entries = [_fields(CHAIN_ENTRY, line) for line in session.request_list(text_request("NUPALL?", CHAIN_ENTRY))]
         # Modules that were moved or a line that was lost: every channel number would be off by eight.
         if [int(index) for _, _, index in entries] != list(range(len(entries))):
             raise _bad_chain(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")

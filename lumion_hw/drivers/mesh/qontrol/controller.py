@@ -252,8 +252,8 @@ class QontrolController(Driver):
             # Judged by the new limits before any is sent: a limit below what flows would trip the output.
             max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
             if outputs.driven_ma is not None:
-                what = "the table driven now, under the new heater_max_ma"
-                checked_column(outputs.driven_ma, 0.0, max_ma, what, "mA", self._session)
+                label = "the table driven now, under the new heater_max_ma"
+                checked_column(outputs.driven_ma, 0.0, max_ma, label, "mA", self._session)
                 check_power(outputs.driven_ma, limits, "the table driven now, under the new limits", self._session)
             outputs.apply(wanted)
             self._limits, self._max_ma = limits, max_ma
@@ -441,11 +441,11 @@ class QontrolController(Driver):
         device, address = self._session.device, self._session.address
         return LinkLost(f"{operation}: not open.", device=device, address=address, hint="Call open() first.")
 
-    def _not_supported(self, operation: str, what: str, hint: str) -> NoReturn:
+    def _not_supported(self, operation: str, label: str, hint: str) -> NoReturn:
         if not self._is_open:
             raise self._closed(operation)
         device, address = self._session.device, self._session.address
-        words = f"{operation}: Qontrol modules {what}."
+        words = f"{operation}: Qontrol modules {label}."
         raise NotSupportedError(words, command=operation, device=device, address=address, hint=hint)
 
     def _stop_if_idle(self, idle_s: float) -> None:

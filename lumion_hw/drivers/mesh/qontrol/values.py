@@ -21,7 +21,7 @@ from lumion_hw.sessions.codecs.qontrol import (
     Quantity,
     read_all_binary,
     read_all_text,
-    set_one_text,
+    set_channel_text,
     set_vector_binary,
     set_vector_text,
     text_request,
@@ -66,7 +66,7 @@ class Compliance:
 
 
 def checked_column(
-    values: object, lowest: float, highest: NDArray[np.float64], what: str, unit: str, session: QontrolSession
+    values: object, lowest: float, highest: NDArray[np.float64], label: str, unit: str, session: QontrolSession
 ) -> NDArray[np.float64]:
     """Return values that are within ``lowest`` … ``highest``, channel by channel.
 
@@ -75,12 +75,12 @@ def checked_column(
         ConfigError: There is not one value per channel.
     """
     owner = f"the chain has {len(highest)} channels"
-    column = number_each(values, len(highest), what, owner, device=session.device, address=session.address).copy()
+    column = number_each(values, len(highest), label, owner, device=session.device, address=session.address).copy()
     for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
         broken = highest[channel] if column[channel] > highest[channel] else lowest
         raise session.error(
             LimitError,
-            f"{what}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
+            f"{label}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
             asked=float(column[channel]),
             limit=float(broken),
             unit=unit,
@@ -88,14 +88,16 @@ def checked_column(
     return column
 
 
-def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what: str, session: QontrolSession) -> None:
+def check_power(
+    currents_ma: NDArray[np.float64], limits: ControllerLimits, label: str, session: QontrolSession
+) -> None:
     """Compare the computed power of a table with its cap. Raises ``LimitError``; the modules know no such cap."""
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
         raise session.error(
             LimitError,
-            f"{what}: computed power of the whole table, nothing was sent",
+            f"{label}: computed power of the whole table, nothing was sent",
             asked=power_mw,
             limit=limits.total_power_mw,
             unit="mW",
@@ -162,7 +164,7 @@ def set_requests(
         if has_vector and len(channels) == module.n_channels and len(vector.data) <= LINE_LIMIT_BYTES:
             requests.append(vector)
         else:
-            requests += [set_one_text(quantity, channel, float(values[channel])) for channel in channels]
+            requests += [set_channel_text(quantity, channel, float(values[channel])) for channel in channels]
     return requests
 
 
@@ -207,21 +209,21 @@ def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> 
 def _check_possible(
     values: NDArray[np.float64],
     full_scale: NDArray[np.float64],
-    what: str,
+    label: str,
     lines: tuple[str, ...],
     session: QontrolSession,
 ) -> None:
     # The wire has no checksum: a digit that was lost or doubled shows as a value no output can have.
     for channel in np.flatnonzero(np.abs(values) > _IMPOSSIBLE * full_scale)[:1]:
         raise _damaged(
-            session, what, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"
+            session, label, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"
         )
 
 
-def _damaged(session: QontrolSession, what: str, seen: str) -> FrameError:
-    session.mark_out_of_sync(f"{what}: {seen}")
+def _damaged(session: QontrolSession, label: str, seen: str) -> FrameError:
+    session.mark_out_of_sync(f"{label}: {seen}")
     return session.error(
         FrameError,
-        f"{what}: the reply was damaged on its way: {seen}",
+        f"{label}: the reply was damaged on its way: {seen}",
         hint="Read again; if it happens often, look at the cable.",
     )

@@ -90,7 +90,7 @@ def test_before_it_is_open_nothing_works() -> None:
     [
         (0, b"", LinkTimeout, "ID"),
         (0, b"E10:00\n", DeviceError, "E10"),
-        (0, b"KEYSIGHT,N7745A\n", FrameError, "no line of such a reply"),
+        (0, b"KEYSIGHT,N7745A\n", FrameError, "does not fit this request"),
         (1, b"Q8iv-0001: 0\nQ8iv-****: 2\n", DeviceError, "does not fit together"),
         (1, b"Q8iv-0001: 0\nS8i-0002: 1\n", NotSupportedError, "an input module"),
         (1, b"Q8iv-0001: 0\nM2-0002: 1\n", NotSupportedError, "a motor module"),
