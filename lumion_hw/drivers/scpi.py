@@ -332,8 +332,8 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     ``_session``. ``_clock`` is its clock and ``_device`` its name in messages.
 
     Args:
-        link: The link to the instrument.
-        clock: The link's clock.
+        link: Link to the instrument.
+        clock: Clock of the link.
         device: Device name, for messages.
         expected_model: Required model; any of the family if omitted.
         expected_serial: Required serial number; any if omitted.

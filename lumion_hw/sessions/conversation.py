@@ -365,7 +365,7 @@ class Conversation(DeviceErrors, abc.ABC):
     def _incomplete(self, label: str, started: float) -> LinkTimeout:
         return self.error(
             LinkTimeout,
-            f"{label}: no complete reply within {self._clock.now() - started:.3g} s, received {shown(self._buffer)}",
+            f"{label}: no complete reply within {self._clock.now() - started:.3g} s, received {format_bytes(self._buffer)}",
             hint="The device may be busy, or may not support this command.",
         )
 
@@ -411,7 +411,7 @@ def _shared_lock(address: str) -> threading.RLock:
         return lock
 
 
-def shown(data: bytes | bytearray) -> str:
+def format_bytes(data: bytes | bytearray) -> str:
     """Return bytes as shortened text for a message."""
     if not data:
         return "nothing"

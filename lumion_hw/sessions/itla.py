@@ -18,7 +18,7 @@ from lumion_hw.sessions.codecs.itla import (
     repeat_request,
     write_request,
 )
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 DEFAULT_TIMEOUT_S = 0.5
 """Time limit for a reply: eight bytes at 9600 baud take 8 ms, the rest is for the module."""
@@ -144,7 +144,7 @@ class ItlaSession(Conversation):
                 # LstRsp requests the reply again without repeating the
                 # write. A read is simply repeated.
                 message = repeat_request() if reply is None and is_write and is_first else request
-            raise self._frame_error(label, f"not a reply to this request: {shown(frame)}")
+            raise self._frame_error(label, f"not a reply to this request: {format_bytes(frame)}")
 
     def _accepted(self, label: str, reply: Reply) -> Reply:
         """Return the reply if it is not an execution error; otherwise query the cause and raise it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 # Keeps a device that never sends its end word from blocking the session.
 _MAX_LINES = 1000
@@ -112,4 +112,4 @@ class LineSession(Conversation):
         try:
             return line.decode("ascii").strip()
         except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {shown(line)}") from None
+            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None

@@ -10,7 +10,7 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.codecs.novoptel import LARGEST_ADDRESS, LARGEST_WORD, WireForm
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 DEFAULT_TIMEOUT_S = 0.5
 _PROBES = 3
@@ -87,7 +87,7 @@ class NovoptelSession(Conversation):
             # A byte after the last word means that one was inserted earlier.
             extra = self.receive_available(1, Deadline(self._clock.now()))
             if extra:
-                raise self._frame_error(label, f"followed by {shown(extra + self._buffer)}")
+                raise self._frame_error(label, f"followed by {format_bytes(extra + self._buffer)}")
             return words
 
     def write(self, address: int, word: int) -> None:
@@ -113,7 +113,7 @@ class NovoptelSession(Conversation):
         reply = self.receive_exactly(self._form.reply_bytes, label, deadline)
         word = self._form.word(reply)
         if word is None:
-            raise self._frame_error(label, f"not a word: {shown(reply)}")
+            raise self._frame_error(label, f"not a word: {format_bytes(reply)}")
         return word
 
 

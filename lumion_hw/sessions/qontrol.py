@@ -26,7 +26,7 @@ from lumion_hw.sessions.codecs.qontrol import (
     error_name,
     text_request,
 )
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ class QontrolSession(Conversation):
                 if code in REQUEST_ERRORS:
                     raise self._refusal(request, codes)
             elif lines or text != request.text:  # old firmware echoes the request
-                raise self._frame_error(request.text, f"{shown(raw)}, which does not fit this request")
+                raise self._frame_error(request.text, f"{format_bytes(raw)}, which does not fit this request")
             if len(lines) < n_lines:
                 self._check_time(request, deadline)
         return tuple(lines)

@@ -8,7 +8,7 @@ import re
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 IDENTITY_QUERY = "*IDN?"
 # Keeps a damaged length digit from requesting gigabytes; a log of a million samples is 4 MB.
@@ -164,7 +164,7 @@ class ScpiSession(Conversation):
         try:
             text = line.decode("ascii")
         except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {shown(line)}") from None
+            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None
         return text.strip()
 
     def _block_length(self, command: str, deadline: Deadline) -> int:
@@ -172,11 +172,11 @@ class ScpiSession(Conversation):
         while head[:1] in ((b"\n", b"\0") if self._by_cr else (b"\0",)):  # left over from the previous line
             head = head[1:] + self.receive_exactly(1, command, deadline)
         if head[:1] != b"#" or not head[1:].isdigit() or head[1:] == b"0":
-            raise self._frame_error(command, f"not a definite-length block: {shown(head + bytes(self._buffer))}")
+            raise self._frame_error(command, f"not a definite-length block: {format_bytes(head + bytes(self._buffer))}")
         digits = self.receive_exactly(int(head[1:]), command, deadline)
         # The length decides how many bytes are data, so it is not guessed from damaged digits.
         if not digits.isdigit():
-            raise self._frame_error(command, f"a block with the length {shown(digits)}")
+            raise self._frame_error(command, f"a block with the length {format_bytes(digits)}")
         length = int(digits)
         if length > self._block_limit_bytes:
             raise self._frame_error(command, f"a block of {length} bytes, above the limit of {self._block_limit_bytes}")
@@ -188,7 +188,7 @@ class ScpiSession(Conversation):
         if end == b"\r" and not self._by_cr:
             end = self.receive_exactly(1, command, deadline)
         if end not in (b"", b"\n", self._terminator):
-            raise self._frame_error(command, f"a block followed by {shown(end + bytes(self._buffer))}")
+            raise self._frame_error(command, f"a block followed by {format_bytes(end + bytes(self._buffer))}")
 
 
 def _encoded(command: str, *, is_query: bool) -> bytes:

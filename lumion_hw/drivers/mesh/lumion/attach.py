@@ -38,7 +38,7 @@ class Attacher:
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
         watch: Announces the faults that are found.
         rule: What a tripped watchdog does.

@@ -67,7 +67,7 @@ class LumionMeshController(Driver):
     driven again only with ``resume``. A call that ended in a ``LinkError`` is never repeated by itself.
 
     Args:
-        link: The link to the controller.
+        link: Link to the controller.
         clock: The link's clock; also runs the keep-alive.
         device: Device name of the bench file, for messages.
         expected_serial: Serial number that has to answer; ``None`` accepts any.

@@ -94,7 +94,7 @@ class WatchedLight:
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while somebody waits.
@@ -165,7 +165,7 @@ class WatchedLight:
         """End the watch; idempotent."""
         ended, self._ended = self._ended, _nothing
         ended()
-        # Where the session is another one the watch is gone, and its stream may be somebody else's by now.
+        # Where the session is another one the watch is gone, and its stream may be another program's by now.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         self._session.unlisten(Stream.LIGHT)

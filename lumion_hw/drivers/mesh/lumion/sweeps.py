@@ -236,7 +236,7 @@ class SweepRun:
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         planned: What to run.
         generation: Number of the run, newer than what is driven.
         keep_going: Called while waiting: feeds the watchdog; raises to end the run. Returns the time of its next call.

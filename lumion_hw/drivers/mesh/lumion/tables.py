@@ -59,7 +59,7 @@ class Tables:
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
 
     Attributes:
@@ -161,7 +161,7 @@ class Tables:
         raise told from error
 
     def settle_in_flight(self, driven_crc32: int) -> bool | None:
-        """Tell whether the unanswered table is the one driven now; ``None`` if there was none."""
+        """Return whether the unanswered table is the one driven now; ``None`` if there was none."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None

@@ -80,7 +80,7 @@ class TelemetryStream:
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         request: What to subscribe to.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while somebody waits.
@@ -199,7 +199,7 @@ class TelemetryStream:
         self._track.settle(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
-        # The session is another one, and with it this subscription is gone; its number may be somebody else's by now.
+        # The session is another one, and with it this subscription is gone; its number may be another program's by now.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         try:
@@ -261,7 +261,7 @@ class TelemetryStreams:
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while an iterator waits.

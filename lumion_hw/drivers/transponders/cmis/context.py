@@ -64,7 +64,7 @@ class ModuleModel:
     reason: str = ""
 
     def fits(self, identity: TransponderIdentity, revision: tuple[int, int]) -> bool:
-        """Tell whether a module is one of these."""
+        """Return whether a module is one of these."""
         by_name = re.fullmatch(self.vendor, identity.vendor) and re.fullmatch(self.part_number, identity.part_number)
         return bool(by_name) and self.from_revision <= revision < self.below_revision
 

@@ -101,7 +101,7 @@ def test_before_it_is_open_nothing_works() -> None:
     ],
 )
 def test_a_chain_that_does_not_fit_together_is_refused_and_the_link_closed(
-    step: int, reply: bytes, error: type[Exception], words: str
+    step: int, reply: bytes, error: type[Exception], description: str
 ) -> None:
     steps = opening()
     # The first question is asked twice: something in front of it may have spoilt it.
@@ -109,7 +109,7 @@ def test_a_chain_that_does_not_fit_together_is_refused_and_the_link_closed(
     clock = VirtualClock()
     link = replay_link(ReplayPeer(steps, clock), clock)
     controller = QontrolController(link, clock, device="mesh0")
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=description):
         controller.open()
     with pytest.raises(LinkLost, match="closed"):
         link.read(clock.now())
@@ -142,10 +142,10 @@ def test_the_modules_are_numbered_anew_on_request_only() -> None:
 
 def test_a_table_goes_out_in_one_binary_vector_per_module_and_is_read_back() -> None:
     table = np.linspace(0.0, 13.15, 16)
-    words = [round(value / 24.0 * 65535) for value in table]
+    description = [round(value / 24.0 * 65535) for value in table]
     vectors = [
-        bytes.fromhex(head) + struct.pack(">8H", *part)
-        for head, part in (("82010000000008", words[:8]), ("82010000080008", words[8:]))
+        bytes.fromhex(head) + struct.pack(">8H", *module_values)
+        for head, module_values in (("82010000000008", description[:8]), ("82010000080008", description[8:]))
     ]
     reading = lines(*[f"{value:+.4f} mA" for value in table])
     controller, peer = replayed(
@@ -156,7 +156,7 @@ def test_a_table_goes_out_in_one_binary_vector_per_module_and_is_read_back() -> 
     generation = controller.program(table)
     assert peer.remaining == ()
     assert generation.number == 1
-    assert generation.crc32 == zlib.crc32(struct.pack("<16H", *words))
+    assert generation.crc32 == zlib.crc32(struct.pack("<16H", *description))
 
 
 def test_in_text_a_short_table_goes_out_in_one_line_per_module() -> None:
@@ -325,20 +325,20 @@ def test_a_reading_keeps_its_sign() -> None:
 def test_a_current_that_does_not_read_back_is_raised_with_its_channels() -> None:
     controller, model = modelled()
     model.gain = 0.98
-    began = model.clock.now()
+    started_s = model.clock.now()
     with pytest.raises(VerifyError, match=r"channel 6, 7, 8, .*channel 6: wrote 5\.6000 mA, read back 5\.48") as caught:
         controller.program(TABLE)
     assert caught.value.device == "mesh0"
-    assert model.clock.now() - began < 0.3
+    assert model.clock.now() - started_s < 0.3
 
 
 def test_a_current_that_takes_its_time_is_waited_for() -> None:
     controller, model = modelled()
     zeros = lines(*["+0.0000 mA"] * 16)
     model.instead.extend([b"OK\n", b"OK\n", zeros, zeros])
-    began = model.clock.now()
+    started_s = model.clock.now()
     controller.program(TABLE)
-    assert 0.04 <= model.clock.now() - began < 0.1
+    assert 0.04 <= model.clock.now() - started_s < 0.1
 
 
 def test_a_reading_no_output_can_have_is_an_error() -> None:
@@ -509,10 +509,10 @@ def test_outputs_off_of_an_unplugged_chain_is_a_link_error() -> None:
 def test_a_silent_chain_is_given_up_in_time() -> None:
     controller, model = modelled()
     model.instead.extend([b""] * 50)
-    began = model.clock.now()
+    started_s = model.clock.now()
     with pytest.raises(LinkError):
         controller.outputs_off()
-    assert model.clock.now() - began < 5.0
+    assert model.clock.now() - started_s < 5.0
 
 
 @pytest.mark.parametrize("leave_on", [False, True])
@@ -575,9 +575,9 @@ def test_two_threads_share_it() -> None:
 
     def read() -> None:
         for _ in range(30):
-            found = set(np.round(controller.read_back()).tolist())
-            if len(found) != 1:
-                mixed.append(found)
+            actual = set(np.round(controller.read_back()).tolist())
+            if len(actual) != 1:
+                mixed.append(actual)
 
     threads = [threading.Thread(target=work) for work in (program, read)]
     for thread in threads:

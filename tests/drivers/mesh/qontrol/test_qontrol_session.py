@@ -54,27 +54,27 @@ def test_a_reply_has_as_many_lines_as_the_request_says() -> None:
 def test_requests_go_ahead_of_their_replies_up_to_the_window() -> None:
     exchanges = [RecordedExchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
     session, _, clock = opened(*exchanges, window_bytes=28)  # four requests of seven bytes
-    began = clock.now()
+    started_s = clock.now()
     assert session.run(sets(*range(8))) == [("OK",)] * 8
-    assert clock.now() - began == pytest.approx(2 * 0.016, abs=1e-4)
+    assert clock.now() - started_s == pytest.approx(2 * 0.016, abs=1e-4)
 
 
 def test_without_a_window_every_request_waits_for_its_reply() -> None:
     exchanges = [RecordedExchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
     session, _, clock = opened(*exchanges, window_bytes=0)
-    began = clock.now()
+    started_s = clock.now()
     session.run(sets(*range(8)))
-    assert clock.now() - began == pytest.approx(8 * 0.016, abs=1e-4)
+    assert clock.now() - started_s == pytest.approx(8 * 0.016, abs=1e-4)
 
 
 @pytest.mark.parametrize("code", [0, 10, 11, 12, 13, 14, 16])
 def test_a_refused_request_raises_at_once(code: int) -> None:
     session, _, clock = opened(RecordedExchange(b"I3=1.0\n", f"E{code:02d}:03\n".encode()))
-    began = clock.now()
+    started_s = clock.now()
     with pytest.raises(DeviceError, match=r"I3=1\.0") as caught:
         session.run(sets(3))
     assert (caught.value.code, caught.value.command) == (code, "I3=1.0")
-    assert clock.now() - began < 0.01
+    assert clock.now() - started_s < 0.01
     assert session.take_reports() == ()
 
 
@@ -275,10 +275,10 @@ def test_a_device_that_never_stops_talking_ends_in_an_error_in_time(line: bytes)
     clock = VirtualClock()
     session = QontrolSession(MemoryLink(Babbler(clock, line).connect, clock, "babble"), clock, device="mesh0")
     for _ in range(3):
-        began = clock.now()
+        started_s = clock.now()
         with pytest.raises((LinkTimeout, FrameError, DeviceError, LinkLost)):
             session.open(timeout_s=1.0)
-        assert clock.now() - began < 10.0
+        assert clock.now() - started_s < 10.0
 
 
 @examples(60)
