@@ -80,7 +80,7 @@ class _HeldQuantity:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Limits in mA, dBm or dB; the smallest step replaces a lower limit of zero power, which has no level in dBm."""
+        """Limits in mA, dBm or dB; a lower limit of zero power becomes one step, as zero has no level in dBm."""
         low = max(self.low, self.step) if self.unit.endswith("W") else self.low
         return self.from_wire(low), self.from_wire(self.high)
 

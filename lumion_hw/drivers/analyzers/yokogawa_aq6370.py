@@ -211,7 +211,7 @@ class YokogawaAq6370(ScpiDriver):
                 asked=resolution_nm,
                 limit=nearest,
                 unit="nm",
-                hint=f"Available: {', '.join(f'{value:g}' for value in LIMITS.resolutions_nm)} nm. Nothing was changed.",
+                hint=f"Available: {', '.join(f'{value:g}' for value in LIMITS.resolutions_nm)} nm. Nothing changed.",
             )
         text = f"{resolution_nm:.3f}NM"
         # Some units return the bandwidth at the present wavelength, which is only close to the nominal one.

@@ -145,7 +145,7 @@ class KeysightFunctions:
         self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
     def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
-        """Return the samples of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` for a different number."""
+        """Return the samples of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` if the number differs."""
         command = f"{head.sense}:FUNC:RES?"
         payload = self._meter.session.query_block(command, _BASE_TIMEOUT_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
         if len(payload) != 4 * n_samples:

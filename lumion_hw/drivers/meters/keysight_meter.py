@@ -86,7 +86,7 @@ class KeysightMeter(ScpiMeter):
 
     @abc.abstractmethod
     def read_heads(self) -> tuple[Head, ...]:
-        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` if they are not as expected."""
+        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` if they are unexpected."""
 
     def open(self) -> None:
         """Open the link, check identity and channels, and bring the channels into a known state.
@@ -107,7 +107,7 @@ class KeysightMeter(ScpiMeter):
                 self._prepare(channel)
 
     def close(self) -> None:
-        """Return the channels to continuous triggering for the front panel and close the link; idempotent, never raises."""
+        """Return the channels to continuous triggering and close the link; idempotent, never raises."""
         with self._closing:
             identity, self._identity = self._identity, None
             if identity is not None and not self._session.is_out_of_sync:

@@ -101,7 +101,7 @@ class SantecMpm(ScpiMeter):
         return tuple(range(1, PORTS_PER_MODULE * len(self._modules) + 1))
 
     def module_and_port(self, channel: int) -> tuple[int, int]:
-        """Return module (0 to 4) and port (1 to 4) of a channel. Raises ``ConfigError`` if the channel does not exist."""
+        """Return module (0 to 4) and port (1 to 4) of a channel. Raises ``ConfigError`` for a missing channel."""
         if channel not in self.channels:
             raise self._session.error(
                 ConfigError,
@@ -202,7 +202,7 @@ class SantecMpm(ScpiMeter):
         return MeterLimits(WAVELENGTHS_NM, AVERAGING_S, (min(ranges_dbm), max(ranges_dbm)))
 
     def set_gain_level(self, channel: int, level: int) -> None:
-        """Set the gain level of one channel, 1 (most light) to 5 (least), and switch automatic ranging of its module off.
+        """Set the gain level of one channel, 1 (most light) to 5 (least), and switch its module's automatic ranging off.
 
         Raises:
             LimitError: The level is not 1 to 5; nothing was sent.
@@ -271,7 +271,7 @@ class SantecMpm(ScpiMeter):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> MpmRun:
-        """Start a log that waits for pulses at the trigger input and averages at each. Every channel keeps its gain level.
+        """Start a log that waits for pulses at the trigger input and averages at each. Gain levels do not change.
 
         Raises:
             NotSupportedError: ``internal_trigger`` is set, but this mainframe has no laser.

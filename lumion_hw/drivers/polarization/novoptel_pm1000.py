@@ -185,7 +185,7 @@ class NovoptelPm1000(Driver):
     # -- the registers
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
-        """Wait for an average that began after the call; return the words of S0 to S3 (two each) and alarms, and the time.
+        """Wait for an average begun after the call; return the words of S0 to S3 (two each) and alarms, and the time.
 
         The held settings are read together with them. If one has changed, it is restored and the state is read again.
         """

@@ -257,7 +257,7 @@ class ThorlabsMpc(Driver):
                         DeviceError,
                         f"paddle {_number(channel)} reports an error",
                         command=f"move paddle {_number(channel)}",
-                        hint="Switch the controller off and on. If the error remains, the paddle's motor or fibre is stuck.",
+                        hint="Switch the controller off and on. If this fails again, the motor or fibre is stuck.",
                     )
             waiting = [channel for channel in waiting if not arrived(last[channel])]
             if self._clock.now() >= deadline:

@@ -65,7 +65,7 @@ class ArroyoTec(ScpiDriver):
         self._sensor = ""
 
     def open(self) -> None:
-        """Open the link, check the identity and that the controller is in temperature mode. Output and setpoint do not change.
+        """Open the link, check identity and temperature mode. Output and setpoint do not change.
 
         All later readings assume the present sensor settings; if something changes them, readings raise an error.
 
@@ -145,7 +145,7 @@ class ArroyoTec(ScpiDriver):
                 now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s; the temperature is {now}",
+                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s; it is {now}",
                     command="wait_locked",
                     hint=f"Limit reached: {', '.join(state.faults)}."
                     if state.faults
@@ -213,7 +213,7 @@ class ArroyoTec(ScpiDriver):
         if sensor != self._sensor:
             raise self._session.error(
                 DeviceError,
-                f"the sensor settings changed from {self._sensor} to {sensor},  so temperatures are not comparable",
+                f"the sensor settings changed from {self._sensor} to {sensor}, so temperatures are not comparable",
                 command=_MODE_AND_SENSOR,
                 hint="Restore them at the panel. If the new settings are right, close and reopen the controller.",
             )

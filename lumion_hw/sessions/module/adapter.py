@@ -228,7 +228,7 @@ class PinnedAdapter(I2cAdapter):
                 raise self._error(
                     NotSupportedError,
                     f"cannot use pin {pin} for {signal}",
-                    f"{self.label} has pins {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
+                    f"Pins of {self.label}: {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
                     f"signals are {', '.join(SIGNALS)}.",
                 )
 
@@ -238,7 +238,7 @@ class PinnedAdapter(I2cAdapter):
         return self._pins.keys()
 
     def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Assert or release a signal that the host drives. Raises ``NotSupportedError`` if not wired, and ``LinkLost``."""
+        """Assert or release a signal that the host drives. Raises ``NotSupportedError`` or ``LinkLost``."""
         pin = self._pin(signal)
         level = asserted == SIGNALS[signal].asserted_high
         with self._lock:

@@ -38,7 +38,7 @@ _BITS_PER_UART_BYTE = 10
 _I2C_BYTE_S = 9 / 100e3  # at 100 kHz, the slowest bus speed in use
 _RETRY_PERIOD_S = 0.002
 _NO_DATA_S = 0.1
-"""Wait beyond the transmission time; if no data has arrived by then, a read was probably refused and its status is read.
+"""Wait beyond the transmission time; without data by then, a read was probably refused and its status is read.
 
 The result does not depend on this time: data that arrives later, on a busy host, is still found before its status.
 """

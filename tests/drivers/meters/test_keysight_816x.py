@@ -113,7 +113,7 @@ def test_a_marker_for_a_failed_query_is_no_setting(clock: VirtualClock, peer: Me
 def test_an_empty_block_is_no_reading(clock: VirtualClock, peer: Meter) -> None:
     meter = opened(clock, peer)
     peer.queries["READ:POW:ALL?"] = lambda _: b"#10"
-    with pytest.raises(FrameError, match="0 bytes for 3 channels"):
+    with pytest.raises(FrameError, match="0 bytes instead of 3 channels"):
         meter.read_all()
 
 

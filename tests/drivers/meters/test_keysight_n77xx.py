@@ -299,7 +299,7 @@ def test_all_ports_are_read_in_one_block_of_little_endian_floats() -> None:
 
 def test_a_block_of_another_length_is_refused() -> None:
     meter, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", b"#18" + bytes(8) + b"\n"))
-    with pytest.raises(FrameError, match="8 bytes for 4 ports"):
+    with pytest.raises(FrameError, match="8 bytes instead of 4 ports"):
         meter.read_all()
 
 

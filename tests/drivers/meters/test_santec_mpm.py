@@ -128,7 +128,7 @@ def test_a_triggered_log_takes_a_sample_at_each_pulse_and_keeps_the_levels(clock
     run = meter.start_triggered_log((6,), 3, 2e-4)
     assert [each for each in peer.sent if "?" not in each] == ["AVG 0.2", "LOGN 3", "TRIG 1", "WMOD CONST1", "MEAS"]
     for busy in (lambda: meter.read(1), meter.read_all, meter.zero, lambda: meter.set_range_dbm(1, None)):
-        with pytest.raises(BusyError, match="a log is under way"):
+        with pytest.raises(BusyError, match="a log is in progress"):
             busy()
     log = run.wait(1.0)
     assert log.power_w[0, :2] == pytest.approx([1e-6, 2e-6])

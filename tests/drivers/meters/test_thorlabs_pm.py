@@ -185,7 +185,7 @@ def test_a_meter_without_a_sensor_says_so() -> None:
     meter, _, _ = meter_on(
         ask("*IDN?", IDN), ask("SYST:ERR?", '+0,"No error"'), ask("SYST:SENS:IDN?", "no sensor,,,0,0,0")
     )
-    with pytest.raises(DeviceError, match="no sensor is plugged in"):
+    with pytest.raises(DeviceError, match="no sensor is connected"):
         meter.open()
 
 
@@ -324,7 +324,7 @@ def test_a_zeroing_that_never_ends_is_stopped() -> None:
     peer.actions["SENS:CORR:COLL:ZERO:ABOR"] = lambda _: None
     meter = ThorlabsPm(MemoryLink(lambda: peer, clock, "pm"), clock, device="pm1")
     meter.open()
-    with pytest.raises(DeviceTimeoutError, match="does not end"):
+    with pytest.raises(DeviceTimeoutError, match="did not end"):
         meter.zero()
     assert "SENS:CORR:COLL:ZERO:ABOR" in peer.sent
 

@@ -184,7 +184,7 @@ def test_an_alarm_of_before_is_cleared_and_not_believed(clock: VirtualClock, pee
     assert peer.writes == [(0, 0)]
 
 
-@pytest.mark.parametrize(("alarms", "words"), [(0b10001, "temperatures"), (0b1, "does not name")])
+@pytest.mark.parametrize(("alarms", "words"), [(0b10001, "temperature of the instrument"), (0b1, "unnamed alarm")])
 def test_other_alarms_that_stay_are_errors(clock: VirtualClock, peer: Polarimeter, alarms: int, words: str) -> None:
     driver = opened(clock, peer)
     peer.registers[0] = alarms
@@ -358,5 +358,5 @@ def test_a_register_that_somebody_keeps_changing_is_an_error_and_no_state(
         return light(at_s)
 
     peer.light = changing
-    with pytest.raises(VerifyError, match="Another program changes them"):
+    with pytest.raises(VerifyError, match="Another program changes these"):
         polarimeter.read()

@@ -212,7 +212,7 @@ class QontrolController(Driver):
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
 
     def open(self) -> None:
-        """Open the link, detect the modules and read their limits; no output changes. After a failure the link is closed.
+        """Open the link, detect the modules and read their limits; no output changes. Close the link on failure.
 
         Limits that were configured before are applied again.
 

@@ -86,7 +86,7 @@ def test_before_it_is_open_nothing_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step", "reply", "error", "words"),
+    ("step", "reply", "error", "description"),
     [
         (0, b"", LinkTimeout, "ID"),
         (0, b"E10:00\n", DeviceError, "E10"),
