@@ -54,7 +54,7 @@ def _tcp(address: str, location: str, clock: Clock) -> Link:
     except ValueError as error:
         raise ConfigError(f"{address!r}: {error}", hint=_EXPECTED) from error
     if not host or not port or parts.path.strip("/") or parts.query:
-        raise ConfigError(f"{address!r} must be a host and a port only", hint=_EXPECTED)
+        raise ConfigError(f"{address!r} needs exactly a host and a port", hint=_EXPECTED)
     return TcpLink(host, port, clock)
 
 

@@ -365,7 +365,7 @@ class Conversation(DeviceErrors, abc.ABC):
     def _incomplete(self, label: str, started: float) -> LinkTimeout:
         return self.error(
             LinkTimeout,
-            f"{label}: incomplete reply after {self._clock.now() - started:.3g} s, received {format_bytes(self._buffer)}",
+            f"{label}: incomplete reply after {self._clock.now() - started:.3g} s: {format_bytes(self._buffer)}",
             hint="The device may be busy, or may not support this command.",
         )
 

@@ -202,7 +202,7 @@ class SantecMpm(ScpiMeter):
         return MeterLimits(WAVELENGTHS_NM, AVERAGING_S, (min(ranges_dbm), max(ranges_dbm)))
 
     def set_gain_level(self, channel: int, level: int) -> None:
-        """Set the gain level of one channel, 1 (most light) to 5 (least), and switch its module's automatic ranging off.
+        """Set the gain level of one channel, 1 (most light) to 5 (least); its module no longer ranges automatically.
 
         Raises:
             LimitError: The level is not 1 to 5; nothing was sent.

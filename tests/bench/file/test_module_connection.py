@@ -59,7 +59,7 @@ def test_each_connection_leads_to_both_kinds_of_module(address: str, name: str) 
     ],
 )
 def test_half_a_connection_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not an address of a module|is no option of"):
+    with pytest.raises(ConfigError, match=r"is not a device address of a module|is no option of"):
         module_connection(address)
     with pytest.raises(ValueError, match="expected an address"):
         CmisModel(kind="cmis", address=address)
@@ -92,7 +92,7 @@ def test_byte_streams_are_no_connections_but_bridges_may_stand_behind_them() -> 
 
 
 def test_other_devices_take_no_such_connections() -> None:
-    with pytest.raises(ValueError, match="not an address"):
+    with pytest.raises(ValueError, match="not a device address"):
         PowerMeterModel(kind="keysight-n77xx", address="i2c://1")
 
 

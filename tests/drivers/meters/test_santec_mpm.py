@@ -136,7 +136,7 @@ def test_a_triggered_log_takes_a_sample_at_each_pulse_and_keeps_the_levels(clock
     assert log.period_s is None
     assert peer.sent[-1] == "STOP"
     assert meter.read(1).power_w == pytest.approx(1e-5)
-    with pytest.raises(NotSupportedError, match="no pulses of its own"):
+    with pytest.raises(NotSupportedError, match="no internal trigger pulses"):
         meter.start_triggered_log((6,), 3, 2e-4, internal_trigger=True)
 
 
