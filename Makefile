@@ -31,9 +31,9 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
-# Warnings are errors: a link that leads nowhere, a page without a place.
+# Warnings are errors: a broken link, a page without a place. With --quiet mkdocs does not count warnings.
 docs: $(VENV)/.installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "site/index.html; with its search: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 # Both beside each other: the checks keep one core busy for half a minute.
@@ -58,7 +58,7 @@ test-long: $(VENV)/.installed-test
 test-lowest: $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pytest -m "not long and not campaign" -W default --disable-warnings -n 2 $(BOUNDED) \
 	  tests/storage tests/files tests/mesh/record tests/mesh/routing tests/mesh/waves/test_solver_engines.py \
-	  tests/bench/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
+	  tests/bench/file/test_loader*.py tests/acquisition tests/schedules/test_demand.py tests/schedules/test_prepared_file.py \
 	  tests/cli/test_cli_main.py tests/cli/common/test_cli_output.py tests/cli/test_cli_scan.py tests/cli/test_cli_plan.py \
 	  tests/links/test_visa.py tests/serving/test_page_server.py tests/serving/test_pva.py tests/calibration/run/test_cluster.py
 

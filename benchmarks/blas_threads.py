@@ -15,13 +15,13 @@ sys.path.pop(0)  # this folder would hide the package calibration
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from calibration.fit.drift import DriftModel, widened_prior
+from calibration.fit.drift import DriftModel, prior_after_time
 from calibration.fit.global_fit import GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.space import space_of
+from calibration.model.space import space_from_record
 from calibration.run.blas_threads import one_blas_thread
 from calibration.run.renewal import RecordPosterior
 from lumion_hw.storage import load_record
@@ -31,15 +31,17 @@ SETTINGS = 200
 
 def main(path: str) -> None:
     record = load_record(Path(path))
-    known, space = RecordPosterior.of(record), space_of(record)
+    known, space = RecordPosterior.of(record), space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
     rng = np.random.default_rng(1)
-    plan = Walk(np.full(2 * space.mesh.n_pucs, 2.0), space.sources, space.monitors, stay=12).random(SETTINGS, rng)
+    plan = IncrementalSettings(
+        np.full(2 * space.mesh.n_pucs, 2.0), space.sources, space.monitors, settings_per_source=12
+    ).random(SETTINGS, rng)
     exact = model.predict(known.parameters, plan)
     reading = exact * (1.0 + 0.005 * rng.standard_normal(exact.shape))
     seen = Observations(plan.currents_ma, plan.source, plan.monitors, reading, np.zeros(exact.shape, dtype=np.bool_))
     likelihood = Likelihood(seen, NoiseModel(0.0064, 2e-5))
-    prior = widened_prior(space, known, DriftModel(), 1.0)
+    prior = prior_after_time(space, known, DriftModel(), 1.0)
     for limit in (one_blas_thread, contextlib.nullcontext) * 2:
         with limit():
             threads = max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")

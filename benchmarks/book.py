@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGES_BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md")
+PAGES_BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 """Pages of the repository that are pages of the book."""
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]*)(#[^)\s]*)?(?=\))")
 _WORDS_OF_TESTS = re.compile(r"^```python (?:no-run|long)$", re.MULTILINE)

@@ -65,14 +65,14 @@ FURTHER = (
 def one(bench_name: str | None, seed: int) -> dict[str, Any]:
     """Calibrate and judge the bench of one seed."""
     with TemporaryDirectory() as directory:
-        from calibration.report.goals import goal_bench
+        from benchmarks.goals import goal_bench
 
         return calibrated(bench_name or goal_bench(Path(directory)), seed)
 
 
 def calibrated(bench_file: str | Path, seed: int) -> dict[str, Any]:
+    from benchmarks.goals import judge
     from calibration.measure.bench_probe import BenchProbe
-    from calibration.report.goals import judge
     from calibration.run.procedure import Calibration
     from lumion_hw.bench.bench import Bench
 
@@ -123,7 +123,7 @@ def print_row(result: Mapping[str, Any]) -> None:
 
 def goal_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text per goal."""
-    from calibration.report.goals import GOALS
+    from benchmarks.goals import GOALS
 
     for goal in GOALS:
         sign = -1.0 if goal.median < 0.0 else 1.0

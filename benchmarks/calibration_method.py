@@ -22,8 +22,8 @@ import numpy as np
 
 from calibration.fit.bound import plan_bound
 from calibration.fit.global_fit import GlobalFit, Round
-from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, lock_in, mean_levels
-from calibration.measure.design import Walk
+from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, guess_passive_phases, mean_levels
+from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import HardwareTimes, Logbook
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.heating import Heating
@@ -130,7 +130,7 @@ def searched(simulated: SimulatedMesh, count: int, *, informed: bool) -> str:
     seen = simulated.measure(currents, sources[number])
     light, heated = MeanLight.of(WHOLE), Heating(WHOLE).phases(simulated.parameters(), currents)
     levels = mean_levels(seen, simulated.ports, light)
-    guess = lock_in(seen, heated.arm_rad, simulated.ports, light, levels)
+    guess = guess_passive_phases(seen, heated.arm_rad, simulated.ports, light, levels)
     if not informed:
         guess = PassiveGuess(rng.uniform(0.0, 2.0 * np.pi, WHOLE.n_pucs), np.zeros(WHOLE.n_pucs))
     model = AmplitudeModel(WHOLE, simulated.ports, simulated.ports)
@@ -141,11 +141,13 @@ def searched(simulated: SimulatedMesh, count: int, *, informed: bool) -> str:
     return f"{100 * found.unexplained:.2f} % after {found.steps}{'' if home else ' (no)'}"
 
 
-def walk_of(simulated: SimulatedMesh, **kind: float) -> Walk:
-    return Walk(np.full(2 * WHOLE.n_pucs, FULL_TURN_MA), simulated.ports, simulated.ports, **kind)  # type: ignore[arg-type]
+def walk_of(simulated: SimulatedMesh, **kind: float) -> IncrementalSettings:
+    return IncrementalSettings(np.full(2 * WHOLE.n_pucs, FULL_TURN_MA), simulated.ports, simulated.ports, **kind)  # type: ignore[arg-type]
 
 
-def bound_mrad(simulated: SimulatedMesh, walk: Walk, count: int, free: Sequence[str]) -> tuple[str, float]:
+def bound_mrad(
+    simulated: SimulatedMesh, walk: IncrementalSettings, count: int, free: Sequence[str]
+) -> tuple[str, float]:
     """The bound of random settings, with the prior, and their hardware time."""
     model, truth = MeshModel(WHOLE, simulated.ports, simulated.ports), simulated.parameters()
     plan = walk.random(count, np.random.default_rng(2))

@@ -19,14 +19,14 @@ sys.path.pop(0)  # this folder would hide the package calibration
 import numpy as np
 
 from calibration.fit.bound import plan_bound
-from calibration.measure.design import OFF_SHARE, TRIES, Designer, Walk
+from calibration.measure.design import OFF_SHARE, TRIES, Designer, IncrementalSettings
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, default_prior
-from calibration.model.space import space_of
-from calibration.record.conversion import parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import parameters_from_record
 from calibration.run.bootstrap import BootstrapPlan, first_settings
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.storage import load_record
@@ -41,7 +41,7 @@ def main() -> None:
     arguments.add_argument("--sigma-mrad", type=float, default=1.0)
     asked = arguments.parse_args()
     record = load_record(asked.record)
-    parameters, space = parameters_of(record), space_of(record)
+    parameters, space = parameters_from_record(record), space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
     floor_ma = 1e-6 * float(np.median(parameters.monitor_ma_per_mw))
     noise = with_model_error(NoiseModel(0.005, record.quality.get("monitor_noise_floor_ma", floor_ma)))
@@ -51,7 +51,9 @@ def main() -> None:
     most_ma = CalibratedMesh.from_record(record).max_ma
     count = first_settings(space.mesh, len(space.monitors))
     usual = BootstrapPlan().off_share
-    first = Walk(most_ma, space.sources, space.monitors, stay=-(-count // len(space.sources)), off_share=usual)
+    first = IncrementalSettings(
+        most_ma, space.sources, space.monitors, settings_per_source=-(-count // len(space.sources)), off_share=usual
+    )
     bound = plan_bound(
         model, parameters, first.random(count, np.random.default_rng(1)), noise, prior, free, SETTING_DRIFT
     )
@@ -69,7 +71,7 @@ def main() -> None:
     ):
         began_s = time.process_time()
         designer = Designer(model, parameters, noise, known, free, HardwareTimes(), drift=SETTING_DRIFT)
-        walk = Walk(most_ma, space.sources, space.monitors, stay=20, off_share=off_share)
+        walk = IncrementalSettings(most_ma, space.sources, space.monitors, settings_per_source=20, off_share=off_share)
         design = designer.choose(walk, _MOST_S, 1e-3 * asked.sigma_mrad, np.random.default_rng(2), tries)
         cpu_s, reached = time.process_time() - began_s, 1e3 * designer.sigma_rad()
         print(f"{name:<44} {len(design.plan):>8} {design.seconds:>10.1f} {reached:>10.2f} {cpu_s:>6.1f}")

@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scipy.special import erfc
 
-from calibration import MeshParameters, Origin, ParameterSpace, record_from
+from calibration import MeshParameters, Origin, ParameterSpace, build_record
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel, load_bench
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, PathSetup, PlannedCircuit, plan_circuits
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
@@ -122,7 +122,7 @@ def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
 
     def through() -> float:
         """Return the power at the end that came in by this input alone."""
-        return float(world.leaving_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
+        return float(world.mesh_output_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
 
     seen, fibre = through(), chain.fibre_out
     # Light of the other polarization: what both bring together is what the best polarization would bring.
@@ -266,7 +266,7 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
     end_s = clock.now() + 60.0 * minutes
     while clock.now() < end_s:
         # All set at once and ask at once: one look serves them all.
-        clock.side_by_side([tracking.step for tracking in tracked])
+        clock.run_parallel([tracking.step for tracking in tracked])
         for kept, fibre in zip(losses, light, strict=True):
             kept.append(fibre.path.loss_db)
     return [np.array(each) for each in losses], looks
@@ -454,7 +454,7 @@ def drawn_record(model: BenchModel, seed: int) -> CalibrationRecord:
     serial = getattr(model.devices["mesh0"], "serial", None) or "PLANNED"
     channels = tuple(channel for pair in model.mesh_section.heater_table() for channel in pair)
     origin = Origin(serial, "LM-1", "1.0.0", channels, wavelength_nm=1550.0, heater_max_ma=2.4)
-    return record_from(ParameterSpace(mesh, ports, ports), chip, origin)
+    return build_record(ParameterSpace(mesh, ports, ports), chip, origin)
 
 
 def planning(seeds: int, bench_name: str) -> None:

@@ -60,7 +60,41 @@ WAYS: Mapping[str, tuple[str, ...]] = {
 }
 """Modules that each passes, in order; a test holds them to exist."""
 
+PURPOSES = {
+    "lumion_hw.cli": "the commands",
+    "lumion_hw.testing": "pytest plugin, contract suites",
+    "lumion_hw.serving": "one bench for many programs: PV Access, web page, metrics",
+    "calibration.report": "figures, maps and tables of a record",
+    "calibration.run": "the procedure from the first reading to the record",
+    "calibration.record": "fitted parameters to record and back",
+    "calibration.fit": "phase search, global fit, bound",
+    "calibration.diagnose": "faults and drift that explain bad readings",
+    "calibration.measure": "settings, sweeps, survey, logbook",
+    "calibration.model": "the model of a mesh and its derivatives",
+    "lumion_hw.rehearsal": "recovery with a real training job",
+    "lumion_hw.fabric": "detection of failures, spares, recovery",
+    "lumion_hw.planning": "spares, policies, slices",
+    "lumion_hw.schedules": "sequences for collectives, phases of a job",
+    "lumion_hw.circuits": "circuits proven by light",
+    "lumion_hw.acquisition": "scans, recordings, settings",
+    "lumion_hw.bench": "bench files, kinds of devices, the open bench",
+    "lumion_hw.drivers": "instruments to methods",
+    "lumion_hw.emulator": "the same devices as bytes",
+    "lumion_hw.remote": "a served bench",
+    "lumion_hw.sessions": "conversations: lock, deadline, retry",
+    "lumion_hw.links": "bytes over memory, TCP, serial, VISA",
+    "lumion_hw.polarization": "search and tracking",
+    "lumion_hw.storage": "records and arrays as files",
+    "lumion_hw.mesh": "graph, fields, routes, programming",
+    "lumion_hw.standards": "CMIS, SFF-8472, SCPI",
+    "lumion_hw.interfaces": "what every device of a role can do",
+    "lumion_hw.files": "reading and writing files safely",
+    "firmware_protocol": "messages of the mesh controller, C codec",
+}
+"""What each room is for, as the picture says it."""
 FILLS = {"calibration": "#fdf3e1", "lumion_hw": "#eaf1fb", "firmware_protocol": "#e9f5ec"}
+HALO = 'stroke="white" stroke-width="3" paint-order="stroke"'
+"""White around a label, so that lines behind it do not cross its letters."""
 COLOURS = ("#b3261e", "#1a56b0", "#1b7f3b")
 
 
@@ -225,9 +259,11 @@ def rooms(root: Path) -> list[list[str]]:
 
 
 def picture(root: Path) -> str:
-    """Return the rooms as SVG: a row each, with files and lines, and the ways of :data:`WAYS` through them."""
-    modules = sources(root)
-    wide, tall, gap, left = 400, 40, 14, 24
+    """Return the rooms as SVG, each with its purpose, and the ways of :data:`WAYS` through them.
+
+    The picture depends on the import contracts and on this file only, so a test can tell whether it is up to date.
+    """
+    wide, tall, gap, left = 560, 40, 8, 24
     rows = rooms(root)
     places: dict[str, tuple[float, float, float]] = {}
     drawn = []
@@ -236,14 +272,11 @@ def picture(root: Path) -> str:
         each = (wide - gap * (len(row) - 1)) / len(row)
         for column, room in enumerate(row):
             x = left + column * (each + gap)
-            inside = [path for name, path in modules.items() if name == room or name.startswith(f"{room}.")]
-            lines = sum(path.read_text().count("\n") for path in inside)
-            count = f"{len(inside)} files, {lines} lines"
             fill = FILLS[room.split(".")[0]]
             drawn.append(
                 f'<rect x="{x:.0f}" y="{y}" width="{each:.0f}" height="{tall}" rx="5" fill="{fill}" stroke="#8a8f98"/>'
                 f'<text x="{x + 10:.0f}" y="{y + 17}" font-weight="600">{escape(room)}</text>'
-                f'<text x="{x + 10:.0f}" y="{y + 32}" fill="#555" font-size="11">{count}</text>'
+                f'<text x="{x + 10:.0f}" y="{y + 32}" fill="#555" font-size="11">{escape(PURPOSES[room])}</text>'
             )
             places[room] = (x, y, each)
     for number, (what, stops) in enumerate(WAYS.items()):
@@ -276,12 +309,12 @@ def _way(
         slot = taken.get(y, 0)
         taken[y] = slot + 1
         # Two stops below each other in a row, further ones beside them.
-        at_x, at_y = x + 8 + 150 * (slot // 2), y + 12 + 18 * (slot % 2)
+        at_x, at_y = x + 8 + 160 * (slot // 2), y + 10 + 20 * (slot % 2)
         points.append((at_x, at_y))
         label = ".".join(stop.split(".")[-2:])
         text.append(f'<circle cx="{at_x}" cy="{at_y}" r="8" fill="{colour}"/>')
         text.append(f'<text x="{at_x}" y="{at_y + 4}" fill="white" font-size="10" text-anchor="middle">{step}</text>')
-        text.append(f'<text x="{at_x + 13}" y="{at_y + 4}" font-size="11">{escape(label)}</text>')
+        text.append(f'<text x="{at_x + 13}" y="{at_y + 4}" font-size="11" {HALO}>{escape(label)}</text>')
     line = " ".join(f"{a:.0f},{b:.0f}" for a, b in points)
     return (
         f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-opacity="0.35" stroke-width="3"/>'

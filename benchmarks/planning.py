@@ -24,7 +24,7 @@ from lumion_hw.planning import (
     Faults,
     Fleet,
     TorusRack,
-    communication_share_for,
+    needed_communication_share,
     on_cores,
     serve_stream,
     simulate,
@@ -54,8 +54,8 @@ def _simulations(states: int, seed: int) -> None:
     print(f"one random number per accelerator would take {drawn_s:.1f} s on them\n")
     cases = {
         "1 to 4 chips of every rack": Faults((1, 4)),
-        "4.7e-4 a day, 7 days": Faults.at_rate(4.7e-4, 7.0, 0.0, 4),
-        "the same, 36 % of servers": Faults.at_rate(4.7e-4, 7.0, 0.36, 4),
+        "4.7e-4 a day, 7 days": Faults.from_rate(4.7e-4, 7.0, 0.0, 4),
+        "the same, 36 % of servers": Faults.from_rate(4.7e-4, 7.0, 0.36, 4),
     }
     print("| faults | s | over drawing | counted | job migration | server eviction |\n|---|---|---|---|---|---|")
     for name, faults in cases.items():
@@ -78,9 +78,9 @@ def _streams(seed: int) -> None:
             for name, rack in (("torus", TorusRack()), ("fabric", FabricRack())):
                 one = serve_stream(rack, MIXES[mix], load=load, requests=20_000, seed=seed)
                 shares = f"{one.accepted:.1%} | {one.fragmented:.1%} | {one.used:.1%} | {one.bandwidth_share:.1%}"
-                print(f"| {mix} | {load:g} | {name} | {shares} | {one.fabric_faster:.2f} |")
+                print(f"| {mix} | {load:g} | {name} | {shares} | {one.fabric_speedup:.2f} |")
     for faster in (1.74, 1.8, 2.0):
-        share = communication_share_for(1.7, faster)
+        share = needed_communication_share(1.7, faster)
         print(f"1.7x training with collectives {faster:g}x faster: {share:.1%} of the iteration is communication")
 
 

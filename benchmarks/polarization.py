@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import VirtualClock
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.polarization import EXPECTED_NOISE_DB, Aligner, Alignment
-from lumion_hw.polarization.retarders import RetarderChain, taken_share, turn_matrix
+from lumion_hw.polarization.retarders import RetarderChain, accepted_share, turn_matrix
 
 PERIOD, RANGE = 3700.0, 5000.0
 GOAL_LOSS_DB, GOAL_MEDIAN, GOAL_P95 = 0.05, 8, 20
@@ -56,7 +56,7 @@ class Squeezers:
     def share(self) -> float:
         """Share of the light that the device takes."""
         turned = self.chain.turn(self.rest_rad + 2.0 * np.pi * self.drive_mv / PERIOD, self.light)
-        return float(taken_share(turned, self.taken, 1.0, self.crosstalk))
+        return float(accepted_share(turned, self.taken, 1.0, self.crosstalk))
 
     def reading_w(self) -> float:
         """Return a reading."""

@@ -207,7 +207,7 @@ def programming(driver: LumionMeshController) -> Callable[[], None]:
     return once
 
 
-def side_by_side(actions: dict[str, Callable[[], None]]) -> dict[str, float]:
+def run_parallel(actions: dict[str, Callable[[], None]]) -> dict[str, float]:
     """Return the median time of one call in µs of each action, measured in turns."""
     times: dict[str, list[float]] = {name: [] for name in actions}
     for _ in range(ROUNDS):
@@ -230,7 +230,7 @@ def measure(kind: str) -> dict[str, float]:
             link = open_link(stack.enter_context(address), clock)
             drivers.append(LumionMeshController(link, clock, device="mesh0"))
             stack.callback(drivers[-1].close)
-        return side_by_side(
+        return run_parallel(
             {
                 ECHO: echoing(echo, clock),
                 LEAST: programming(drivers[0]),

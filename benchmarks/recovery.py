@@ -178,7 +178,7 @@ def back(manager: FabricManager) -> None:
     for name in list(manager.state.failed):
         manager.bench.emulated.faults.revive_modules(find_unit(manager.bench.model, name).nics)
     manager.bench.clock.sleep(1.0)
-    manager.put_back()
+    manager.restore_bench_file_places()
 
 
 def quiet(hours: int) -> None:
@@ -223,9 +223,9 @@ def turning(rate_rad2_per_s: float, for_s: float) -> None:
             deepest_db = [0.0]
 
             def look() -> None:
-                deepest_db.extend(each.lost_db or 0.0 for each in manager.upkeep.health)
+                deepest_db.extend(each.lost_db or 0.0 for each in manager.maintenance.health)
 
-            made = manager.run(for_s, between=look)
+            made = manager.run(for_s, between_steps=look)
             counted = manager.judge.counters
             print(
                 f"{for_s / 60:.0f} min with fibres at {rate_rad2_per_s:g} rad²/s: {len(made)} recoveries, "

@@ -67,7 +67,7 @@ def hops_in_time(mesh: HexMesh, pairs: Pairs, *, compiled: bool) -> float:
     """Return the hops of a routing after ``IMPROVE_S`` of CPU time, counted from the request."""
     began = time.process_time()
     problem = problem_for(mesh, RouteRequest(pairs, objective="hops"))
-    with patch.object(search, "worth_compiling", lambda n_pucs: compiled):
+    with patch.object(search, "should_compile", lambda n_pucs: compiled):
         negotiation = Negotiation(problem)
     bound = sum(cost or 0.0 for cost in negotiation.alone())
     found = negotiation.run(200, bound).ways

@@ -37,18 +37,18 @@ from lumion_hw.schedules import (
     birkhoff,
     bounded,
     cost_of,
-    demand_from,
-    fewest_rounds,
-    least_rounds,
+    demand_from_counts,
     load_phases,
     make_schedule,
     measured_iteration,
-    model_beside,
-    on_mesh,
+    min_rounds,
+    min_straggler_rounds,
+    model_with_measured_dark_times,
     optimal,
     prepare,
-    regrouped,
-    relabelled,
+    regroup_schedule,
+    relabel_ranks,
+    route_schedule,
     stragglar,
     verify,
 )
@@ -72,7 +72,7 @@ def straggler_table() -> None:
     for ranks in [*range(4, 65, 2), 128, 256]:
         schedule = stragglar(ranks)
         verify(schedule)
-        body.append((ranks, least_rounds(ranks), len(schedule.rounds), KNOWN.get(ranks, "")))
+        body.append((ranks, min_straggler_rounds(ranks), len(schedule.rounds), KNOWN.get(ranks, "")))
     took_s = time.process_time() - begun_s
     above = [row for row in body if row[1] != row[2]]
     rows(("n", "bound", "reached", "best known before"), [row for row in body if row[3]])
@@ -82,7 +82,10 @@ def straggler_table() -> None:
         schedule = stragglar(ranks)
         verify(schedule)
         took_s = time.process_time() - begun_s
-        print(f"n = {ranks}, without a rotation: {len(schedule.rounds)}, bound {least_rounds(ranks)}, {took_s:.1f} s")
+        print(
+            f"n = {ranks}, without a rotation: {len(schedule.rounds)}, "
+            f"bound {min_straggler_rounds(ranks)}, {took_s:.1f} s"
+        )
     print()
 
 
@@ -99,7 +102,7 @@ def cost_tables() -> None:
     for ranks in (4, 8, 16, 64):
         own, ring = cost_of(stragglar(ranks)), cost_of(make_schedule("ring", ranks))
         model = CostModel(50e9, switching_s=1e-2)
-        won = own.winning_bytes(ring, model)
+        won = own.winning_range_bytes(ring, model)
         edges = [f"{1e6 * own.break_even_delta_s(ring, model, size):.0f} us" for size in (2**26, 2**30)]
         smallest = "never" if won is None else f"{won[0] / 1e9:.1f} GB"
         late_s = 0.0 if won is None else own.early_s(model, won[0])
@@ -113,7 +116,7 @@ def cost_tables() -> None:
 
 
 def demand_tables() -> None:
-    demand = demand_from(np.random.default_rng(1).lognormal(10.0, 2.0, (64, 64)))
+    demand = demand_from_counts(np.random.default_rng(1).lognormal(10.0, 2.0, (64, 64)))
     begun_s = time.process_time()
     full = birkhoff(demand)
     took_s = time.process_time() - begun_s
@@ -133,7 +136,7 @@ def demand_tables() -> None:
     for ranks, count in ((4, 1), (4, 2), (4, 3), (4, 4), (5, 2), (5, 3)):
         shares = []
         for seed in range(10):
-            small = demand_from(np.random.default_rng(seed).lognormal(5.0, 1.5, (ranks, ranks)))
+            small = demand_from_counts(np.random.default_rng(seed).lognormal(5.0, 1.5, (ranks, ranks)))
             shares.append(bounded(small, count).served_after_bytes[-1] / optimal(small, count))
         body.append((ranks, count, f"{np.mean(shares):.1%}", f"{min(shares):.1%}"))
     print("bounded beside the proven optimum, 10 skewed demands each")
@@ -154,15 +157,15 @@ def mesh_table() -> None:
         ports = [mesh.fibre_ports[k * len(mesh.fibre_ports) // (2 * ranks)] for k in range(2 * ranks)]
         router, schedule = MeshRouter(mesh, ports[0::2], ports[1::2]), make_schedule(name, ranks)
         begun_s = time.process_time()
-        found = on_mesh(router, schedule)
+        found = route_schedule(router, schedule)
         split_s = time.process_time()
         if name.startswith("all-to-all"):
-            chosen = on_mesh(router, regrouped(router, schedule))
+            chosen = route_schedule(router, regroup_schedule(router, schedule))
         else:
-            chosen = on_mesh(router.seated(relabelled(router, schedule)), schedule)
+            chosen = route_schedule(router.with_ports_of(relabel_ranks(router, schedule)), schedule)
         took = f"{split_s - begun_s:.1f} s", f"{time.process_time() - split_s:.1f} s"
-        proven = found.rounds + found.least_extra
-        least = fewest_rounds(schedule) if name.startswith("all-to-all") else found.rounds
+        proven = found.rounds + found.min_extra
+        least = min_rounds(schedule) if name.startswith("all-to-all") else found.rounds
         longest = max(found.longest_hops, chosen.longest_hops)
         body.append((name, ranks, len(found.steps), proven, len(chosen.steps), least, longest, *took))
     print("on 72 PUCs, inputs and outputs taking turns round the rim: settings")
@@ -179,7 +182,7 @@ def phases_table() -> None:
         switch.rehearse()
         changes = switch.measure()
         done = switch.run(plan, iterations=10)
-    seen, said = measured_iteration(done, 9, plan), model_beside(done, prepared, plan)
+    seen, said = measured_iteration(done, 9, plan), model_with_measured_dark_times(done, prepared, plan)
     body = []
     for place, phase in enumerate(plan.phases):
         change, switched = changes[phase.tag], done[place - len(plan.phases)].switched

@@ -157,7 +157,7 @@ def measured(address: str, bare_address: str, tables: np.ndarray) -> dict[str, l
         found["ours"] += timed_ms(write(ours, HEATERS), half)
     ours.put(f"{BENCH}:lease:owner", "")
     with Bench.attach(address) as bench:
-        found["call"] = timed_ms(lambda number: bench.mesh.driven_ma(), half)
+        found["call"] = timed_ms(lambda number: bench.mesh.confirmed_currents_ma(), half)
     ours.close()
     theirs.close()
     return found
@@ -172,7 +172,7 @@ def setpoints(rounds: int) -> None:
 
             def drive(number: int) -> object:
                 own.mesh.program(tables[number], settle_s=0.0)
-                return own.mesh.driven_ma()
+                return own.mesh.confirmed_currents_ma()
 
             found["controller"] = timed_ms(drive, half)
         with served(endpoints) as (address, _):

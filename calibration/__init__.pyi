@@ -2,13 +2,13 @@ from .measure.bench_probe import BenchProbe as BenchProbe
 from .measure.probe import Probe as Probe, tune_to_record as tune_to_record
 from .model.device_under_test import DeviceUnderTest as DeviceUnderTest
 from .model.parameters import MeshParameters as MeshParameters
-from .model.space import ParameterSpace as ParameterSpace, space_of as space_of
+from .model.space import ParameterSpace as ParameterSpace, space_from_record as space_from_record
 from .record.comparison import Comparison as Comparison, compare_records as compare_records
 from .record.conversion import (
     Origin as Origin,
-    covariance_of as covariance_of,
-    parameters_of as parameters_of,
-    record_from as record_from,
+    build_record as build_record,
+    covariance_from_record as covariance_from_record,
+    parameters_from_record as parameters_from_record,
 )
 from .record.export import write_npz as write_npz, write_tables as write_tables
 from .record.raw_data import load_raw as load_raw

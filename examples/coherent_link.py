@@ -26,7 +26,7 @@ def main():
         told = proof.acceptance
         print(f"locked after {told.lock.elapsed_s:.1f} s")
         print(f"PDL {told.pdl_db:.2f} dB, DGD {told.dgd_ps:.1f} ps, predicted {proof.circuit.budget.pdl_db:.2f} dB")
-        print(f"pre-FEC BER {told.prefec_ber:.2e}, at most {told.most_ber:.2e} for a module that just meets its sheet")
+        print(f"pre-FEC BER {told.prefec_ber:.2e}, at most {told.max_ber:.2e} for a module that just meets its sheet")
         setup.disconnect([request])
 
 

@@ -8,7 +8,7 @@ import argparse
 import tempfile
 
 from lumion_hw import Bench
-from lumion_hw.circuits import CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits import CircuitMaintenance, CircuitRequest, CircuitService
 
 
 def main():
@@ -31,10 +31,10 @@ def main():
         CircuitService.open(open_bench, given.record, state, program="hold_an_hour.py") as circuits,
     ):
         circuits.connect([CircuitRequest(given.source, given.target)])
-        upkeep = Upkeep(circuits, period_s=300.0, reads_per_s=0.2)
-        upkeep.run(60.0 * given.minutes, tell)
-        worst_db = max(circuit.worst_db for circuit in upkeep.health)
-        print(f"never more than {worst_db:.2f} dB lost, {upkeep.summary()['reads']} readings")
+        maintenance = CircuitMaintenance(circuits, period_s=300.0, reads_per_s=0.2)
+        maintenance.run(60.0 * given.minutes, tell)
+        worst_db = max(circuit.worst_db for circuit in maintenance.health)
+        print(f"never more than {worst_db:.2f} dB lost, {maintenance.summary()['reads']} readings")
 
 
 if __name__ == "__main__":

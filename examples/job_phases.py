@@ -9,7 +9,14 @@ import argparse
 
 from lumion_hw import Bench, load_record
 from lumion_hw.circuits import PathSetup
-from lumion_hw.schedules import PhaseSwitch, load_phases, measured_iteration, model_beside, plot_iteration, prepare
+from lumion_hw.schedules import (
+    PhaseSwitch,
+    load_phases,
+    measured_iteration,
+    model_with_measured_dark_times,
+    plot_iteration,
+    prepare,
+)
 
 
 def main():
@@ -42,7 +49,7 @@ def main():
             print(f"{each.tag}: waited {1e3 * each.wait_s:.2f} ms, dark: {ports or 'none'}, {each.heat_mw:.1f} mW")
 
         measured = measured_iteration(phases, given.iterations - 1, plan)
-        modelled = model_beside(phases, prepared, plan)
+        modelled = model_with_measured_dark_times(phases, prepared, plan)
         print(f"iteration {1e3 * measured.total_s:.2f} ms, by the model {1e3 * modelled.total_s:.2f} ms")
         print(f"waiting for circuits: {100 * measured.waiting_share:.2f} %")
         energy_mj = sum((each.end_s - each.start_s) * each.heat_mw for each in phases)

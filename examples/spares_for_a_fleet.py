@@ -12,7 +12,7 @@ RATE, REPAIR_DAYS, OF_SERVERS = 4.7e-4, 7.0, 0.36  # Llama-3: faults per acceler
 
 def main() -> None:
     """Plan spares, then compare with other policies."""
-    faults = Faults.at_rate(RATE, REPAIR_DAYS, OF_SERVERS, per_server=4)
+    faults = Faults.from_rate(RATE, REPAIR_DAYS, OF_SERVERS, per_server=4)
     rack = rack_of_servers(16, 4, faults.accelerator_unavailable, faults.server_unavailable)
     plan = plan_spares(rack, 64, 0.95, "sufficient")
     print(f"{plan.every_rack} spares in each of {plan.racks} racks, or {plan.pooled} in one pool")

@@ -1,7 +1,7 @@
-"""Time as a parameter: the wall clock, and a virtual clock on which an hour of settling takes no time.
+"""Clocks: the wall clock, and a virtual clock on which an hour of settling takes no real time.
 
-Everything in the package that waits takes a :class:`Clock`. On an emulated bench in one process the clock is virtual
-and the same seed gives the same run, instant for instant.
+Everything in the package that waits takes a :class:`Clock`. An emulated bench in one process has a virtual clock, so
+that a run with the same seed repeats exactly.
 """
 
 from __future__ import annotations
@@ -22,146 +22,150 @@ T = TypeVar("T")
 
 
 class Ticker(Protocol):
-    """A periodic action that can be ended."""
+    """A periodic action that can be cancelled."""
 
     def cancel(self) -> None:
-        """End the periodic action; calling it twice is harmless."""
+        """Stop the periodic action; a second call has no effect."""
 
 
 class ClockEvent(Protocol):
-    """Something that one job waits for until another one says that it has come about."""
+    """A one-time event: some jobs wait for it until another job sets it."""
 
     def set(self) -> None:
-        """Let those that wait go on, and never wait again."""
+        """Set the event: waiting jobs continue, and later calls of :meth:`wait` return at once."""
 
     def wait(self) -> object:
-        """Return when it is set; at once if it is."""
+        """Wait until the event is set."""
 
 
 class Clock(Protocol):
-    """Seconds since an arbitrary start, and ways to let them pass."""
+    """A source of time in seconds, with ways to wait and to run jobs in parallel."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether time passes only while a job sleeps, so that waiting takes no real time."""
 
     def now(self) -> float:
-        """Return the time in seconds; it never runs backwards."""
+        """Return the time in seconds since an arbitrary start; it never decreases."""
 
     def sleep(self, duration_s: float) -> None:
-        """Let this time pass. Raises ``ValueError`` when it is negative, infinite or no number."""
+        """Wait for a duration. Raises ``ValueError`` if it is negative, infinite or NaN."""
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds until the returned ticker is cancelled."""
 
-    def side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several things at once, each in a thread of its own: the whole takes as long as the slowest.
+    def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Run jobs in parallel threads and wait for all; this takes as long as the slowest job.
 
-        Devices on one wire are asked one after another by whoever holds the wire: give every wire one job. Jobs that
-        share a device have to meet by :meth:`event`, never by a lock that one of them holds while time passes.
+        Give each wire one job, because devices on one wire are served one after another. Jobs that share a device
+        synchronize by :meth:`event`, never by a lock that is held while time passes.
 
         Args:
-            jobs: What to do; one alone is done in the caller's own thread.
+            jobs: Functions without arguments; a single job runs in the caller's thread.
 
         Returns:
-            What each returned, in the order of the jobs.
+            The results, in the order of the jobs.
 
         Raises:
-            Exception: What was raised in one, the first in their order; those of others are in its notes. All jobs were
-                done to their end.
+            Exception: The error of the first job that failed, in the order of the jobs; its notes list the other
+                errors. Every job has ended.
         """
 
     def event(self) -> ClockEvent:
-        """Return something for jobs that stand side by side to wait for."""
+        """Return a new event on which jobs of :meth:`run_parallel` can wait."""
 
-    def own_event(self) -> ClockEvent:
-        """Return something for this thread alone to wait for, be it a job or one that the clock has not started."""
+    def thread_event(self) -> ClockEvent:
+        """Return a new event on which only the calling thread waits; the clock need not have started that thread."""
 
 
-def outcome(job: Callable[[], T]) -> Future[T]:
-    """Do a job now and return how it ended."""
-    ended: Future[T] = Future()
+def run_to_future(job: Callable[[], T]) -> Future[T]:
+    """Run a job now and return a completed future with its result or exception."""
+    future: Future[T] = Future()
     try:
-        ended.set_result(job())
-    except BaseException as error:  # noqa: BLE001 - raised again by answers()
-        ended.set_exception(error)
-    return ended
+        future.set_result(job())
+    except BaseException as error:  # noqa: BLE001 - raised again by results_of()
+        future.set_exception(error)
+    return future
 
 
-def answers(outcomes: Sequence[Future[T]]) -> list[T]:
-    """Return what jobs returned, or raise the first error, with the others in its notes; interrupts come first."""
-    errors = [error for each in outcomes if (error := each.exception()) is not None]
+def results_of(futures: Sequence[Future[T]]) -> list[T]:
+    """Return the results of jobs, or raise the first error with the others in its notes; interrupts take precedence."""
+    errors = [error for future in futures if (error := future.exception()) is not None]
     errors.sort(key=lambda error: isinstance(error, Exception))
     for error in errors:
         for other in errors[1:]:
             error.add_note(f"At the same time: {other}")
         raise error
-    return [each.result() for each in outcomes]
+    return [future.result() for future in futures]
 
 
 Deadline = NewType("Deadline", float)
-"""An instant of a clock at which all of a transaction has to be over, in its seconds; :func:`deadline_after` makes it.
+"""The instant, in seconds of a clock, by which a transaction must be complete; made by :func:`deadline_after`.
 
-It is a type of its own, so that no duration passes for one: links and sessions hand it down through a chain of calls.
+A separate type, so that mypy rejects a duration in its place: links and sessions pass deadlines through many calls.
 """
 
 
 def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
-    """Return the instant of ``clock`` that ends a wait of ``timeout_s`` from now; infinity waits for ever.
+    """Return the deadline ``timeout_s`` from now on ``clock``; infinity means no deadline.
 
-    Every wait that a user asks for is a duration, ``timeout_s``. Deadlines are for links and sessions.
+    Users give durations (``timeout_s``); only links and sessions use deadlines.
 
     Raises:
-        LimitError: Negative, or no number: no instant would ever be later.
+        LimitError: The duration is negative or NaN.
     """
     if timeout_s >= 0.0:
         return Deadline(clock.now() + timeout_s)
-    raise LimitError("time to wait", asked=timeout_s, limit=0.0, unit="s", hint="Give a duration from now.")
+    raise LimitError("time-out is negative or NaN", requested=timeout_s, limit=0.0, unit="s", hint="Give a duration.")
 
 
 def _checked(duration_s: float) -> float:
-    """Return a time to sleep. Infinity would stop a virtual clock for ever: nothing is later."""
+    """Return the duration if a clock can sleep it; an infinite sleep would stop a virtual clock for ever."""
     if not 0.0 <= duration_s < math.inf:
-        raise ValueError(f"cannot sleep {duration_s} s")
+        raise ValueError(f"the sleep duration must be finite and not negative, not {duration_s} s")
     return duration_s
 
 
 def _checked_period(period_s: float) -> float:
     if not 0.0 < period_s < math.inf:
-        raise ValueError(f"period must be positive and finite, not {period_s}")
+        raise ValueError(f"the period must be positive and finite, not {period_s} s")
     return period_s
 
 
 class _Timer:
-    """One periodic action on a virtual clock."""
+    """A periodic action on a virtual clock."""
 
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self.period_s = period_s
         self.action = action
-        self.alive = True
+        self.is_active = True
 
     def cancel(self) -> None:
-        """End the periodic action."""
-        self.alive = False
+        """Stop the periodic action."""
+        self.is_active = False
 
 
 class _Runner:
-    """A thread that shares a virtual clock with others: one runs at a time, until it waits.
+    """A thread that shares a virtual clock with others; one thread runs at a time, until it waits.
 
     Attributes:
-        turn: Released by the thread that hands over to this one. A bare lock: Ctrl-C in the middle of a semaphore or a
-            condition, which are written in Python, leaves them broken.
-        waits_for: What it waits for at present; the innermost where a periodic action waits inside another wait.
-        leads: It waits for jobs of its own.
-        error: Raised by its present or next wait.
+        turn: Lock that the previous thread releases to let this thread run. It is a bare lock, because semaphores and
+            conditions are written in Python and Ctrl-C inside them leaves them broken.
+        waits_for: The current wait; the innermost if a periodic action waits inside another wait.
+        waits_for_own_jobs: Whether this thread waits for jobs that it started itself.
+        error: Exception that the current or next wait raises.
     """
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.turn.acquire()
         self.waits_for: _Wait | None = None
-        self.leads = False
+        self.waits_for_own_jobs = False
         self.error: BaseException | None = None
 
 
 class _Wait:
-    """One wait of a runner, for an instant or for an event."""
+    """One wait of a thread, for an instant or for an event."""
 
     def __init__(self, runner: _Runner) -> None:
         self.runner = runner
@@ -170,7 +174,7 @@ class _Wait:
 
 
 class _VirtualEvent:
-    """An event among the jobs on one virtual clock."""
+    """An event on which the jobs of one virtual clock wait."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -178,30 +182,31 @@ class _VirtualEvent:
         self._waiting: list[_Wait] = []
 
     def set(self) -> None:
-        """Let those that wait go on at this instant, in the order in which they came."""
+        """Set the event: the waiting jobs continue at this instant, in the order in which they began to wait."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            self._clock.due_now(each)
+        for entry in waiting:
+            self._clock.due_now(entry)
 
     def wait(self) -> None:
-        """Return when it is set."""
+        """Wait until the event is set."""
         if not self._is_set:
             self._clock.wait(self._waiting.append)
 
 
-_NOBODY_LEFT = "all that runs side by side waits for events that nobody is left to set"
-# At one instant, what happens by itself comes before what a host finds.
+_DEADLOCK = "deadlock: all parallel jobs wait for events, and no job is left to set them"
+# At the same instant timers run before waits end, so that a host sees the emulated hardware after its update.
 _TIMER, _WAIT = 0, 1
 
 
 class VirtualClock:
-    """A clock that moves only when told to; periodic actions run at their exact instants.
+    """A clock whose time advances only while jobs sleep; periodic actions run at their exact instants.
 
-    Jobs side by side take turns, so that the same calls give the same run, instant for instant: a job runs until it
-    waits, and hands over to what is due first; of those due at one instant, to the one that has waited longest. Threads
-    that the clock has not started have no place on it.
+    Parallel jobs take turns, so that a run repeats exactly: a job runs until it waits, then the job that is due first
+    continues. Ties go to the longest waiter. Threads not started by this clock must not wait on it.
     """
+
+    is_virtual = True
 
     def __init__(self, start_s: float = 0.0) -> None:
         self._now = start_s
@@ -211,19 +216,19 @@ class VirtualClock:
         self.runners: list[_Runner] = []
         self._threads = threading.local()
         self._n_acting = 0
-        self._put_off: list[tuple[float, int, int, _Timer | _Wait]] = []
+        self._postponed: list[tuple[float, int, int, _Timer | _Wait]] = []
 
     def now(self) -> float:
         """Return the virtual time in seconds."""
         return self._now
 
     def sleep(self, duration_s: float) -> None:
-        """Advance by this time, running whatever else falls due, in order."""
+        """Advance the time by this duration; timers and jobs that fall due meanwhile run in order."""
         end = self._now + _checked(duration_s)
         if self.runners or (self._agenda and self._agenda[0][0] <= end):
             self.wait(lambda wait: self._until(end, wait))
         else:
-            self._now = end  # nothing else is due: nearly every wait
+            self._now = end  # the usual case: nothing else is due
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds of virtual time, from inside :meth:`sleep`."""
@@ -231,32 +236,32 @@ class VirtualClock:
         self._put(self._now + period_s, _TIMER, timer)
         return timer
 
-    def side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several things at once; see :meth:`Clock.side_by_side`.
+    def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Run jobs in parallel; see :meth:`Clock.run_parallel`.
 
         Raises:
-            RuntimeError: The jobs wait for events that nobody is left to set.
+            RuntimeError: Deadlock: all jobs wait for events that no running job can set.
         """
         if len(jobs) < 2:
             return [job() for job in jobs]
-        return answers(_SideBySide(self, jobs).outcomes())
+        return results_of(_ParallelRun(self, jobs).outcomes())
 
     def event(self) -> ClockEvent:
-        """Return something for jobs that stand side by side to wait for."""
+        """Return a new event on which jobs of :meth:`run_parallel` can wait."""
         return _VirtualEvent(self)
 
-    def own_event(self) -> ClockEvent:
-        """Return something for this thread alone to wait for; see :meth:`Clock.own_event`."""
-        # Threads that the clock has not started have no turn here that they could hand over.
-        return _VirtualEvent(self) if self.me() in self.runners else threading.Event()
+    def thread_event(self) -> ClockEvent:
+        """Return a new event on which only the calling thread waits; see :meth:`Clock.thread_event`."""
+        # Threads not started by this clock have no turn to hand over.
+        return _VirtualEvent(self) if self.current_runner() in self.runners else threading.Event()
 
     def due_now(self, wait: _Wait) -> None:
-        """Let a wait be over as soon as its turn comes."""
+        """Schedule the end of a wait for the current instant."""
         self._put(self._now, _WAIT, wait)
 
     def wait(self, register: Callable[[_Wait], None]) -> None:
-        """Wait for what ``register`` puts a wait down for, while others take their turns."""
-        me = self.me()
+        """Wait while other threads run; ``register`` receives the new wait and arranges for its end."""
+        me = self.current_runner()
         outer, me.waits_for = me.waits_for, _Wait(me)
         try:
             if me.error is None:
@@ -268,12 +273,12 @@ class VirtualClock:
             error, me.error = me.error, None
             raise error
 
-    def be(self, runner: _Runner) -> None:
-        """Make this thread that of a runner."""
+    def set_current_runner(self, runner: _Runner) -> None:
+        """Declare that the calling thread is ``runner``."""
         self._threads.runner = runner
 
-    def me(self) -> _Runner:
-        """Return the runner of this thread."""
+    def current_runner(self) -> _Runner:
+        """Return the runner of the calling thread."""
         try:
             runner: _Runner = self._threads.runner
         except AttributeError:
@@ -284,43 +289,44 @@ class VirtualClock:
         wait.is_for_time = True
         self._put(end_s, _WAIT, wait)
 
-    def _put(self, due_s: float, rank: int, what: _Timer | _Wait) -> None:
+    def _put(self, due_s: float, rank: int, item: _Timer | _Wait) -> None:
         self._n_waits += rank == _WAIT
-        heapq.heappush(self._agenda, (due_s, rank, next(self._order), what))
+        heapq.heappush(self._agenda, (due_s, rank, next(self._order), item))
 
     def hand_over(self, mine: _Wait | None) -> None:
-        """Let happen what is due, until a wait of this thread is over; hand over for good if it has none."""
+        """Process what is due until the wait ``mine`` is over; without one, hand over for good."""
         while mine is None or not mine.is_over:
             if not self._n_waits:
-                self._nobody_left()
-            others_stand_still = self._n_acting and mine is not None and mine.is_for_time
-            if not others_stand_still:
+                self._report_deadlock()
+            others_are_paused = self._n_acting and mine is not None and mine.is_for_time
+            if not others_are_paused:
                 self._resume_others()
             entry = heapq.heappop(self._agenda)
-            due, _, _, what = entry
-            if others_stand_still and isinstance(what, _Wait) and what.runner is not self.me():
-                self._put_off.append(entry)
+            due, _, _, item = entry
+            if others_are_paused and isinstance(item, _Wait) and item.runner is not self.current_runner():
+                self._postponed.append(entry)
                 continue
             self._now = max(self._now, due)
-            if isinstance(what, _Timer):
-                if what.alive:
-                    self._put(due + what.period_s, _TIMER, what)
-                    self._act(what)
+            if isinstance(item, _Timer):
+                if item.is_active:
+                    self._put(due + item.period_s, _TIMER, item)
+                    self._run_timer(item)
                 continue
             self._n_waits -= 1
-            what.is_over = True
-            # Inside this wait a periodic action may wait for something itself: that has to be over first.
-            if what is mine or what.runner.waits_for is not what:
+            item.is_over = True
+            # A periodic action inside this wait may itself be waiting; its wait must end first.
+            if item is mine or item.runner.waits_for is not item:
                 continue
-            what.runner.turn.release()
+            item.runner.turn.release()
             if mine is None:
                 return
             mine.runner.turn.acquire()
 
-    def _act(self, timer: _Timer) -> None:
-        """Do a periodic action in the middle of somebody's wait; while it waits for time, all others stand still.
+    def _run_timer(self, timer: _Timer) -> None:
+        """Run a periodic action inside the wait of a thread; all other threads pause while the action sleeps.
 
-        It may hold what others want, such as a session: who ran then would stop for good, with the turn in hand.
+        The action may hold a lock that other threads need, such as that of a session. A thread that ran meanwhile
+        could block on this lock and never hand over its turn.
         """
         self._n_acting += 1
         try:
@@ -331,25 +337,25 @@ class VirtualClock:
                 self._resume_others()
 
     def _resume_others(self) -> None:
-        for entry in self._put_off:
+        for entry in self._postponed:
             heapq.heappush(self._agenda, entry)
-        self._put_off.clear()
+        self._postponed.clear()
 
-    def _nobody_left(self) -> None:
-        """Let all jobs that wait for an event fail: nobody runs who could set it."""
+    def _report_deadlock(self) -> None:
+        """Make all jobs that wait for an event fail, because no running job could set the event."""
         for runner in self.runners:
-            if runner.waits_for is not None and not runner.leads:
-                runner.error = RuntimeError(_NOBODY_LEFT)
+            if runner.waits_for is not None and not runner.waits_for_own_jobs:
+                runner.error = RuntimeError(_DEADLOCK)
                 self.due_now(runner.waits_for)
         if not self._n_waits:
-            raise RuntimeError(_NOBODY_LEFT)
+            raise RuntimeError(_DEADLOCK)
 
 
-_LOOK_FOR_SIGNALS_S = 0.1
+_SIGNAL_CHECK_PERIOD_S = 0.1
 
 
-class _SideBySide(Generic[T]):
-    """Jobs side by side on a virtual clock.
+class _ParallelRun(Generic[T]):
+    """One parallel run of jobs on a virtual clock.
 
     Args:
         clock: The clock.
@@ -358,81 +364,82 @@ class _SideBySide(Generic[T]):
 
     def __init__(self, clock: VirtualClock, jobs: Sequence[Callable[[], T]]) -> None:
         self._clock, self._jobs = clock, jobs
-        self._caller = clock.me()
-        self._caller_is_job = self._caller in clock.runners  # of others, which take their turns meanwhile
+        self._caller = clock.current_runner()
+        self._caller_is_job = self._caller in clock.runners  # then other jobs run meanwhile
         self._runners = [_Runner() for _ in jobs]
         self._outcomes: dict[int, Future[T]] = {}
         self._all_done = clock.event()
-        self._begun, self._ended = threading.Lock(), threading.Lock()
-        self._ended.acquire()
+        self._started_lock, self._ended_lock = threading.Lock(), threading.Lock()
+        self._ended_lock.acquire()
 
     def outcomes(self) -> list[Future[T]]:
-        """Do all jobs, and return how they ended, in their order."""
+        """Run all jobs and return their completed futures, in the order of the jobs."""
         if self._caller_is_job:
-            self._begin()
-            self._caller.leads = True
+            self._start()
+            self._caller.waits_for_own_jobs = True
             try:
                 self._all_done.wait()
             finally:
-                self._caller.leads = False
+                self._caller.waits_for_own_jobs = False
         else:
-            self._begin_and_wait()
+            self._start_and_wait()
         return [self._outcomes[number] for number in range(len(self._jobs))]
 
-    def _begin_and_wait(self) -> None:
-        # In the main thread Ctrl-C can come between any two steps. So what is done here may be done twice: a thread
-        # that begins what has begun ends at once, and the lock is nobody's afterwards, whether it was taken or not.
+    def _start_and_wait(self) -> None:
+        """Start the jobs from a thread that is not a job, and wait for them; Ctrl-C interrupts all of them."""
+        # In the main thread Ctrl-C can arrive between any two steps, so every step here can be repeated: a second
+        # starter thread ends at once, and nothing depends on whether the lock was acquired.
         interrupt: KeyboardInterrupt | None = None
         is_launched = False
         while True:
             try:
                 while len(self._outcomes) < len(self._jobs):
                     if not is_launched:
-                        threading.Thread(target=self._begin, name="lumion-job", daemon=True).start()
+                        threading.Thread(target=self._start, name="lumion-job", daemon=True).start()
                         is_launched = True
-                    # A signal that comes just before a thread begins to wait is seen when the wait is over (CPython).
-                    self._ended.acquire(timeout=_LOOK_FOR_SIGNALS_S)
+                    # CPython handles a signal that arrives just before a wait only when this wait ends.
+                    self._ended_lock.acquire(timeout=_SIGNAL_CHECK_PERIOD_S)
                 break
             except KeyboardInterrupt as error:
                 interrupt = error
                 for runner in [*self._runners, *self._clock.runners]:
-                    if not runner.leads:
+                    if not runner.waits_for_own_jobs:
                         runner.error = KeyboardInterrupt()
         if interrupt is not None:
             raise interrupt
 
-    def _begin(self) -> None:
-        if not self._begun.acquire(blocking=False):
+    def _start(self) -> None:
+        if not self._started_lock.acquire(blocking=False):
             return
         self._clock.runners += self._runners
         for number, runner in enumerate(self._runners):
             if number or self._caller_is_job:
                 runner.waits_for = _Wait(runner)
                 self._clock.due_now(runner.waits_for)
-                threading.Thread(target=self._do, args=(number,), name="lumion-job", daemon=True).start()
+                threading.Thread(target=self._run_job, args=(number,), name="lumion-job", daemon=True).start()
         if not self._caller_is_job:
-            self._do(0)  # with the caller's turn
+            self._run_job(0)  # in the caller's turn
 
-    def _do(self, number: int) -> None:
-        """Do one job, in a thread of its own, and hand over for good."""
+    def _run_job(self, number: int) -> None:
+        """Run one job in the current thread, then hand over for good."""
         runner = self._runners[number]
-        self._clock.be(runner)
+        self._clock.set_current_runner(runner)
         if runner.waits_for is not None:
             runner.turn.acquire()
             runner.waits_for = None
-        how = outcome(self._jobs[number])
+        future = run_to_future(self._jobs[number])
         self._clock.runners.remove(runner)
-        self._outcomes[number] = how
+        self._outcomes[number] = future
         if len(self._outcomes) == len(self._jobs):
             if not self._caller_is_job:
-                self._ended.release()
+                self._ended_lock.release()
                 return
             self._all_done.set()
         self._clock.hand_over(None)
 
 
 def boot_id() -> str:
-    """Return what is the same for all processes that share a monotonic clock; empty where the system does not say."""
+    """Return an identifier shared by all processes with the same monotonic clock; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -440,7 +447,7 @@ def boot_id() -> str:
 
 
 class _ThreadTicker:
-    """One periodic action on the wall clock, in a daemon thread of its own."""
+    """A periodic action on the wall clock, in its own daemon thread."""
 
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self._stop = threading.Event()
@@ -454,7 +461,7 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread; waits for a running action unless called from it."""
+        """End the thread; waits for a running action, unless the action itself calls this."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)
@@ -462,6 +469,8 @@ class _ThreadTicker:
 
 class SystemClock:
     """The monotonic wall clock."""
+
+    is_virtual = False
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -475,24 +484,24 @@ class SystemClock:
         """Call ``action`` from a background thread every ``period_s`` seconds."""
         return _ThreadTicker(_checked_period(period_s), action)
 
-    def side_by_side(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several things at once; see :meth:`Clock.side_by_side`.
+    def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Run jobs in parallel; see :meth:`Clock.run_parallel`.
 
-        The first job is done in the caller's own thread. So an interrupt of the main thread reaches that job, which can
-        tell the others to end; then they are waited for.
+        The first job runs in the caller's thread. Ctrl-C in the main thread therefore interrupts this job, which can
+        make the others end; then all are waited for.
         """
         if len(jobs) < 2:
             return [job() for job in jobs]
         with ThreadPoolExecutor(len(jobs) - 1, thread_name_prefix="lumion-job") as pool:
             futures = [pool.submit(job) for job in jobs[1:]]
-            first = outcome(jobs[0])
+            first = run_to_future(jobs[0])
             wait(futures)
-        return answers([first, *futures])
+        return results_of([first, *futures])
 
     def event(self) -> ClockEvent:
         """Return an event of the threading library."""
         return threading.Event()
 
-    def own_event(self) -> ClockEvent:
+    def thread_event(self) -> ClockEvent:
         """Return an event of the threading library."""
         return threading.Event()

@@ -1,6 +1,6 @@
-"""A dask.distributed cluster (extra ``cluster``): the package, and a connection to its scheduler.
+"""Access to a dask.distributed cluster (extra ``cluster``).
 
-What travels dask packs as pickle: a scheduler and its workers have to trust everybody who can reach them.
+dask transfers objects as pickle: anybody who can reach the scheduler or a worker can run code there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _CONNECT_S = 10.0
 
 
 def require_distributed() -> Any:
-    """Return the package, most of which has no types.
+    """Import and return the package ``distributed``.
 
     Raises:
         ConfigError: dask.distributed is not installed.
@@ -23,16 +23,16 @@ def require_distributed() -> Any:
         return import_module("distributed")
     except ImportError as error:
         raise ConfigError(
-            "a cluster needs dask.distributed", hint="Install it with: pip install 'lumion-hw[cluster]'"
+            "using a cluster needs dask.distributed", hint="Install it with: pip install 'lumion-hw[cluster]'"
         ) from error
 
 
-def connected(scheduler: str) -> Any:
-    """Return a client of the scheduler at ``HOST:PORT``.
+def connect_cluster(scheduler: str) -> Any:
+    """Connect to the dask scheduler at ``HOST:PORT`` and return the client.
 
     Raises:
         ConfigError: dask.distributed is not installed.
-        ConnectError: There is no scheduler.
+        ConnectError: No scheduler answers there.
     """
     distributed = require_distributed()
     try:

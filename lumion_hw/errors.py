@@ -1,24 +1,24 @@
 """The error tree of the package.
 
-Every error says what was asked, what was found, where, and what to do. The command line turns each class into one
-paragraph and one exit code (:func:`exit_code`). Several devices failing together are raised as an ``ExceptionGroup``.
+Every message says what was requested, what happened, where, and what to do. The command line prints each error as one
+paragraph and ends with its exit code (:func:`exit_code`). Failures of several devices form an ``ExceptionGroup``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ParamSpec, Protocol, TypeVar
 
 
 class LumionError(Exception):
-    """Base of every error this package raises.
+    """Base class of all errors of this package.
 
     Args:
-        message: What happened, with the operation and what was seen.
-        device: Name of the device in the bench file, if one is involved.
-        address: Where that device was reached.
-        hint: What the reader can do next.
+        message: What happened: the operation and the value or reply found.
+        device: Name of the device in the bench file, if a device is involved.
+        address: Address of this device.
+        hint: What the user can do next.
     """
 
     exit_code = 1
@@ -41,27 +41,27 @@ class LumionError(Exception):
 
 
 class ConfigError(LumionError, ValueError):
-    """A file, option or argument is wrong; the message names file, line, column and key where there is one."""
+    """A file, option or argument is wrong; for a file the message names line, column and key."""
 
     exit_code = 2
 
 
 class UnknownNameError(ConfigError, KeyError):
-    """Nothing of this name is there; the message lists what is."""
+    """No object has this name; the message lists the names that exist."""
 
 
 class IdentityError(ConfigError):
-    """Another device than the expected one answered at this address."""
+    """A device other than the expected one answered at this address."""
 
 
 class LinkError(LumionError, ConnectionError):
-    """The way to a device does not work."""
+    """The connection to a device failed."""
 
     exit_code = 4
 
 
 class ConnectError(LinkError):
-    """The link could not be opened: missing or refused."""
+    """The link could not be opened: it does not exist or was refused."""
 
 
 class InUseError(ConnectError):
@@ -71,33 +71,32 @@ class InUseError(ConnectError):
 
 
 class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the design
-    """The link was open and is gone: unplugged, closed by the peer, or a write that did not go through."""
+    """An open link was lost: unplugged, closed by the peer, or a write failed."""
 
 
 class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
-    """No answer before the deadline; the link itself may be alive.
+    """No reply before the deadline; the link itself may still work.
 
     Attributes:
-        took_effect: Whether the command changed something: ``False`` if it did not and will not, also for a question;
-            ``None`` if that is not known.
+        took_effect: ``False`` if the command changed nothing and will not (always so for a query); ``None`` if unknown.
     """
 
     took_effect: bool | None = None
 
 
 class ForkError(LumionError, RuntimeError):
-    """Something that another process has opened was used in its child; nothing was sent."""
+    """A child process used a device that its parent has opened; nothing was sent."""
 
 
 class FrameError(LinkError):
-    """Bytes arrived that are not a reply of the expected shape."""
+    """The received bytes are not a reply of the expected format."""
 
 
 class DeviceError(LumionError):
     """The device answered with an error.
 
     Args:
-        message: The error in words.
+        message: Text of the error.
         code: The device's own code.
         command: The command that caused it.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
@@ -112,56 +111,56 @@ class DeviceError(LumionError):
 
 
 class BusyError(DeviceError):
-    """Another host or run holds the device."""
+    """Another host or program is using the device."""
 
     exit_code = 6
 
 
 class BadValueError(DeviceError, ValueError):
-    """The device refused a value or a channel as one that does not exist."""
+    """The device rejected a value, or a channel that it does not have."""
 
 
 class DeviceTimeoutError(DeviceError, TimeoutError):
-    """Something inside the device took too long; the device itself answers."""
+    """An operation of the device took too long; the device itself still answers."""
 
 
 class ConfigRejectedError(DeviceError):
-    """A module refused a configuration of its lanes; the one in force did not change.
+    """A module rejected a lane configuration; its active configuration is unchanged.
 
     Args:
-        message: What was refused.
+        message: The rejected operation.
         lane: Host lane.
         code: The module's code, CMIS 11h:202-205.
-        name: That code in words.
+        name: Name of this code.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
     def __init__(self, message: str, *, lane: int, code: int, name: str, **where: str | None) -> None:
-        super().__init__(f"{message}: host lane {lane} answers {code:X}h, {name}", code=code, **where)
+        super().__init__(f"{message}: host lane {lane} reports {code:X}h, {name}", code=code, **where)
         self.lane = lane
         self.name = name
 
 
 class NotSupportedError(DeviceError, NotImplementedError):
-    """This model or this transport cannot do what was asked."""
+    """This device model or transport does not support the requested operation."""
 
 
 class LimitError(LumionError, ValueError):
-    """A value outside a limit was refused; nothing was changed.
+    """A value outside its limit was rejected; nothing was changed.
 
     Args:
-        message: What was refused.
-        asked: The value asked for.
-        limit: The limit it broke.
+        message: The rejected operation.
+        requested: The requested value.
+        limit: The limit that it exceeds.
         unit: Unit of both.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
     exit_code = 2
 
-    def __init__(self, message: str, *, asked: float, limit: float, unit: str, **where: str | None) -> None:
-        super().__init__(f"{message}: asked {asked:g} {unit}, limit {limit:g} {unit}", **where)
-        self.asked = asked
+    def __init__(self, message: str, *, requested: float, limit: float, unit: str, **where: str | None) -> None:
+        super().__init__(f"{message}: requested {requested:g} {unit}, limit {limit:g} {unit}", **where)
+        self.requested = requested
         self.limit = limit
         self.unit = unit
 
@@ -170,9 +169,9 @@ class VerifyError(LumionError):
     """A value read back differs from the value written.
 
     Args:
-        message: What was verified.
-        wrote: What was sent.
-        read: What came back.
+        message: The verified operation.
+        wrote: The value written.
+        read: The value read back.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -183,11 +182,11 @@ class VerifyError(LumionError):
 
 
 class OutOfRangeError(DeviceError):
-    """A measurement is not a number: over-range, under-range or saturated."""
+    """A measurement gave no number: over range, under range or saturated."""
 
 
 class CalibrationError(LumionError):
-    """A calibration could not be made, is incomplete, or does not belong to this device."""
+    """A calibration failed, is incomplete, or belongs to another device."""
 
     exit_code = 3
 
@@ -197,12 +196,12 @@ class RoutingError(LumionError):
 
 
 class NoPathError(RoutingError):
-    """No set of routes satisfies the request, and that is proven; the message says what binds and what would free it.
+    """Proof that no set of routes satisfies the request; the message names the limiting ports or joints.
 
     Args:
-        message: Which ports and which cut.
-        ports: Ports of the circuits that cannot be had together, or the port at fault.
-        cut: ``(puc, puc)`` of the joints that are too few, where a cut is the proof.
+        message: The limiting ports and the cut.
+        ports: Ports of the circuits that exclude each other, or the port that cannot be reached.
+        cut: The joints ``(puc, puc)`` of the bottleneck, if a cut is the proof.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -220,17 +219,17 @@ class NoPathError(RoutingError):
 
 
 class UndecidedError(RoutingError):
-    """No routes were found in the effort allowed, and none were proven impossible either."""
+    """The search reached its work limit: no routes were found, but routes may exist."""
 
 
 class CircuitError(LumionError):
-    """A circuit could not be proven by light; the message says what was proven and what was rolled back."""
+    """A circuit failed its verification by light; the message says what was verified and what was rolled back."""
 
     exit_code = 3
 
 
 class SafetyError(LumionError):
-    """A latched fault or interlock keeps the outputs off until it is cleared by name."""
+    """A latched fault or interlock keeps the outputs off until a user clears it."""
 
     exit_code = 5
 
@@ -283,18 +282,18 @@ class DeviceAddress(DeviceErrors):
 
 
 LIST_FAULTS = "`lumion faults BENCH` lists the faults; in a script, faults() does"
-"""How to see the faults of a mesh controller, for messages."""
+"""Hint for messages: how to list the faults of a mesh controller."""
 CLEAR_FAULTS = (
     "Remove the cause, then clear each fault: `lumion faults BENCH --clear NAME`, or clear_fault(id) in a script"
 )
-"""What to do about a latched fault, for messages."""
+"""Hint for messages: how to clear a latched fault."""
 
 
 def exit_code(error: BaseException) -> int:
     """Return the process exit code for an error.
 
     0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130 interrupted.
-    An ``ExceptionGroup`` takes the code its members agree on, or 1.
+    An ``ExceptionGroup`` has the code of its members if all are equal, otherwise 1.
     """
     if isinstance(error, LumionError):
         return error.exit_code
@@ -304,3 +303,18 @@ def exit_code(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return 130
     return 1
+
+
+def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> str:
+    """Return a hint for a name that does not exist: the closest names, or all names if none is close.
+
+    Args:
+        name: The name that was given.
+        choices: The names that exist.
+        intro: Beginning of the sentence that lists all names, such as ``The modules are``.
+    """
+    from difflib import get_close_matches  # here, for commands that fail are few
+
+    names = list(choices)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(close)}?" if close else f"{intro} {', '.join(names) or 'none'}."

@@ -1,55 +1,55 @@
-"""Conversions between the units of the field; names carry their units, so nothing is converted silently."""
+"""Conversions between optical units: dBm and watts, dB and ratios, wavelengths and frequencies."""
 
 from __future__ import annotations
 
 import math
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
-"""Of light in vacuum; exact, because the metre is defined by it."""
+"""Speed of light in vacuum; exact by the definition of the metre."""
 
 OSNR_OF_0_DBM_DB = 58.0
-"""Signal to noise in 0.1 nm behind an ideal amplifier that takes 0 dBm at 1550 nm: 1 mW over hν·12.5 GHz."""
+"""OSNR in 0.1 nm after an ideal amplifier with 0 dBm input power at 1550 nm: 1 mW / (hν · 12.5 GHz)."""
 
 
 def dbm_from_w(power_w: float) -> float:
-    """Return the power in dBm. Raises ``ValueError`` for powers that have no logarithm (zero, negative, NaN)."""
+    """Convert watts to dBm. Raises ``ValueError`` for zero, negative values and NaN."""
     if not power_w > 0:
-        raise ValueError(f"{power_w} W has no value in dBm")
+        raise ValueError(f"cannot convert {power_w} W to dBm: the power must be positive")
     return 10.0 * math.log10(power_w * 1e3)
 
 
 def w_from_dbm(power_dbm: float) -> float:
-    """Return the power in watts."""
+    """Convert dBm to watts."""
     return float(1e-3 * 10.0 ** (power_dbm / 10.0))
 
 
 def db_from_ratio(ratio: float) -> float:
-    """Return a power ratio in dB. Raises ``ValueError`` for ratios that are not positive."""
+    """Convert a power ratio to dB. Raises ``ValueError`` if it is not positive."""
     if not ratio > 0:
-        raise ValueError(f"{ratio} has no value in dB")
+        raise ValueError(f"cannot convert {ratio} to dB: the ratio must be positive")
     return 10.0 * math.log10(ratio)
 
 
 def ratio_from_db(db: float) -> float:
-    """Return the power ratio of a value in dB."""
+    """Convert dB to a power ratio."""
     return float(10.0 ** (db / 10.0))
 
 
 def frequency_hz_from_wavelength_m(wavelength_m: float) -> float:
-    """Return the optical frequency of a vacuum wavelength. Raises ``ValueError`` if it is not positive."""
+    """Convert a vacuum wavelength to an optical frequency. Raises ``ValueError`` if it is not positive."""
     if not wavelength_m > 0:
-        raise ValueError(f"{wavelength_m} m is not a wavelength")
+        raise ValueError(f"the wavelength must be positive, not {wavelength_m} m")
     return SPEED_OF_LIGHT_M_PER_S / wavelength_m
 
 
 def wavelength_m_from_frequency_hz(frequency_hz: float) -> float:
-    """Return the vacuum wavelength of an optical frequency. Raises ``ValueError`` if it is not positive."""
+    """Convert an optical frequency to a vacuum wavelength. Raises ``ValueError`` if it is not positive."""
     if not frequency_hz > 0:
-        raise ValueError(f"{frequency_hz} Hz is not an optical frequency")
+        raise ValueError(f"the optical frequency must be positive, not {frequency_hz} Hz")
     return SPEED_OF_LIGHT_M_PER_S / frequency_hz
 
 
-def joined_osnr_db(*parts_db: float) -> float:
-    """Return the signal-to-noise ratio of noises that add up; infinite ones add nothing."""
+def combined_osnr_db(*parts_db: float) -> float:
+    """Return the total OSNR of several noise sources, in dB; an infinite OSNR adds no noise."""
     noise = sum(10.0 ** (-part / 10.0) for part in parts_db)
     return -10.0 * math.log10(noise) if noise > 0.0 else math.inf

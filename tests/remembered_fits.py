@@ -23,7 +23,7 @@ _MOST = 4000
 
 def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every ensemble of this process remember, until the patch is undone."""
-    improve = LightEnsemble._improve
+    improve = LightEnsemble._optimise
     known: OrderedDict[bytes, Members] = OrderedDict()
     guard = threading.Lock()  # searches side by side
 
@@ -33,7 +33,7 @@ def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
             found = known.get(key)
         if found is None:
             improve(ensemble, index, steps, fine=fine)
-            found = ensemble._members.chosen(index)
+            found = ensemble._members.subset(index)
         ensemble._members.replace(index, found)
         with guard:
             known[key] = found
@@ -41,11 +41,11 @@ def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
             if len(known) > _MOST:
                 known.popitem(last=False)
 
-    monkeypatch.setattr(LightEnsemble, "_improve", remembered)
+    monkeypatch.setattr(LightEnsemble, "_optimise", remembered)
 
 
 def _key(ensemble: LightEnsemble, index: NDArray[np.int64], steps: int, fine: bool) -> bytes:
-    members = ensemble._members.chosen(index)
+    members = ensemble._members.subset(index)
     arrays = [getattr(members, field.name) for field in fields(members)]
     arrays += [ensemble._draws[index], ensemble._phases, ensemble._powers]
     numbers = (ensemble._relative_noise, ensemble._dark_noise, ensemble._ln_p0, steps, fine)

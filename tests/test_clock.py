@@ -11,7 +11,7 @@ from lumion_hw.clock import Clock, SystemClock, VirtualClock
 @pytest.mark.parametrize("seconds", [math.inf, -math.inf, math.nan, -1e-9])
 def test_a_time_that_never_passes_is_refused_and_time_goes_on(clock: Clock, seconds: float) -> None:
     before = clock.now()
-    with pytest.raises(ValueError, match="cannot sleep"):
+    with pytest.raises(ValueError, match="sleep duration must"):
         clock.sleep(seconds)
     for period_s in (seconds, 0.0):
         with pytest.raises(ValueError, match="positive and finite"):

@@ -42,7 +42,7 @@ _DARKER = 3
 
 
 @dataclass(frozen=True)
-class Death:
+class Breakdown:
     """An element that does nothing from some setting on.
 
     Attributes:
@@ -58,25 +58,25 @@ class Death:
     gain: float = 0.0
 
 
-def monitor_deaths(observations: Observations, noise: NoiseModel) -> tuple[Death, ...]:
+def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
     """Return the monitors that are dark from some setting to the last, as they never were before."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     deaths = []
     for port, column in zip(observations.monitors, dark.T, strict=True):
         lit = np.flatnonzero(~column)
         if not len(lit):
-            deaths.append(Death(port, 0))
+            deaths.append(Breakdown(port, 0))
             continue
         # A monitor is dark now and then by interference. Dead is only what stays dark to the end, far longer than ever
         # before.
         runs = np.diff(np.concatenate([[-1], lit])) - 1
         last = len(column) - 1 - int(lit[-1])
         if last >= max(_LEAST_DARK, _DARKER * int(runs.max())):
-            deaths.append(Death(port, int(lit[-1]) + 1))
+            deaths.append(Breakdown(port, int(lit[-1]) + 1))
     return tuple(deaths)
 
 
-def without_dead_monitors(observations: Observations, deaths: Collection[Death]) -> Observations:
+def without_dead_monitors(observations: Observations, deaths: Collection[Breakdown]) -> Observations:
     """Return observations in which dead monitors say nothing."""
     reading = observations.reading_ma.copy()
     for death in deaths:
@@ -84,16 +84,16 @@ def without_dead_monitors(observations: Observations, deaths: Collection[Death])
     return replace(observations, reading_ma=reading)
 
 
-def without_dead_heater(observations: Observations, death: Death) -> Observations:
+def without_dead_heater(observations: Observations, death: Breakdown) -> Observations:
     """Return observations with no current in a heater from the setting on at which it died."""
     currents = observations.currents_ma.copy()
     currents[death.first :, death.number] = 0.0
     return replace(observations, currents_ma=currents)
 
 
-def heater_death(
+def find_dead_heater(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, but: Collection[int] = ()
-) -> Death | None:
+) -> Breakdown | None:
     """Return the heater whose death explains most of what a fit leaves unexplained; ``None`` if none does.
 
     Args:
@@ -102,7 +102,7 @@ def heater_death(
         likelihood: The readings, in the order they were taken.
         but: Heaters known to be dead.
     """
-    judge = _Judge(model, parameters, likelihood)
+    judge = _SettingCosts(model, parameters, likelihood)
     # All heaters on every sixth setting, the best few on all: a sixth of the time, and a death is worth many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
     live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in but]
@@ -114,17 +114,17 @@ def heater_death(
     if found is None or found[0] < max(_LEAST_GAIN, _LEAST_SHARE * float(judge.cost.sum())):
         return None
     gain, first, turn, heater = found
-    return Death(heater, first, turn, gain)
+    return Breakdown(heater, first, turn, gain)
 
 
-def gain_by(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
+def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
     """Return by how much the robust cost falls if settings and readings are taken to be others."""
-    judge = _Judge(model, parameters, likelihood)
+    judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())
 
 
-class _Judge:
+class _SettingCosts:
     """What settings cost, as they are and without a heater."""
 
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
@@ -223,7 +223,7 @@ def exchange(
     return best, least
 
 
-def other_law(
+def find_better_law(
     model: MeshModel,
     parameters: MeshParameters,
     likelihood: Likelihood,
@@ -243,7 +243,7 @@ def other_law(
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(but)] = 0.0
-    judge = _Judge(model, parameters, likelihood)
+    judge = _SettingCosts(model, parameters, likelihood)
     settings = np.arange(0, len(likelihood.observations), _COARSE)
     # Another law has to take off a tenth at least: of 21 by 8 points one always fits a little better.
     least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None

@@ -192,7 +192,7 @@ class DriftTrajectories:
         return tuple(found)
 
 
-def drift_of(
+def measure_drift(
     model: MeshModel,
     parameters: MeshParameters,
     observations: Observations,
@@ -297,7 +297,7 @@ def _like_neighbours(drift: Drift) -> tuple[Real, Real]:
     return result[0], result[1]
 
 
-def drift_trajectories(drift: Drift) -> DriftTrajectories:
+def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
     """Return the trajectories that explain what all settings say.
 
     A jump of one source alone, the others at rest, is its frequency; anything else is the temperature.

@@ -34,7 +34,7 @@ _BALANCED_LEAK = 0.015
 _FRINGE_RAD = 2.0 * np.pi
 _OTHER_ARM = "all couplings are set by the other arm, its common phase is not free"
 
-WORDS: dict[str, str] = {
+DEFECT_TEXTS: dict[str, str] = {
     "dead heater": "{heater}: no effect; " + _OTHER_ARM + ". Check the wire and the contact of this channel",
     UNCERTAIN_LAW: "{heater}: its sweeps fit several laws; the best one was taken",
     STUCK_PUC: (
@@ -104,17 +104,17 @@ def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tup
     for puc in range(len(heaters) // 2):
         pair = heaters[2 * puc : 2 * puc + 2]
         if all(fit.law is None for fit in pair):
-            defects.append(stuck_puc(puc, channels))
+            defects.append(stuck_puc_defect(puc, channels))
             continue
         for arm, fit in enumerate(pair):
             kind = "dead heater" if fit.law is None else UNCERTAIN_LAW
             if fit.law is None or not np.isfinite(fit.turn_sigma_rad):
-                words = WORDS[kind].format(heater=heater_name(2 * puc + arm, channels))
+                words = DEFECT_TEXTS[kind].format(heater=heater_name(2 * puc + arm, channels))
                 defects.append(Defect(kind, "heater", 2 * puc + arm, words))
     return tuple(defects)
 
 
-def stuck_puc(
+def stuck_puc_defect(
     puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
 ) -> Defect:
     """Return a stuck PUC; with its coupling, if that is known, it stays usable in the state it is in."""
@@ -123,7 +123,7 @@ def stuck_puc(
     if coupling is not None:
         states = ("bar",) if coupling < _USABLE_LEAK else ("cross",) if coupling > 1.0 - _USABLE_LEAK else ()
         at = f", it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
-    words = WORDS[STUCK_PUC].format(
+    words = DEFECT_TEXTS[STUCK_PUC].format(
         puc=puc,
         channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
         coupling=at,
@@ -132,11 +132,11 @@ def stuck_puc(
     return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
 
 
-def unseen_named(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
+def mark_unseen_pucs(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
     """Return defects in which PUCs that no reading feels are unseen, and neither stuck nor without heaters."""
     # Nothing can be said of a PUC that no light passes: "stuck" would blame a sound element.
     kept = [each for each in defects if _puc_of(each) not in unseen]
-    words = WORDS[UNSEEN_PUC]
+    words = DEFECT_TEXTS[UNSEEN_PUC]
     named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
     return (*kept, *(Defect(UNSEEN_PUC, "puc", puc, text) for puc, text in zip(unseen, named, strict=True)))
 
@@ -146,7 +146,7 @@ def _puc_of(defect: Defect) -> int | None:
     return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
 
 
-def in_little_light(
+def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
     """Return defects in which what is only dark is not called broken, for a mesh with little light.
@@ -157,38 +157,38 @@ def in_little_light(
         least: Contrast that it takes to tell what is broken.
         channels: Drive channel of every heater.
     """
-    advice = WORDS["little light"].format(contrast=contrast, least=least)
+    advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=least)
 
     def named(defect: Defect) -> Defect:
         if defect.kind == DEAD_MONITOR:
-            words = WORDS[FAINT_MONITOR].format(number=defect.number)
+            words = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
             return Defect(FAINT_MONITOR, "monitor", defect.number, words + advice)
         if defect.kind == STUCK_PUC:
             words = f"PUC {defect.number}: no effect of its heaters is told from noise; routing goes round it"
             return Defect(UNSEEN_PUC, "puc", defect.number, words + advice)
         if defect.kind == "dead heater":
-            words = WORDS["unseen heater"].format(heater=heater_name(defect.number, channels))
+            words = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
             return Defect("unseen heater", "heater", defect.number, words + advice)
         return defect
 
     return tuple(map(named, defects))
 
 
-def died_heater(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
+def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
     """Return a heater that stopped working at one of the random settings; 0 if it worked in none of them."""
     kind = "died in the run" if first else "silent"
-    words = WORDS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
+    words = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
     return Defect("dead heater", "heater", heater, words)
 
 
-def exchanged_channels(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
+def exchanged_channel_defects(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
     """Return channels that heat what others should, by pairs of heaters."""
     return tuple(
         Defect(
             "exchanged channels",
             "heater",
             heater,
-            WORDS["exchanged channels"].format(
+            DEFECT_TEXTS["exchanged channels"].format(
                 channel=channels[heater],
                 other=channels[other],
                 name=heater_name(heater, channels),
@@ -204,30 +204,32 @@ def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
     """Name monitors that saturate."""
     share = observations.saturated.mean(axis=0)
     return tuple(
-        Defect("saturated monitor", "monitor", port, WORDS["saturated monitor"].format(port=port, share=100 * part))
+        Defect(
+            "saturated monitor", "monitor", port, DEFECT_TEXTS["saturated monitor"].format(port=port, share=100 * part)
+        )
         for port, part in zip(observations.monitors, share.tolist(), strict=True)
         if part > _SATURATED_SHARE
     )
 
 
-def died_monitor(port: int, first: int, settings: int) -> Defect:
+def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
     """Return a monitor that went dark at one of the random settings."""
     return Defect(
-        DEAD_MONITOR, "monitor", port, WORDS["died monitor"].format(port=port, first=first, settings=settings)
+        DEAD_MONITOR, "monitor", port, DEFECT_TEXTS["died monitor"].format(port=port, first=first, settings=settings)
     )
 
 
-def ports_joined(defects: Sequence[Defect]) -> tuple[Defect, ...]:
+def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return defects with one dead port in the place of a dead source and a dead monitor at the same port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
     # Dark both ways at one port is more likely one broken facet than a dead diode and a dead source.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
     kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
-    ports = [Defect("dead port", "port", port, WORDS["dead port"].format(port=port)) for port in sorted(both)]
+    ports = [Defect("dead port", "port", port, DEFECT_TEXTS["dead port"].format(port=port)) for port in sorted(both)]
     return (*kept, *ports)
 
 
-def named_once(defects: Sequence[Defect]) -> tuple[Defect, ...]:
+def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return defects of which each element has one of a kind, the first; a stuck PUC stands for its dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
@@ -237,7 +239,7 @@ def named_once(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     return tuple(kept.values())
 
 
-def fitted_defects(
+def defects_from_fit(
     parameters: MeshParameters, covariance: Real, phases: slice, channels: Sequence[int], most_ma: float
 ) -> tuple[Defect, ...]:
     """Name what a fit that explains all readings says of PUCs: where one is stuck, weak heaters, couplers off balance.
@@ -263,7 +265,7 @@ def fitted_defects(
             # k = least + (largest - least)·cos²(α/2). At an extreme the slope vanishes, and the error is of second
             # order.
             off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - least) * sigma[puc] ** 2))
-            defects.append(stuck_puc(puc, channels, float(coupling), off))
+            defects.append(stuck_puc_defect(puc, channels, float(coupling), off))
             continue
         defects += _weak_heaters(puc, laws, alpha, (least, largest), channels, most_ma)
     return tuple(defects)
@@ -271,7 +273,7 @@ def fitted_defects(
 
 def _off_balance(puc: int, least: float, largest: float) -> Defect:
     bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (least, 1.0 - largest))
-    words = WORDS["couplers off balance"].format(puc=puc, least=least, largest=largest, bar=bar, cross=cross)
+    words = DEFECT_TEXTS["couplers off balance"].format(puc=puc, least=least, largest=largest, bar=bar, cross=cross)
     return Defect("couplers off balance", "puc", puc, words)
 
 
@@ -291,7 +293,7 @@ def _weak_heaters(
         couplings = least + (largest - least) * np.cos(turned / 2.0) ** 2
         other = laws[1 - arm]
         covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
-        words = WORDS["weak heater"].format(
+        words = DEFECT_TEXTS["weak heater"].format(
             heater=heater_name(2 * puc + arm, channels),
             reach=reach / np.pi,
             most_ma=most_ma,

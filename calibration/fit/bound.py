@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import normal_equations
@@ -96,7 +96,7 @@ class Bound:
         """
         places = np.flatnonzero(self.free)
         texts = []
-        for vector in self.unseen_directions():
+        for vector in self.unobservable_directions():
             named = np.flatnonzero(np.abs(vector) > _NAMED_SHARE)
             names = [self.space.describe(int(places[index])) for index in named]
             if len(named) == 1:
@@ -108,7 +108,7 @@ class Bound:
             texts.append((len(named), f"{changes[0]} with {', '.join(changes[1:_MOST_NAMED] + more)}"))
         return tuple(text for _, text in sorted(texts))
 
-    def unseen_directions(self) -> Real:
+    def unobservable_directions(self) -> Real:
         """Return a basis of what the readings do not show, shape ``(P - rank, P)``, in the parameters' own units.
 
         It is reduced: each vector has a parameter of its own. The largest element of each is 1.
@@ -172,12 +172,12 @@ def plan_bound(
     nothing = np.zeros(known.shape, dtype=np.bool_)
     expected = Observations(plan.currents_ma, plan.source, plan.monitors, known, nothing, plan.detuning_hz)
     likelihood = Likelihood(expected, noise, drift=drift or SettingDrift())
-    equations = normal_equations(model.precisely(), parameters, likelihood, mask)
+    equations = normal_equations(model.with_double_precision(), parameters, likelihood, mask)
     inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)
     return Bound(model.space, mask, equations.information, inner)
 
 
-def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likelihood) -> Bound:
+def fit_bound(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likelihood) -> Bound:
     """Return what the readings of a fit could tell, and what settings of the same ports can tell at all.
 
     Random settings reach the rank that a model's ports allow; more of them do not raise it (docs/calibration.md, 1.3).
@@ -191,7 +191,7 @@ def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likeli
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
     # A seed of its own and not the run's: the rank that ports can reach does not depend on the draw.
-    settings = Walk(most_ma, sources, monitors).random(count, np.random.default_rng(0))
+    settings = IncrementalSettings(most_ma, sources, monitors).random(count, np.random.default_rng(0))
     reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
     return Bound(model.space, fit.free, fit.information, fit.prior_information, reachable.rank)
 

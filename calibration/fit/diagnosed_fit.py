@@ -17,23 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.diagnose.breakdowns import (
-    Death,
+    Breakdown,
     coarse_cost,
+    cost_reduction,
     exchange,
-    gain_by,
-    heater_death,
-    monitor_deaths,
-    other_law,
+    find_better_law,
+    find_dead_heater,
+    find_dead_monitors,
     without_dead_heater,
     without_dead_monitors,
 )
-from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, drift_trajectories
-from calibration.diagnose.element_faults import died_heater, exchanged_channels
-from calibration.fit.frequencies import other_branches
+from calibration.diagnose.drift_trajectory import DriftTrajectories, fit_drift_trajectories, measure_drift
+from calibration.diagnose.element_faults import exchanged_channel_defects, heater_breakdown_defect
+from calibration.fit.frequencies import equivalent_branches
 from calibration.fit.global_fit import CONVERGED_SIGMA, FitResult, GlobalFit, Round
 from calibration.fit.growth import Scores, pair_directions, score_rows
-from calibration.fit.row_scores import RowScore, width_after
-from calibration.fit.stated_errors import harmful, stated_errors
+from calibration.fit.row_scores import RowScore, fitted_prior_width
+from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
@@ -97,7 +97,7 @@ class DiagnosedFit:
     defects: tuple[Defect, ...] = ()
     exchanged: tuple[tuple[int, int], ...] = ()
     trajectories: DriftTrajectories | None = None
-    deaths: tuple[Death, ...] = ()
+    deaths: tuple[Breakdown, ...] = ()
     followed: int = 0
     rough: bool = False
     physics: Physics = field(default_factory=Physics)
@@ -164,15 +164,15 @@ class FaultDiagnosis:
     trying: Callable[[str], None] = lambda _: None
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
-    def beyond(self, physics: Physics) -> FaultDiagnosis:
+    def with_physics(self, physics: Physics) -> FaultDiagnosis:
         """Return the diagnosis of the same readings with other physics beyond the model of every chip."""
         if physics is self.model.space.physics:
             return self
-        model = self.model.beyond(physics)
+        model = self.model.with_physics(physics)
         free = np.ones(model.space.size, dtype=np.bool_)
         kept = min(model.space.size, self.model.space.size, self.model.space.plain)
         free[:kept] = self.free[:kept]
-        return replace(self, model=model, prior=self.prior.beyond(model.space), free=free)
+        return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start without looking for causes. Heaters without a law there count as dead."""
@@ -184,16 +184,16 @@ class FaultDiagnosis:
         if not near or (grown := self._grown(now)) is now:
             return now
         # Half a turn per PUC shows in little: physics that was missing may have decided for the wrong side.
-        return self.beyond(grown.physics)._branched(grown)
+        return self.with_physics(grown.physics)._branched(grown)
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Look for causes until all readings are explained or no known cause is left."""
-        me = self.beyond(now.physics)
+        me = self.with_physics(now.physics)
         return me._named(me._exchanged(me._settled(now)))
 
-    def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
+    def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
-        me = self.beyond(before.physics)
+        me = self.with_physics(before.physics)
         now = me._expected(before)
         many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
         if before.physics.pairs is not None and many and me._may_take_in():
@@ -201,23 +201,30 @@ class FaultDiagnosis:
             likelihood = replace(me._alive, observations=me._taken_out(now))
             pairs = pair_directions(me.model, now.fit, likelihood, me.prior, before.physics.pairs)
             now = replace(now, physics=now.physics.having(CROSSTALK_PAIRS, now.physics.widths[CROSSTALK_PAIRS], pairs))
-            return self.beyond(now.physics).settle(self.beyond(now.physics)._again(now))
+            return self.with_physics(now.physics).settle(self.with_physics(now.physics)._again(now))
         return me.settle(me._again(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
         if not now.fit.certified:
             return self._unexplained(now)
-        now = self.beyond(now.physics)._ended(now)
-        before, scores = now, self._harmful(now)
-        while scores.chosen and self.beyond(now.physics)._may_take_in():
-            now = self.beyond(now.physics)._with_rows(now, scores.chosen)
+        now = self.with_physics(now.physics)._ended(now)
+        before, scores, is_overdrawn = now, self._harmful(now), False
+        while scores.chosen:
+            rows = scores.chosen
+            if not self.with_physics(now.physics)._may_take_in():
+                # A certificate that hangs on one more fit is worth it, once, beyond the work that is allowed.
+                rows = () if is_overdrawn else self._uncertifiable(now, rows)
+                is_overdrawn = True
+            if not rows:
+                break
+            now = self.with_physics(now.physics)._with_rows(now, rows)
             scores = self._harmful(now)
         if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
             # Physics that was missing may have been taken for a drift: what readings say beside it is asked anew, once.
-            now = self.beyond(now.physics)._settled(replace(now, followed=0))
+            now = self.with_physics(now.physics)._settled(replace(now, followed=0))
             scores = self._harmful(now)
-        me = self.beyond(now.physics)
+        me = self.with_physics(now.physics)
         if now.physics is not before.physics and (other := me._branched(now)) is not now:
             now, scores = other, self._harmful(other)
         if now is not before:
@@ -236,17 +243,21 @@ class FaultDiagnosis:
         given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
             return now
-        return replace(now, fit=self._fit(*given, near=True, known=now.fit, within_sigma=CONVERGED_SIGMA))
+        return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _harmful(self, now: DiagnosedFit) -> Scores:
         """Return the scores of a fit that explains its readings; chosen are only rows that it cannot do without."""
-        me = self.beyond(now.physics)
+        me = self.with_physics(now.physics)
         scores = me._scores(now)
-        return replace(scores, chosen=harmful(me.model.space, now.fit, scores.chosen))
+        return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
+
+    def _uncertifiable(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
+        """Return the rows without which the errors of a fit cannot be certified."""
+        return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that does not explain its readings with what they say of the reasons."""
-        me = self.beyond(now.physics)
+        me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("all the work that is allowed was spent on explanations",) if self.model.work.is_used_up else ()
         found = stated_errors(me.model.space, now.fit, scores)
@@ -272,10 +283,10 @@ class FaultDiagnosis:
     def _grown(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that does not explain its readings with the rows that light asks for."""
         for _ in PHYSICS:
-            rows = self.beyond(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
+            rows = self.with_physics(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
             if not rows:
                 break
-            now = self.beyond(now.physics)._with_rows(now, rows)
+            now = self.with_physics(now.physics)._with_rows(now, rows)
         return now
 
     def _with_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
@@ -285,7 +296,7 @@ class FaultDiagnosis:
         physics = self._widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
-        me, likelihood = self.beyond(physics), now.likelihood
+        me, likelihood = self.with_physics(physics), now.likelihood
         # With the same weights before and after, or what rows explain could not be told.
         if physics.pairs is not now.physics.pairs:
             likelihood = me._weighed(likelihood, now.fit.parameters)
@@ -307,29 +318,29 @@ class FaultDiagnosis:
         """Return the physics of a fit with its widths as the fit itself says they are."""
         physics = now.physics
         for name, width in now.physics.widths.items() if now.fit.certified else ():
-            physics = physics.having(name, width_after(self.model.space, now.fit, name, width))
+            physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
         return physics
 
     def _named(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the diagnosed fit with what happened in words."""
         if now.exchanged:
-            return replace(now, defects=exchanged_channels(now.exchanged, self.channels))
+            return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
-        named = [died_heater(death.number, self.channels, death.first, settings) for death in now.deaths]
+        named = [heater_breakdown_defect(death.number, self.channels, death.first, settings) for death in now.deaths]
         return replace(now, defects=tuple(named))
 
     @cached_property
     def _alive(self) -> Likelihood:
         """The readings without those of dead monitors."""
         observations = self.likelihood.observations
-        alive = without_dead_monitors(observations, monitor_deaths(observations, self.likelihood.noise))
+        alive = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
         return replace(self.likelihood, observations=alive)
 
     def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit after the last cause that explains more, at most six of them."""
         for _ in range(_MOST_ROUNDS):
             if now.physics is not self.model.space.physics:
-                return self.beyond(now.physics)._settled(now)
+                return self.with_physics(now.physics)._settled(now)
             other = None if self.model.work.is_used_up else self._explained(now)
             if other is None:
                 break
@@ -351,7 +362,7 @@ class FaultDiagnosis:
             return now
         readings = int(now.likelihood.used.sum())
         best, least = now, now.fit.chi2_per_reading * readings
-        for point, cost in other_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
+        for point, cost in equivalent_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
             fitting = self._fitting(now.likelihood, now.dead)
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, kept=True)
             # The readings decide, against what the frequencies cost: on the wrong side the slope of the arms is bent,
@@ -380,13 +391,13 @@ class FaultDiagnosis:
         """Return the fit with one more cause taken in, not fitted again yet; ``None`` if none explains more."""
         # Followed twice at most since the last settings were taken: the same readings show no more. Nor do they where
         # the fit has hardly moved since.
-        still = now.followed > 0 and now.fit.way_sigma < _ON_THE_WAY_SIGMA
+        still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
         trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED and not still else None
         if now.fit.discrepancy > 0.0 and not now.rough:
             # Whatever explains more goes first, and all is fitted again: a death looks like a drift for the settings
             # after it, and the other way round.
             self.trying("an element that died")
-            death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
+            death = find_dead_heater(self.model, now.fit.parameters, now.likelihood, now.dead)
             rows = self._rows(now) if now.fit.discrepancy < _NEARLY else ()
             others = [0.0 if death is None else death.gain]
             others.append(0.0 if trajectories is None else self._gain(now, trajectories))
@@ -403,7 +414,7 @@ class FaultDiagnosis:
         if now.rough:  # what seemed near may not have been: then the long way round
             return now
         if now.fit.discrepancy > 0.0:
-            law = other_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
+            law = find_better_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
             return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
         return None
 
@@ -413,12 +424,14 @@ class FaultDiagnosis:
         # Drift is asked of the readings as they were taken, deaths and exchanges out, earlier trajectories left in:
         # else what is followed would vanish from what is seen.
         joined = _put(whole.observations, self._taken_out(replace(now, trajectories=None)))
-        return drift_trajectories(drift_of(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma))
+        return fit_drift_trajectories(
+            measure_drift(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma)
+        )
 
     def _gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
         """Return how much better the readings fit once these trajectories are taken out."""
         other = self._taken_out(replace(now, trajectories=trajectories))
-        return gain_by(self.model, now.fit.parameters, now.likelihood, other)
+        return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
     def _taken_out(self, now: DiagnosedFit) -> Observations:
         """Return the settings and readings with all taken out that is known to have happened."""
@@ -533,10 +546,10 @@ class FaultDiagnosis:
         *,
         near: bool = False,
         known: FitResult | None = None,
-        within_sigma: float = _ON_THE_WAY_SIGMA,
+        convergence_sigma: float = _ON_THE_WAY_SIGMA,
     ) -> FitResult:
         fitting = self._fitting(likelihood, dead)
-        return fitting.run(start, near=near, known=known, kept=True, within_sigma=within_sigma)
+        return fitting.run(start, near=near, known=known, kept=True, convergence_sigma=convergence_sigma)
 
     def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
         free = self.free.copy()

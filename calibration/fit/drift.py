@@ -1,8 +1,8 @@
-"""Drift: what a calibration is still worth after some time, and how a few settings renew it (docs/calibration.md, 6).
+"""Drift: validity of a calibration after some time, and its renewal with a few settings (docs/calibration.md, 6).
 
-What was known is the prior of the new fit: the covariance of the last one, widened by what may have happened since.
-Nothing has to be frozen: what does not drift is held by what was known of it. :func:`health_of` says how well what is
-known predicts readings, in units of what noise and its own standard errors allow.
+The prior of the new fit is the covariance of the last fit, widened by what may have changed since. No parameter has to
+be frozen: parameters that do not drift are held by their prior. :func:`check_health` compares predicted and measured
+readings, in units of noise and stated standard errors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lumion_hw.errors import CalibrationError
 
 Real = NDArray[np.float64]
 
-MOST_CHI2 = 1.5
+MAX_CHI2 = 1.5
 """χ² per degree of freedom above which the drift is not of the kind assumed (assumed)."""
 _WORST = 5
 
@@ -111,7 +111,7 @@ class Renewal:
     worst_pucs: tuple[int, ...]
 
 
-def widened_prior(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Prior:
+def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Prior:
     """Return what is known some days after a fit.
 
     Raises:
@@ -142,11 +142,11 @@ def renew(
         drift: What may have happened in it.
     """
     drift = drift or DriftModel()
-    prior = widened_prior(model.space, last, drift, days)
+    prior = prior_after_time(model.space, last, drift, days)
     fit = GlobalFit(model, likelihood, prior, last.free).run(last.parameters)
     misfit = _misfit_by_puc(model, fit.parameters, likelihood)
     # Certified alone is not enough: χ² per degree of freedom may still say that the drift was of another kind.
-    holds = fit.certified and fit.chi2_per_dof < MOST_CHI2
+    holds = fit.certified and fit.chi2_per_dof < MAX_CHI2
     fitted = fit.free[last.free]  # a fit that gets nowhere never comes to free the fine parameters
     information = np.zeros((len(fitted), len(fitted)))
     information[np.ix_(fitted, fitted)] = fit.information
@@ -217,10 +217,10 @@ class Health:
     @property
     def holds(self) -> bool:
         """Whether the record is as true as on the day it was made."""
-        return self.chi2_per_reading < MOST_CHI2
+        return self.chi2_per_reading < MAX_CHI2
 
 
-def health_of(model: MeshModel, likelihood: Likelihood, known: Posterior, drift: DriftModel) -> Health:
+def check_health(model: MeshModel, likelihood: Likelihood, known: Posterior, drift: DriftModel) -> Health:
     """Compare readings with what a posterior predicts.
 
     Args:

@@ -75,7 +75,7 @@ def nearest_branches(source_phase_rad: Real) -> Real:
     return middle + off
 
 
-def other_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
+def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
     """Return the points that look almost the same, one source half a turn per PUC away, the likeliest first.
 
     Args:

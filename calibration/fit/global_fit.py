@@ -38,7 +38,7 @@ Real = NDArray[np.float64]
 
 _log = logging.getLogger(__name__)
 
-MOST_ROUNDS = 60
+MAX_ROUNDS = 60
 CONVERGED_SIGMA = 0.02
 """Root mean square step, in standard errors, at which a fit has converged."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
@@ -118,11 +118,11 @@ class FitResult:
     readings: int
     rounds: tuple[Round, ...]
     settings: int
-    gathered_sigma: float = 0.0
+    information_distance_sigma: float = 0.0
     stated: Real | None = None
 
     @property
-    def way_sigma(self) -> float:
+    def path_length_sigma(self) -> float:
         """Length of the way from its start, rms in standard errors."""
         return sum(each.step_sigma for each in self.rounds)
 
@@ -152,7 +152,7 @@ class FitResult:
 
 
 @dataclass(frozen=True, eq=False)
-class _Here:
+class _FitState:
     """Where a fit stands; P free parameters.
 
     Attributes:
@@ -176,7 +176,7 @@ class _Here:
 class _FitStep:
     """A step: where it begins and leads, the readings there, its rms in standard errors, the damping from there on."""
 
-    here: _Here
+    here: _FitState
     point: Real
     reading_ma: Real
     size_sigma: float
@@ -218,12 +218,12 @@ class GlobalFit:
     def run(
         self,
         start: MeshParameters,
-        rounds: int = MOST_ROUNDS,
+        rounds: int = MAX_ROUNDS,
         *,
         near: bool = False,
         known: FitResult | None = None,
         kept: bool = False,
-        within_sigma: float = CONVERGED_SIGMA,
+        convergence_sigma: float = CONVERGED_SIGMA,
     ) -> FitResult:
         """Fit from a start.
 
@@ -234,7 +234,7 @@ class GlobalFit:
             known: The fit of the first so many of these settings, if its information still holds at the start.
             kept: Whether the information given may be that of a point near the end. To go on from that is enough; the
                 errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
-            within_sigma: Root mean square step, in standard errors, at which it ends.
+            convergence_sigma: Root mean square step, in standard errors, at which it ends.
         """
         point = self._model.space.pack(start)
         # At exactly 0 a difference that shows as its square has no slope, and would stay there for ever.
@@ -260,7 +260,7 @@ class GlobalFit:
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
             # A small step at a model discrepancy that still falls is no end: the next round weighs the readings anew.
-            converged = step.size_sigma < within_sigma and here.discrepancy == before.discrepancy and not early
+            converged = step.size_sigma < convergence_sigma and here.discrepancy == before.discrepancy and not early
             if self._give_up(here.discrepancy):
                 break
         result = self._result(here, converged, history)
@@ -268,18 +268,18 @@ class GlobalFit:
 
     def stated(self, fit: FitResult) -> FitResult:
         """Return a fit of these readings with the information gathered where it ended, or as near as does not show."""
-        if fit.gathered_sigma < _NEAR_SIGMA:
+        if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
-        return replace(fit, information=equations.information, gathered_sigma=0.0)
+        return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
-    def _first(self, point: Real) -> _Here:
+    def _first(self, point: Real) -> _FitState:
         """Return the state at a start from afar."""
         reading_ma = self._reading_ma(point)
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
         return self._gathered(point, discrepancy)
 
-    def _near(self, point: Real, known: FitResult | None) -> _Here:
+    def _near(self, point: Real, known: FitResult | None) -> _FitState:
         """Return the state at a start near another fit's end."""
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
@@ -294,19 +294,19 @@ class GlobalFit:
             later = likelihood[np.arange(known.settings, len(settings))]
             information = information + normal_equations(self._model, parameters, later, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
-        return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.gathered_sigma)
+        return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.information_distance_sigma)
 
-    def _gathered(self, point: Real, discrepancy: float) -> _Here:
+    def _gathered(self, point: Real, discrepancy: float) -> _FitState:
         """Return the state at a point with information gathered there."""
         parameters = self._model.space.unpack(point)
         return self._here(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
         )
 
-    def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _Here:
-        return _Here(point, equations, discrepancy, equations.information + self._prior_information, point)
+    def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _FitState:
+        return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
-    def _after(self, here: _Here, step: _FitStep, *, anew: bool) -> _Here:
+    def _after(self, here: _FitState, step: _FitStep, *, anew: bool) -> _FitState:
         """Return the state after a step, with information gathered anew if it has to be or is asked for."""
         # It never rises (docs/decisions/0006): a fit that went back could go round in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
@@ -322,18 +322,18 @@ class GlobalFit:
         after = replace(here, point=step.point, equations=equations)
         # The slope is exact in every round. How it changed along the step corrects the curvature kept (BFGS).
         turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
-        return replace(after, curvature=_bent(here.curvature, turn, change))
+        return replace(after, curvature=_bfgs_update(here.curvature, turn, change))
 
     def _reading_ma(self, point: Real) -> Real:
         return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
 
-    def _slope(self, here: _Here) -> Real:
+    def _slope(self, here: _FitState) -> Real:
         """Return the slope of the logarithm of likelihood and prior."""
         away = (here.point - self._prior.mean)[self._free]
         slope: Real = here.equations.gradient - self._prior_information @ away
         return slope
 
-    def _step(self, here: _Here, damping: float) -> _FitStep:
+    def _step(self, here: _FitState, damping: float) -> _FitStep:
         """Return the step to the next point; the point itself if no step leads downhill."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         for tried in itertools.count(1):
@@ -365,7 +365,7 @@ class GlobalFit:
         level = float(full[space.mask(("source_db", "monitor_db"))].max())
         return min(1.0, _LARGEST_TURN_RAD / max(turn, 1e-300), _LARGEST_DB / max(level, 1e-300))
 
-    def _cost(self, here: _Here, point: Real, reading_ma: Real) -> float:
+    def _cost(self, here: _FitState, point: Real, reading_ma: Real) -> float:
         away = (point - self._prior.mean)[self._free]
         cost = surrogate_cost(self._likelihood, here.equations, reading_ma, here.discrepancy)
         return cost + 0.5 * float(away @ self._prior_information @ away)
@@ -380,7 +380,7 @@ class GlobalFit:
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares
 
-    def _result(self, here: _Here, converged: bool, history: list[Round]) -> FitResult:
+    def _result(self, here: _FitState, converged: bool, history: list[Round]) -> FitResult:
         equations = here.equations
         total, used = float(self._squares(equations).sum()), int(self._likelihood.used.sum())
         return FitResult(
@@ -395,7 +395,8 @@ class GlobalFit:
             readings=used,
             rounds=tuple(history),
             settings=len(self._likelihood.observations),
-            gathered_sigma=here.taken_over_sigma + _rms((here.point - here.gathered)[self._free], here.curvature),
+            information_distance_sigma=here.taken_over_sigma
+            + _rms((here.point - here.gathered)[self._free], here.curvature),
         )
 
 
@@ -413,7 +414,7 @@ def _rms(step: Real, curvature: Real) -> float:
     return float(np.sqrt(np.maximum(step @ curvature @ step, 0.0) / max(len(step), 1)))
 
 
-def _bent(curvature: Real, step: Real, change: Real) -> Real:
+def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
     """Return a curvature by which a step changes the slope as it did (Broyden, Fletcher, Goldfarb, Shanno, 1970)."""
     expected = curvature @ step
     # Along a step that did not bend the slope, the update would divide by nothing.

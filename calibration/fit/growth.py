@@ -59,7 +59,7 @@ class Scores:
     rows: tuple[RowScore, ...]
     chosen: tuple[RowScore, ...]
     information: Real
-    by_stretch: Real
+    by_segment: Real
     by_monitor: Real
     tail: Tail | None
     by_reading: Real
@@ -97,14 +97,14 @@ def score_rows(
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
-        chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
+        chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in but else [])]
     elif known.pairs is not None:
-        tail = Pairs(model, fit, pass_).beside(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
+        tail = Pairs(model, fit, pass_).unfitted_effect(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
     return Scores(
         tuple(rows),
         tuple(chosen),
         pass_.gram.main[0] + pass_.gram.main[1],
-        pass_.by_stretch,
+        pass_.by_segment,
         pass_.by_monitor,
         tail,
         pass_.misfit**2,
@@ -129,12 +129,12 @@ def pair_directions(
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
     held = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
-    other = model.beyond(Physics(widths, held=held))
+    other = model.with_physics(Physics(widths, held=held))
     few, size = _thinned(likelihood, _MOST_FOR_PAIRS, other), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(few.observations) / len(likelihood.observations)
     pairs = Pairs(model, fit, Pass(other, beside, few, ()))
-    ahead = prior.beyond(other.space).information(beside.free) * share
+    ahead = prior.with_physics(other.space).information(beside.free) * share
     return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
 
 

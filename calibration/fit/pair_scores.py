@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.row_scores import LEAST_GAIN, Gram, Pass, RowScore, Selection, numbers_of
+from calibration.fit.row_scores import MIN_GAIN, HalvedEquations, Pass, RowScore, Selection, parameter_numbers
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
-from calibration.model.physics import MOST_PAIRS, PairDirections
+from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.symmetric import solved
 from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -101,7 +101,7 @@ class Pairs:
             beside: Where the rows to be taken in are, and their widths.
             share: Share of all settings that a pass looks at.
         """
-        extra_physics = np.concatenate([np.zeros(0, np.int64), *(numbers_of(place) for place, _ in beside)])
+        extra_physics = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in beside)])
         halves, slopes = self._pass.gram.among(extra_physics)
         seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
         n = seen.shape[1]
@@ -120,20 +120,20 @@ class Pairs:
         basis, columns = self._directions(known)
         self._spend(SCORED)
 
-        def scored(gram: Gram) -> RowScore:
+        def scored(gram: HalvedEquations) -> RowScore:
             selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
         found = scored(self._beside_columns(seen, halves, slopes, columns))
-        if found.gain > LEAST_GAIN and not found.is_asked:
+        if found.gain > MIN_GAIN and not found.is_supported_by_data:
             # What lies in no direction hides what those fitted explain: readings count as in a fit with pairs.
             found = scored(self._weighed_columns(seen, columns, found.width))
         directions = self._told(basis, columns, found.width, share)
-        return replace(found, left_out=found.left_out[: self._n], pairs=directions)
+        return replace(found, excluded_effect=found.excluded_effect[: self._n], pairs=directions)
 
     def _beside_columns(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
-    ) -> Gram:
+    ) -> HalvedEquations:
         """Return the normal equations of known parameters, whose own ones are there, and of further columns."""
         across: list[Real] = []
         inner: list[Real] = []
@@ -145,7 +145,7 @@ class Pairs:
             all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
         return _gram_of(halves, across, inner, all_slopes)
 
-    def _weighed_columns(self, seen: Single, columns: Real, width: float) -> Gram:
+    def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
         """Return the same, each reading with the noise that pairs in other directions are to it."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
@@ -213,8 +213,8 @@ class Pairs:
             return None
         # What width noise may hide, and what that does to the fit. More settings would show it as much better.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        left_out = (width * self._following(seen, whole, self._at_random(_PROBES))).astype(np.float32)
-        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
+        excluded_effect = (width * self._following(seen, whole, self._at_random(_PROBES))).astype(np.float32)
+        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, excluded_effect)
 
     def _directions(
         self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
@@ -227,7 +227,7 @@ class Pairs:
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions
         # than pairs. What is missed counts as noise of the readings that feel it, and directions are chosen again.
-        count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
+        count = min(MAX_PAIRS + _OVERSAMPLED, self._curve.size)
         basis = self._at_random(count)
         if begin is not None:
             basis[..., : begin.shape[2]] = begin
@@ -235,10 +235,12 @@ class Pairs:
         basis = _orthonormal(self._back(_without(known, self._light(basis))))
         whole = self._light(basis)
         light = _without(known, whole).astype(np.float64)
-        best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
+        best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MAX_PAIRS, count)].astype(np.float32)
         return np.asarray(basis @ best, np.float32), (whole @ best).astype(np.float64)
 
-    def beside(self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float) -> Tail:
+    def unfitted_effect(
+        self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
+    ) -> Tail:
         """Return what pairs beside the directions fitted do to the fitted parameters.
 
         By directions at random (Hutchinson 1989): variances to a tenth.
@@ -269,14 +271,16 @@ class Pairs:
         return following
 
 
-def _gram_of(main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]) -> Gram:
+def _gram_of(
+    main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
+) -> HalvedEquations:
     """Return normal equations of parameters whose information is there."""
 
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
         return first, second
 
-    return Gram((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), among)
+    return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), among)
 
 
 def _seen(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:

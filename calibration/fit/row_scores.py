@@ -25,16 +25,16 @@ Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
 """Rows by where they are among all parameters, with their widths."""
-LEAST_GAIN = 25.0
+MIN_GAIN = 25.0
 """Gain of the evidence, and of light that is held out, below which nothing is taken in."""
 # Rows that gain this share of the best are as good: of these the cheapest is taken.
-_ABLE = 0.8
+_NEAR_BEST_GAIN_FRACTION = 0.8
 # Readings whose information is summed up in one product.
 _AT_ONCE = 3_000
 # Settings in a row that belong to one half: those next to each other have most of their heat in common.
 _STRETCH = 40
 # Settings in a row whose errors are taken to belong together.
-_TOGETHER = 20
+_SETTINGS_PER_SEGMENT = 20
 _WIDTHS = 121
 # Decades of widths that are looked at, below the largest.
 _DECADES = 4.0
@@ -58,13 +58,13 @@ class RowScore:
     gain: float
     held_out: float
     width: float
-    left_out: Single
+    excluded_effect: Single
     pairs: PairDirections | None = None
 
     @property
-    def is_asked(self) -> bool:
+    def is_supported_by_data(self) -> bool:
         """Whether light asks for it: light that found its parameters and light that did not."""
-        return self.gain > LEAST_GAIN and self.held_out > LEAST_GAIN
+        return self.gain > MIN_GAIN and self.held_out > MIN_GAIN
 
     def __str__(self) -> str:
         """Return one line."""
@@ -72,7 +72,7 @@ class RowScore:
 
 
 @dataclass(frozen=True, eq=False)
-class Gram:
+class HalvedEquations:
     """Normal equations of P fitted parameters and p of rows, for each half of the settings.
 
     Information of parameters of rows is summed up for those that are asked for: on a large mesh there are thousands,
@@ -124,7 +124,7 @@ class Pass:
 
     def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
         widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
-        wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
+        wider = model.with_physics(Physics(widths, model.space.physics.pairs, model.space.physics.held))
         groups = (wider.space.groups[name] for name in model.space.groups)
         main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
         groups_of = {name: wider.space.group(name) for name in small}
@@ -140,22 +140,22 @@ class Pass:
         self.by_phase: Single = np.empty((*self.misfit.shape, waveguides), np.float32)
         self.heat_mw: Single = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
         stretches = _stretches(likelihood.observations.source)
-        self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
+        self.by_segment = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted):
             mine = part.settings
             self.misfit[mine], self.rows[mine] = part.misfit, part.rows
             self.by_phase[mine], self.heat_mw[mine] = part.by_phase, part.heat_mw
             slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
             self.by_monitor += slopes.sum(axis=0)
-            np.add.at(self.by_stretch, stretches[mine], slopes.sum(axis=1))
+            np.add.at(self.by_segment, stretches[mine], slopes.sum(axis=1))
         self._halves = self._equations(0), self._equations(1)
 
     @property
-    def gram(self) -> Gram:
+    def gram(self) -> HalvedEquations:
         """Normal equations of the fitted parameters and those of all small rows."""
         # Made when asked for: kept, it and the pass would hold each other, and gigabytes, until garbage is looked for.
         (main, across, slope), (second_main, second_across, second_slope) = self._halves
-        return Gram((main, second_main), (across, second_across), (slope, second_slope), self._inner)
+        return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
         """Return what half of the settings says: of fitted parameters, of these with those of rows, and all slopes."""
@@ -193,13 +193,13 @@ class Selection:
         away: Shape ``(P,)``; its slope, with the sign of a cost.
         places: Where rows are among the parameters of all of them.
         share: Share of the settings that were looked at.
-        errors: By name of a row that is not fitted, what errors of the fitted parameters it makes: ``left_out`` for a
-            width of one, which its parameters need not be known for.
+        errors: By name of an effect that is never fitted: the errors that it causes in the fitted parameters, as
+            ``excluded_effect`` for a width of one.
     """
 
     def __init__(
         self,
-        gram: Gram,
+        gram: HalvedEquations,
         ahead: Real,
         away: Real,
         places: Mapping[str, slice],
@@ -213,15 +213,15 @@ class Selection:
         following = solved(gram.main[0] + gram.main[1] + ahead, np.column_stack([self._across, slope[:n] - away]))
         self._by_row = np.asarray(following[:, :-1], np.float64)
         self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
-        self._alone = {name: self._felt(numbers_of(place)) for name, place in places.items()}
+        self._alone = {name: self._subset_information(parameter_numbers(place)) for name, place in places.items()}
         self._scores = [self._score(name, *felt) for name, felt in self._alone.items()]
-        asked = [score.name for score in self._scores if score.gain >= LEAST_GAIN]
+        asked = [score.name for score in self._scores if score.gain >= MIN_GAIN]
         # Only of rows that light may ask for it is asked what they gain beside each other.
-        self._asked = np.concatenate([np.zeros(0, np.int64), *(numbers_of(places[name]) for name in asked)])
+        self._asked = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(places[name]) for name in asked)])
         ends = np.cumsum([0, *(places[name].stop - places[name].start for name in asked)])
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
-    def _felt(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+    def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         """Return information and slope of some parameters of rows, the fitted ones following."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
@@ -234,7 +234,7 @@ class Selection:
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
         """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
-        (inner, outer), taken = self._felt(self._asked), list[RowScore]()
+        (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in but}
         while True:
@@ -246,9 +246,9 @@ class Selection:
             able: list[RowScore] = []
             for score in scores:
                 # What gains less than the best that is asked need not be asked.
-                if score.gain < LEAST_GAIN or (able and score.gain < _ABLE * able[0].gain):
+                if score.gain < MIN_GAIN or (able and score.gain < _NEAR_BEST_GAIN_FRACTION * able[0].gain):
                     break
-                if (held := self._held_out(score, taken)).is_asked:
+                if (held := self._held_out(score, taken)).is_supported_by_data:
                     able.append(held)
             if not able:
                 return taken
@@ -263,7 +263,7 @@ class Selection:
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
         """Return a score without what leaving the row out does: that takes longer than all else, and few are asked."""
-        widths, evidence = evidence_of(information, slope, ROWS[name].largest)
+        widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(
             name, float(evidence[best]) / self._share, 0.0, float(widths[best]), np.zeros((0, 0), np.float32)
@@ -271,14 +271,16 @@ class Selection:
 
     def _with_left_out(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
-        mean_square = _mean_square_width(*evidence_of(information, slope, largest), largest)
+        mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
         if (by_one := self._errors.get(score.name)) is not None:
-            return replace(score, left_out=(np.sqrt(mean_square) * by_one).astype(np.float32))
-        return replace(score, left_out=_left_out(self._by_row[:, place], information, slope, mean_square, self._share))
+            return replace(score, excluded_effect=(np.sqrt(mean_square) * by_one).astype(np.float32))
+        return replace(
+            score, excluded_effect=_left_out(self._by_row[:, place], information, slope, mean_square, self._share)
+        )
 
     def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
         """Return a score with what light that is held out gains, if light gains at all."""
-        if score.gain < LEAST_GAIN:
+        if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in beside]
         mine = (self._place_among_asked[score.name], score.width)
@@ -286,12 +288,12 @@ class Selection:
         return replace(score, held_out=gain / self._share)
 
     @cached_property
-    def _judged(self) -> tuple[_Judged, ...]:
+    def _judged(self) -> tuple[_CrossValidation, ...]:
         informations, slopes = self._gram.among(self._asked)
-        return tuple(_Judged.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
+        return tuple(_CrossValidation.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
 
 
-def numbers_of(place: slice) -> NDArray[np.int64]:
+def parameter_numbers(place: slice) -> NDArray[np.int64]:
     """Return the numbers of the parameters in a place."""
     return np.arange(place.start, place.stop)
 
@@ -304,7 +306,7 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
 
 
 def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``left_out`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
+    """Return ``excluded_effect`` of :class:`RowScore` for the parameters of a row, which are not known to be zero."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
@@ -314,7 +316,7 @@ def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of the stretch that every setting belongs to: light at one source, and not too many."""
     begins = np.concatenate([[True], np.diff(source) != 0])
     since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
-    number: NDArray[np.int64] = np.cumsum(begins | (since % _TOGETHER == 0)) - 1
+    number: NDArray[np.int64] = np.cumsum(begins | (since % _SETTINGS_PER_SEGMENT == 0)) - 1
     return number
 
 
@@ -323,7 +325,7 @@ def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
     return settings // _STRETCH % 2
 
 
-def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
+def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
     """Return widths from far below to beyond the largest, and the evidence of each."""
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
     values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
@@ -333,7 +335,7 @@ def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, R
     return widths, evidence
 
 
-def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
+def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
     """Return the width of a row's parameters that the fit of them says, the largest of the table at most.
 
     Args:
@@ -348,12 +350,12 @@ def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) 
     known = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
     row = ROWS[name]
     slope = known @ fit.vector[free[chosen]]
-    widths, evidence = evidence_of(known - np.eye(len(known)) * width**-2, slope, row.largest)
+    widths, evidence = evidence_by_width(known - np.eye(len(known)) * width**-2, slope, row.largest)
     return float(min(widths[int(evidence.argmax())], row.largest))
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
+class _CrossValidation:
     """What one half of the settings says of m parameters of rows, the fitted ones following, and the other judges.
 
     Attributes:
@@ -371,7 +373,7 @@ class _Judged:
     @classmethod
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
-    ) -> _Judged:
+    ) -> _CrossValidation:
         """Return what a half finds, by information and slope of fitted parameters and those of rows for each half."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
-from calibration.fit.row_scores import LEAST_GAIN, RowScore
+from calibration.fit.row_scores import MIN_GAIN, RowScore
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace
 
 Real = NDArray[np.float64]
 
-MOST_WIDENED = 2.0
+MAX_ERROR_FACTOR = 2.0
 """Factor by which errors of a group may be widened by what no row of the table describes."""
 # Growth of a group's errors by leaving out a row, below which the row is left out: a fit with it costs more than it is
 # worth.
@@ -49,15 +49,17 @@ class StatedErrors:
     doubts: tuple[str, ...]
 
 
-def harmful(space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
-    """Return the rows that a fit cannot do without: left out, they would make the errors of some group larger."""
-    return tuple(row for row in rows if _grown_by(space, fit, row) > _HARMLESS)
+def needed_rows(
+    space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
+) -> tuple[RowScore, ...]:
+    """Return the rows that, left out of a fit, make the errors of some group of parameters larger by a factor."""
+    return tuple(row for row in rows if _grown_by(space, fit, row) > by)
 
 
 def _grown_by(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
     """Return the factor by which the errors of the group that it harms most grow by leaving out a row."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
-    grown = 1.0 + (row.left_out**2).sum(axis=1) / np.maximum(plain, 1e-300)
+    grown = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
     return max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups)
 
@@ -71,7 +73,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         scores: What a pass over the data says about it.
     """
     plain = fit.inverse
-    whole = plain + sum((row.left_out @ row.left_out.T for row in scores.rows), np.zeros_like(plain))
+    whole = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # What stood for it in the weights of readings is not counted twice.
         noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
@@ -89,11 +91,11 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     widened = {
         name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
     }
-    return StatedErrors(replace(fit, stated=whole), widened, doubts_of(space, fit, scores, factors))
+    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, factors))
 
 
 def sandwich_factors(
-    space: ParameterSpace, fit: FitResult, scores: Scores, clusters: tuple[str, ...] = ("by_stretch", "by_monitor")
+    space: ParameterSpace, fit: FitResult, scores: Scores, clusters: tuple[str, ...] = ("by_segment", "by_monitor")
 ) -> dict[str, float]:
     """Return by group how much larger errors are than noise makes them, by slopes that scatter together.
 
@@ -114,7 +116,9 @@ def sandwich_factors(
     return found
 
 
-def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: dict[str, float]) -> tuple[str, ...]:
+def find_objections(
+    space: ParameterSpace, fit: FitResult, scores: Scores, factors: dict[str, float]
+) -> tuple[str, ...]:
     """Return in words why the errors of a fit cannot be believed; nothing if they can."""
     found = []
     for name, width in space.physics.widths.items():
@@ -125,16 +129,16 @@ def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: di
         if beyond or width >= row.largest * 0.999:
             found.append(f"{row.words}: light asks for more than {row.largest:g} ({name}), which no chip has")
     # Errors are widened by what a row left out may do; where that is more than twice, they are only a guess.
-    asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_asked))}
-    missing = [row for row in asked.values() if _grown_by(space, fit, row) > MOST_WIDENED]
+    asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
+    missing = [row for row in asked.values() if _grown_by(space, fit, row) > MAX_ERROR_FACTOR]
     found += [
         f"{ROWS[row.name].words} would explain more of the light (evidence {row.gain:.0f}), but was not fitted"
         for row in missing
     ]
     worst = max((factors[name] for name in _JUDGED if name in factors), default=0.0)
-    if worst > MOST_WIDENED or not fit.certified:
+    if worst > MAX_ERROR_FACTOR or not fit.certified:
         suspect = max(scores.rows, key=lambda row: row.gain, default=None)
-        known = suspect is not None and suspect.gain > LEAST_GAIN
+        known = suspect is not None and suspect.gain > MIN_GAIN
         best = f"{ROWS[suspect.name].words} would explain most of it" if suspect and known else "no known physics would"
         found.append(
             f"residuals belong together and make errors {worst:.1f} times what noise makes them; {best}; "
@@ -156,9 +160,9 @@ def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
     pucs = np.flatnonzero(fit.free)
     place = space.groups["passive_phase_rad"]
     mine = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
-    if len(mine) and len(scores.by_stretch):
+    if len(mine) and len(scores.by_segment):
         felt = np.diag(scores.information)[mine]
-        square = (scores.by_stretch[:, mine] ** 2).sum(axis=0) / np.maximum(felt, 1e-300)
+        square = (scores.by_segment[:, mine] ** 2).sum(axis=0) / np.maximum(felt, 1e-300)
         order = np.argsort(-square)[:_MOST_NAMED]
         worst.append("PUCs " + ", ".join(str(int(pucs[mine[index]]) - place.start) for index in order))
     return "worst at " + ", at ".join(worst)

@@ -22,12 +22,12 @@ from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
-from calibration.model.space import space_of
+from calibration.model.space import space_from_record
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
-from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
@@ -188,7 +188,7 @@ class LaserSource:
         return self.frequency_hz()
 
 
-def lit_together(inputs: Iterable[InputPath]) -> dict[int, int]:
+def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     """Return, by the port of each source that lights two, the second one: the lower port stands for both.
 
     A coherent module sends both tributaries or none: CMIS switches media lanes, and both are on one. They are of
@@ -202,7 +202,7 @@ def lit_together(inputs: Iterable[InputPath]) -> dict[int, int]:
     return dict(sorted((first, second) for first, second in pairs))
 
 
-def source_of(bench: Bench, path: InputPath) -> LightSource:
+def light_source(bench: Bench, path: InputPath) -> LightSource:
     """Return what feeds an input of a bench.
 
     Raises:
@@ -234,11 +234,11 @@ class BenchProbe:
         self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
-        self._seconds = lit_together(bench.wiring.inputs)
+        self._seconds = dual_input_ports(bench.wiring.inputs)
         second = set(self._seconds.values())
         self._wiring = wiring_with_device_losses(bench)  # fibre devices keep their settings while measured
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
-        self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
+        self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
         self._launched_dbm: dict[int, float] = {}
         self._meters_nm: float | None = None
@@ -283,13 +283,13 @@ class BenchProbe:
         """Smallest photocurrent step."""
         return self._bench.mesh.monitor_step_ma
 
-    def check_lit_as(self, record: CalibrationRecord) -> None:
+    def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
         """Refuse to judge by its light a record that was made with other ports lit together.
 
         Raises:
             ConfigError: A tributary has been wired, or unplugged, since.
         """
-        space = space_of(record)
+        space = space_from_record(record)
         made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
         for lit in sorted(map(sorted, now - made)):
             if before := [sorted(ports) for ports in made if ports & set(lit)]:
@@ -343,19 +343,19 @@ class BenchProbe:
         lit, self._lit = self._lit, None
         self._launched_dbm.pop(port, None)
         reached_hz = self._sources[port].tune(frequency_hz)
-        self._tell_meters(round(wavelength_m_from_frequency_hz(reached_hz) * 1e9, 3))
+        self._set_meter_wavelengths(round(wavelength_m_from_frequency_hz(reached_hz) * 1e9, 3))
         if lit == port:
             self._sources[port].on()
         self._lit = lit
         return reached_hz
 
-    def stated_hz(self) -> dict[int, float]:
+    def reported_frequencies_hz(self) -> dict[int, float]:
         """Return the frequency that every source that can be tuned says it has, by port."""
         return {
             port: source.frequency_hz() for port, source in self._sources.items() if source.tunable_hz() is not None
         }
 
-    def _tell_meters(self, wavelength_nm: float) -> None:
+    def _set_meter_wavelengths(self, wavelength_nm: float) -> None:
         """Have the meters on the outputs read at the wavelength of the light: their response depends on it."""
         if wavelength_nm != self._meters_nm:
             for meter in self._bench.meters.values():
@@ -392,7 +392,7 @@ class BenchProbe:
         for port in movable:
             if port not in together:
                 try:
-                    self.light(port)
+                    self.light_only_port(port)
                     together[port] = self._alignment(port, self._total_ma)
                 # One dark port is a finding, not the end: its PUCs are measured from other ports.
                 except (CircuitError, DeviceError) as error:
@@ -407,8 +407,8 @@ class BenchProbe:
                 swing_db=round(alignment.swing_db, 2),
             )
         if self._lit not in self.sources and self.sources:
-            self.light(self.sources[-1])
-        self.time_heaters()
+            self.light_only_port(self.sources[-1])
+        self.measure_heater_time_constant()
         return dict(self._dead)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
@@ -416,12 +416,12 @@ class BenchProbe:
 
         Those left out are to be aligned alone: dim ones, and all where something else than their power changed.
         """
-        self.light(None)
+        self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
         for port in ports:
             # What fails here fails again where it is looked at alone, and is said there.
             with contextlib.suppress(CircuitError, DeviceError):
-                self.light(port)
+                self.light_only_port(port)
                 patterns_ma[port] = self._bench.mesh.monitors_ma(_ALIGN_SCANS) - dark_ma
         chosen = separable(patterns_ma)
         if not chosen:
@@ -439,11 +439,11 @@ class BenchProbe:
                 return None
 
         if self._lit not in chosen:
-            self.light(None)
+            self.light_only_port(None)
         self._lit = None  # several are: the next to be lit alone switches all others off
         try:
-            bench.side_by_side([(self._inputs[port].source, self._sources[port].on) for port in chosen])
-            found = bench.side_by_side(
+            bench.run_parallel([(self._inputs[port].source, self._sources[port].on) for port in chosen])
+            found = bench.run_parallel(
                 [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
             )
         except DeviceError:
@@ -459,7 +459,7 @@ class BenchProbe:
         self._dead[port] = str(error)
         self._bench.events.add("source dark", port=port, reason=str(error))
 
-    def time_heaters(self) -> None:
+    def measure_heater_time_constant(self) -> None:
         """Measure how long the heaters take with the light where it is, unless that is known; they are off then.
 
         Raises:
@@ -471,10 +471,10 @@ class BenchProbe:
         self._timed_with.add(lit)
         p_pi_mw = math.sqrt(typical.p_pi_min_mw * typical.p_pi_max_mw)
         steps_ma = step_currents_ma(2 * self.mesh.n_pucs, p_pi_mw, mesh.heater_ohm, mesh.heater_max_ma)
-        tau_s = heater_time_constant_s(_StepOf(mesh), steps_ma)
+        tau_s = heater_time_constant_s(_TimedMeshReader(mesh), steps_ma)
         self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=lit)
         if tau_s is not None:
-            mesh.know_heaters(tau_s, "their light")
+            mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
         """Return the sum of all monitors; a saturated one counts as full scale."""
@@ -482,7 +482,7 @@ class BenchProbe:
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         """Switch on the source at one port and all others off."""
         lit, self._lit = self._lit, None
         for other, source in self._sources.items():
@@ -501,7 +501,7 @@ class BenchProbe:
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, wait for them, read all monitors; again where the temperature was lost meanwhile."""
-        self.time_heaters()
+        self.measure_heater_time_constant()
 
         def read() -> NDArray[np.float64]:
             self._bench.mesh.program(currents_ma)
@@ -511,16 +511,16 @@ class BenchProbe:
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other, as one sweep on controllers that can; else as :meth:`measure`."""
-        self.time_heaters()
+        self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
-    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+    def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Go on from losses of the temperature in earlier sittings, and have those of this one kept, each in words."""
-        self._temperature.keep_losses(before, keep)
+        self._temperature.keep_temperature_lock_losses(before, keep)
 
-    def doubts(self) -> tuple[str, ...]:
+    def measurement_warnings(self) -> tuple[str, ...]:
         """Return what happened while it was measured that a record has to tell, a sentence each."""
-        return self._temperature.doubts()
+        return self._temperature.measurement_warnings()
 
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power leaving each tapped port into its fibre, by the external meters."""
@@ -546,7 +546,7 @@ class BenchProbe:
         """Return the bench time since this probe was made."""
         return self._bench.clock.now() - self._began_s
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         """Switch heaters and sources off; what fails is logged, the rest is switched off all the same."""
         # Heaters first: they are what can do harm.
         actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
@@ -561,7 +561,7 @@ class BenchProbe:
 
 
 @dataclass(frozen=True)
-class _StepOf:
+class _TimedMeshReader:
     """The mesh of a bench, read at a chosen time after a setting."""
 
     mesh: MeshAccess

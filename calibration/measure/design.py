@@ -52,14 +52,14 @@ DESIGN_GROUPS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Walk:
+class IncrementalSettings:
     """Settings of which each changes some of the heaters of the one before.
 
     Attributes:
         most_ma: Shape ``(2E,)``; largest current of every heater, 0 for those that must stay off.
         sources: Ports lit in turn.
         monitors: Port of every monitor.
-        stay: Settings per source before the light moves on.
+        settings_per_source: Settings per source before the light moves on.
         changed: Heaters changed from setting to setting.
         off_share: Share of the heaters that are off.
     """
@@ -67,7 +67,7 @@ class Walk:
     most_ma: Real
     sources: tuple[int, ...]
     monitors: tuple[int, ...]
-    stay: int = 1
+    settings_per_source: int = 1
     changed: int = CHANGED
     off_share: float = OFF_SHARE
 
@@ -78,8 +78,8 @@ class Walk:
         for row in currents:
             row[:] = now
             now = self.step(now, rng)
-        turn = (first + np.arange(count)) // self.stay % len(self.sources)
-        return self.lit(currents, np.array(self.sources)[turn])
+        turn = (first + np.arange(count)) // self.settings_per_source % len(self.sources)
+        return self.with_light(currents, np.array(self.sources)[turn])
 
     def step(self, now: Real, rng: np.random.Generator) -> Real:
         """Return the currents of the next setting."""
@@ -90,7 +90,7 @@ class Walk:
         following[chosen] = self._draw(rng, chosen)
         return following
 
-    def lit(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
+    def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
         """Return settings with these currents, shape ``(N, 2E)``, and light from these ports, ``(N,)``, unread."""
         nothing = np.zeros((len(currents_ma), len(self.monitors)))
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
@@ -182,7 +182,7 @@ class Designer:
     def add(self, observations: Observations) -> None:
         """Count settings as measured."""
         for rows in self._rows(observations):
-            self._learn(rows)
+            self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
         """Return what each of some settings would take off the sum of the wanted variances, shape ``(N,)``."""
@@ -190,7 +190,7 @@ class Designer:
 
     def choose(
         self,
-        walk: Walk,
+        walk: IncrementalSettings,
         seconds: float,
         wanted_rad: float,
         rng: np.random.Generator,
@@ -200,7 +200,8 @@ class Designer:
     ) -> Design:
         """Walk on until enough is known, always by the step that tells most per second.
 
-        The light moves where it tells most, its own time included: that is asked every ``walk.stay`` settings.
+        Every ``walk.settings_per_source`` settings the light may move to the source that gives most information per
+        second, including the time of the move.
 
         Args:
             walk: The kind of settings.
@@ -222,13 +223,13 @@ class Designer:
         sigmas, source = [self.sigma_rad()], lit
         while sigmas[-1] > wanted_rad and (most is None or len(chosen) < most):
             # Where the light goes is asked once a stretch: moving it takes longer than a setting.
-            if len(chosen) % walk.stay == 0:
+            if len(chosen) % walk.settings_per_source == 0:
                 source = self._next_source(walk, now, lit, rng, tries)
             step, rows, cost = self._best_step(walk, now, source, rng, tries)
             cost += self._times.input_change_s if source != lit else 0.0
             if used + cost > seconds:
                 break
-            self._learn(rows)
+            self._add_information(rows)
             now, lit, used = step, source, used + cost
             chosen.append(now)
             sources.append(source)
@@ -238,29 +239,33 @@ class Designer:
         told = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
         reason = told if reached else f"{told}: no time is left to reach {wanted_rad:.2g} rad"
         currents = np.stack(chosen) if chosen else np.zeros((0, len(now)))
-        return Design(walk.lit(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason)
+        return Design(
+            walk.with_light(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason
+        )
 
     def _best_step(
-        self, walk: Walk, now: Real, source: int, rng: np.random.Generator, tries: int
+        self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
         """Return the step that tells most per second with the light at a source, its rows, and its time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
-        rows = self._rows(walk.lit(steps, np.full(tries, source)))
+        rows = self._rows(walk.with_light(steps, np.full(tries, source)))
         # Information per second: a step that changes few channels may be worth less and still be the better one.
         best = int(np.argmax(self._gains(rows) / costs)) if tries > 1 else 0
         return steps[best], rows[best], float(costs[best])
 
-    def _next_source(self, walk: Walk, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
+    def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
         """Return the source that tells most per second over a stretch, moving the light there included."""
         # Nothing to compare: round robin.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
-        seconds = walk.stay * float(self._times.setting_s((steps != now).sum(axis=1)).mean())
+        seconds = walk.settings_per_source * float(self._times.setting_s((steps != now).sum(axis=1)).mean())
         values = []
         for source in walk.sources:
-            gain = walk.stay * float(self.gain_rad2(walk.lit(steps, np.full(tries, source))).mean())
+            gain = walk.settings_per_source * float(
+                self.gain_rad2(walk.with_light(steps, np.full(tries, source))).mean()
+            )
             values.append(gain / (seconds + (self._times.input_change_s if source != lit else 0.0)))
         return walk.sources[int(np.argmax(values))]
 
@@ -286,7 +291,7 @@ class Designer:
         gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
         return gains
 
-    def _learn(self, rows: Single) -> None:
+    def _add_information(self, rows: Single) -> None:
         """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
         felt = rows @ self._root
         # The root is updated and never made anew: a covariance that shrinks over many decades would lose its digits.

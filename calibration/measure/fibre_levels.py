@@ -39,7 +39,7 @@ def fibre_losses_db(
     few = settings[chosen]
     seen: dict[int, list[tuple[int, float]]] = {}
     for index in range(len(few)):
-        probe.light(int(few.source[index]))
+        probe.light_only_port(int(few.source[index]))
         probe.measure(few.currents_ma[index])
         for port, level_dbm in probe.fibre_dbm().items():
             seen.setdefault(port, []).append((index, level_dbm))
@@ -53,7 +53,7 @@ def fibre_losses_db(
     alone = replace(
         parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=of_the_mesh(parameters.extra_physics)
     )
-    leaving_mw = model.read_at(ports).predict(alone, there)
+    leaving_mw = model.with_monitors(ports).predict(alone, there)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):

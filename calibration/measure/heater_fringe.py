@@ -95,10 +95,10 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    found, per_freedom = _in_form(_FORMS[0], traces, rho2_range)
+    found, per_freedom = _fit_model(_FORMS[0], traces, rho2_range)
     # Simplest first, and a better fit has to pay for its terms: with eight levels each column is an eighth of the data.
     for form in _FORMS[1:]:
-        other, other_per_freedom = _in_form(form, traces, rho2_range)
+        other, other_per_freedom = _fit_model(form, traces, rho2_range)
         if other_per_freedom * _WORTH < per_freedom:
             found, per_freedom = other, other_per_freedom
     best = found[0]
@@ -155,19 +155,19 @@ class _Point:
     matrix: Real
 
 
-def _in_form(
+def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
     """Return the minima of one form, the best first, and its χ² per degree of freedom."""
     starts = _starts(traces, rho2_range, form)
-    found = sorted(_polish(starts, traces, form), key=lambda one: one.cost)
-    found = [one for one in found if not _of_half_rate(one, traces, form)] or found
+    found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
+    found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
     return found, found[0].cost / max(freedom, 1)
 
 
-def _of_half_rate(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
+def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
     """Return whether a law has half the true rate: its second harmonic does the first one's work, and that has none."""
     if form.orders == (1,):
         return False
@@ -239,7 +239,7 @@ def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form
     return starts
 
 
-def _polish(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
+def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
     """Descend from every start by damped Gauss-Newton steps, all of them at once."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])

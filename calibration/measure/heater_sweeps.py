@@ -129,7 +129,7 @@ class HeaterSweeps:
         """Step one heater through all its levels, beginning and ending anywhere."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
-            self._logbook.light(source)
+            self._logbook.light_only_port(source)
             self._lit = source
             self._last = self._logbook.measure(self.currents_ma)
         # The reading that is there already is the first of the sweep: one setting less for each heater.

@@ -369,12 +369,12 @@ class Logbook:
         """Return the bench time of the run so far, that of an interrupted one included."""
         return self._before_s + self.probe.elapsed_s()
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         """Switch heaters off and sources dark."""
         self._lit_known = self._there = False
-        self.probe.safe()
+        self.probe.switch_everything_off()
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         """Light one source and no other, or none, from the next reading on."""
         self._wanted = port
 
@@ -475,7 +475,7 @@ class Logbook:
         for other in sorted(self._to_tune):
             self.probe.tune(other, self._to_tune[other])
         self._to_tune.clear()
-        self.probe.light(port)
+        self.probe.light_only_port(port)
         self._lit, self._lit_known = port, True
 
     def _count(self, currents_ma: NDArray[np.float64]) -> None:

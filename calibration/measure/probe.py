@@ -45,7 +45,7 @@ class Probe(Protocol):
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         """Light one source and no other, or none."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
@@ -91,7 +91,7 @@ class Probe(Protocol):
     def elapsed_s(self) -> float:
         """Return the bench time since the probe was opened."""
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         """Switch heaters off and sources dark."""
 
 
@@ -147,4 +147,4 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
             if not low_hz <= asked_hz <= high_hz:
                 limit_hz = low_hz if asked_hz < low_hz else high_hz
                 limit_nm = wavelength_m_from_frequency_hz(limit_hz) * 1e9
-                raise LimitError(f"wavelength of the source at port {port}", asked=nm, limit=limit_nm, unit="nm")
+                raise LimitError(f"wavelength of the source at port {port}", requested=nm, limit=limit_nm, unit="nm")

@@ -104,9 +104,9 @@ def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
     wait_s, before = _FIRST_S, mesh.read(step_ma, _FIRST_S)
     while wait_s <= _LONGEST_S:
         after = mesh.read_again((_LONGER - 1.0) * wait_s)
-        moved_ma = apart_ma(before, still.mean(axis=0))
+        shifted_currents_ma = apart_ma(before, still.mean(axis=0))
         # Light that stands still has either settled or not yet begun to move: only the second looks as before the step.
-        if moved_ma > noise_ma and apart_ma(before, after) <= max(noise_ma, _AT_REST * moved_ma):
+        if shifted_currents_ma > noise_ma and apart_ma(before, after) <= max(noise_ma, _AT_REST * shifted_currents_ma):
             return wait_s
         wait_s, before = _LONGER * wait_s, after
     mesh.read(off_ma, 0.0)

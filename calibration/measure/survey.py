@@ -82,7 +82,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     probe = logbook.probe
     heaters, ports = 2 * probe.mesh.n_pucs, sorted(probe.sources)
     # Dark first, before a heater has moved: offsets of the amplifiers, and the noise without light.
-    logbook.light(None)
+    logbook.light_only_port(None)
     dark = np.array([logbook.measure(np.zeros(heaters)) for _ in range(_READINGS)])
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
     level_ma = _dark_level_ma(dark, floor_ma)
@@ -92,7 +92,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
 
     def look(currents_ma: NDArray[np.float64]) -> None:
         for index, source in enumerate(ports):
-            logbook.light(source)
+            logbook.light_only_port(source)
             seen[index] = np.maximum(seen[index], np.nan_to_num(logbook.measure(currents_ma) - level_ma, nan=np.inf))
 
     relative: list[float] = []
@@ -105,7 +105,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
         look(currents)
         if background < _LEAST_BACKGROUNDS:
             if ports and seen[-1].max(initial=0.0) <= _LIVE_SIGMA * floor_ma:  # nothing scatters in the dark
-                logbook.light(ports[int(np.argmax(seen.max(axis=1, initial=0.0)))])
+                logbook.light_only_port(ports[int(np.argmax(seen.max(axis=1, initial=0.0)))])
                 logbook.measure(currents)
             relative += scatter(np.array([logbook.measure(currents) for _ in range(_READINGS)]), floor_ma)
     least_ma = _LIVE_SIGMA * floor_ma

@@ -40,7 +40,7 @@ class TemperatureLock:
         self._lost: list[str] = []
         self._keep: Callable[[str], object] = lambda lost: None
 
-    def keep_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
+    def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Go on from the losses of earlier sittings; those of this one, so far and from now on, are given away."""
         for lost in self._lost:
             keep(lost)
@@ -89,7 +89,7 @@ class TemperatureLock:
             hint="Look at its gain and its current limit, or widen its tolerance in the bench file.",
         )
 
-    def doubts(self) -> tuple[str, ...]:
+    def measurement_warnings(self) -> tuple[str, ...]:
         """Return what a record has to say about the temperature, a sentence; nothing where the lock held."""
         if not self._lost:
             return ()

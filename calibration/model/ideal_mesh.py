@@ -55,7 +55,7 @@ class MeanLight:
         change = gain * (tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :])
         return cls(met.sum(axis=(1, 2)), power, change)
 
-    def lit_together(self, seconds: Mapping[int, int]) -> MeanLight:
+    def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
         """Return the same with the light of both ports in the columns of sources that light two alike."""
         first, second = list(seconds), list(seconds.values())
         entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()

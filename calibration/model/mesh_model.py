@@ -164,15 +164,15 @@ class MeshModel:
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
-    def beyond(self, physics: Physics) -> MeshModel:
+    def with_physics(self, physics: Physics) -> MeshModel:
         """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
-    def precisely(self) -> MeshModel:
+    def with_double_precision(self) -> MeshModel:
         """Return the same model with derivatives in double precision: for what asks whether something shows at all."""
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
-    def read_at(self, monitors: tuple[int, ...]) -> MeshModel:
+    def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
         """Return the model of the same mesh in the same light, read at other ports."""
         return self._with(self.space.physics, monitors, precise=self._precise)
 
@@ -217,7 +217,7 @@ class MeshModel:
         for first in range(0, len(observations), _PAIRS_AT_ONCE):
             part = slice(first, first + _PAIRS_AT_ONCE)
             by_waveguide, _ = self.by_waveguides(parameters, observations[part])
-            variance[part] = pairs.beside(by_waveguide, heat_mw[part])
+            variance[part] = pairs.unfitted_variance(by_waveguide, heat_mw[part])
         return physics.widths["crosstalk_pairs"] ** 2 * variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:

@@ -108,7 +108,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
 )  # fmt: skip
 """All of it, the cheapest first; last what is not fitted."""
 ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
-MOST_PAIRS = 300
+MAX_PAIRS = 300
 """Directions of pairs that are fitted: those combinations of 38,592 pairs on the 72-PUC mesh that light tells best."""
 
 LAW_POINTS = 8
@@ -163,7 +163,7 @@ class PairDirections:
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
-    def beside(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
+    def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
         """Return the variance of readings by pairs in all directions but these, for a width of one, shape ``(N, M)``.
 
         Args:

@@ -43,7 +43,7 @@ class Prior:
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
-    def beyond(self, space: ParameterSpace) -> Prior:
+    def with_physics(self, space: ParameterSpace) -> Prior:
         """Return the same prior for a space with other physics beyond the model of every chip: about nothing."""
         rest = [name for name in space.groups if name not in space.physics.widths]
         kept = space.groups[rest[-1]].stop  # physics stands last

@@ -193,7 +193,7 @@ class ParameterSpace:
         return "" if name in _NUMBERS else str(number)
 
 
-def space_of(record: CalibrationRecord) -> ParameterSpace:
+def space_from_record(record: CalibrationRecord) -> ParameterSpace:
     """Return where the parameters of a record have their places."""
     sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
     seconds = {

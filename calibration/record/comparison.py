@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference, wrapped
-from calibration.model.space import ParameterSpace, space_of
-from calibration.record.conversion import covariance_of, parameters_of
+from calibration.model.space import ParameterSpace, space_from_record
+from calibration.record.conversion import covariance_from_record, parameters_from_record
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -101,7 +101,7 @@ def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comp
         )
     notes = _notes(first, second)
     first, second = _same_ends(first, second, notes)
-    space = space_of(first)
+    space = space_from_record(first)
     difference = _difference(space, first, second)
     variance = _variance(first, second)
     groups = tuple(
@@ -141,7 +141,7 @@ def _same_ends(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
     """Return both without sources and covariance if their sources or monitors differ."""
-    ends = [(space.sources, space.seconds, space.monitors) for space in map(space_of, (first, second))]
+    ends = [(space.sources, space.seconds, space.monitors) for space in map(space_from_record, (first, second))]
     # Levels of other ports have no counterpart, and a covariance cannot be cut without its columns.
     if ends[0] == ends[1]:
         return first, second
@@ -157,7 +157,7 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
     """Return the gauge-fixed difference as a vector, NaN where one of the records knows nothing."""
-    one, other = parameters_of(first), parameters_of(second)
+    one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
     known = [
@@ -177,7 +177,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
     if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
         return None
     # Independent by assumption; of a re-fit and its parent the notes say that they are not.
-    total: Real = covariance_of(first) + covariance_of(second)
+    total: Real = covariance_from_record(first) + covariance_from_record(second)
     return total
 
 

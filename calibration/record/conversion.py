@@ -13,7 +13,7 @@ from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
-from calibration.model.space import ParameterSpace, space_of
+from calibration.model.space import ParameterSpace, space_from_record
 from calibration.model.symmetric import root_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.chip import ChipParameters
@@ -93,7 +93,7 @@ class Origin(Device):
     gains: Mapping[str, float] = field(default_factory=dict)
 
 
-def record_from(
+def build_record(
     space: ParameterSpace,
     parameters: MeshParameters,
     origin: Origin,
@@ -155,11 +155,11 @@ def record_from(
     )
 
 
-def parameters_of(record: CalibrationRecord) -> MeshParameters:
+def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a record: what was not found is taken as nothing, as in ``CalibratedMesh``.
 
     Sources are the ports with a ``source_dbm`` that are not lit with another, monitors those of ``monitor_ports``: see
-    :func:`space_of`.
+    :func:`space_from_record`.
 
     Raises:
         CalibrationError: The record holds crosstalk that is no kernel over distance.
@@ -170,7 +170,7 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
             "the crosstalk of this record is a matrix, which the global model cannot hold",
             hint="Calibrate again; records of schema version 1 know no kernel.",
         )
-    sources = [record.port(port) for port in space_of(record).sources]
+    sources = [record.port(port) for port in space_from_record(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
         **vars(ChipParameters.from_record(record)),
@@ -181,13 +181,13 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
     )
 
 
-def dark_ma_of(record: CalibrationRecord, ports: Sequence[int]) -> Real:
+def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
     """Return what monitors read without light by a record, shape ``(n,)``; 0 for ports of which it says nothing."""
     known = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
     return np.array([known.get(port, 0.0) for port in ports])
 
 
-def covariance_of(record: CalibrationRecord) -> Real:
+def covariance_from_record(record: CalibrationRecord) -> Real:
     """Return the covariance of the parameters of a record, shape ``(size, size)``.
 
     Raises:
@@ -201,7 +201,7 @@ def covariance_of(record: CalibrationRecord) -> Real:
     return covariance
 
 
-def origin_of(record: CalibrationRecord) -> Origin:
+def origin_from_record(record: CalibrationRecord) -> Origin:
     """Return what a record says besides the parameters, as the origin of one made from it; its date is not taken."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
@@ -239,7 +239,7 @@ def origin_of(record: CalibrationRecord) -> Origin:
     )
 
 
-def refitted(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
+def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
     """Return a record as the child of the one that it was re-fitted from."""
     return replace(child, parent_sha256=record.content_sha256)
 
@@ -357,7 +357,7 @@ def _physics_entries(
 
 
 def _second_db(record: CalibrationRecord) -> Real:
-    entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
+    entries = [(record.port(first), record.port(second)) for first, second in space_from_record(record).seconds.items()]
     return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import space_of
-from calibration.record.conversion import covariance_of, parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import covariance_from_record, parameters_from_record
 from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import csv_cell
 from lumion_hw.files.writing import Over, write_file
@@ -52,8 +52,8 @@ _HEATER = (
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
     """Return the parameters as lists by name, with the ports they belong to and the standard errors by group."""
-    found = parameters_of(record)
-    space = space_of(record)
+    found = parameters_from_record(record)
+    space = space_from_record(record)
     document: dict[str, Any] = {
         "format": "lumion-parameters",
         "record_id": record.record_id,
@@ -65,7 +65,7 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
         "parameters": {name: _plain(value) for name, value in _named(found).items()},
     }
     if COVARIANCE_FACTOR in record.arrays:
-        sigma = np.sqrt(np.diag(covariance_of(record)))
+        sigma = np.sqrt(np.diag(covariance_from_record(record)))
         document["standard_errors"] = {name: sigma[place].tolist() for name, place in space.groups.items()}
     return document
 
@@ -154,10 +154,10 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
-    found, space = parameters_of(record), space_of(record)
+    found, space = parameters_from_record(record), space_from_record(record)
     arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:
-        arrays["covariance"] = covariance_of(record)
+        arrays["covariance"] = covariance_from_record(record)
     write_arrays(Path(path), arrays, "the export", over)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import space_of
-from calibration.record.conversion import parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import parameters_from_record
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
@@ -149,7 +149,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         ConfigError: The bench is not emulated.
     """
     world = bench.emulated.world
-    truth, cells, found, space = world.truth, world.cells(), parameters_of(record), space_of(record)
+    truth, cells, found, space = world.truth, world.cells(), parameters_from_record(record), space_from_record(record)
     offset_hz = reference_offset_hz(bench, record)
     slopes = world.slopes
     slope, eta_slope = cells.differential_slope_per_hz, slopes.eta_slope_per_nm * slopes.nm_per_hz

@@ -177,13 +177,13 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
     """Yield the standard error of the loops as the record states it, where that holds much of a common phase."""
     stated = record.joints.loop_sigma_rad if record.joints else None
-    if stated is not None and loops_mrad is not None and 1e3 * stated > _ANOTHER * loops_mrad:
+    if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"
         yield Metric("loop phases with what all PUCs have in common", 1e3 * stated, "mrad", note=note)
 
 
 # Ratio from which two standard errors are told apart.
-_ANOTHER = 1.1
+_COMMON_PHASE_THRESHOLD = 1.1
 
 
 def _size(record: CalibrationRecord, group: str) -> int:

@@ -15,8 +15,8 @@ from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_e
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import space_of
-from calibration.record.conversion import dark_ma_of, parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import dark_currents_ma, parameters_from_record
 from calibration.record.raw_data import load_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
@@ -91,7 +91,7 @@ class Readings:
     """
 
     def __init__(self, record: CalibrationRecord, taken: Observations) -> None:
-        space = space_of(record)
+        space = space_from_record(record)
         if taken.currents_ma.shape[1] != 2 * record.mesh.n_pucs or not set(space.monitors) <= set(taken.monitors):
             raise CalibrationError("the raw readings are not of the mesh and the monitors of their record")
         columns = [taken.monitors.index(port) for port in space.monitors]
@@ -100,7 +100,7 @@ class Readings:
         self.taken = replace(
             taken,
             monitors=space.monitors,
-            reading_ma=taken.reading_ma[:, columns] - dark_ma_of(record, space.monitors),
+            reading_ma=taken.reading_ma[:, columns] - dark_currents_ma(record, space.monitors),
             saturated=taken.saturated[:, columns],
         )[lit]
         self._model = MeshModel(
@@ -112,11 +112,11 @@ class Readings:
             channels=record.heater_channels,
             reference_hz=record.reference_hz,
         )
-        self.sweeps = sweeps_in(self.taken)
-        self._parameters = self._with_stuck(parameters_of(record), _stuck_phases_rad(record))
+        self.sweeps = find_sweeps(self.taken)
+        self._parameters = self._with_stuck(parameters_from_record(record), _stuck_phases_rad(record))
 
     @classmethod
-    def beside(cls, record: CalibrationRecord, path: Path) -> Readings:
+    def load(cls, record: CalibrationRecord, path: Path) -> Readings:
         """Return the readings that lie beside a record.
 
         Raises:
@@ -228,7 +228,7 @@ class Readings:
             predicted_ma=self._model.predict(self._parameters, wanted)[:, column],
         )
 
-    def chosen_sweeps(self) -> list[tuple[str, Sweep]]:
+    def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
         """Return sweeps worth a look, each named by its rank: the worst two, three between, and the best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
@@ -265,7 +265,7 @@ def _pucs(numbers: Sequence[int]) -> str:
     return f"PUC {', '.join(map(str, numbers))}" if len(numbers) <= _MOST_STUCK else f"{len(numbers)} PUCs"
 
 
-def sweeps_in(taken: Observations) -> tuple[Sweep, ...]:
+def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
     """Return the sweeps among readings: stretches of settings in the same light in which only one heater moves."""
     moved = np.diff(taken.currents_ma, axis=0) != 0.0
     same_light = (np.diff(taken.source) == 0) & (np.diff(taken.detunings_hz) == 0.0)

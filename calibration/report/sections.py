@@ -257,7 +257,7 @@ def _heaters(material: Material) -> Iterator[Block]:
         "fringes of single heaters",
         caption,
         lambda plots: plots.fringes(
-            [(rank, readings.fringe(sweep)) for rank, sweep in readings.chosen_sweeps()], known.max_ma.tolist()
+            [(rank, readings.fringe(sweep)) for rank, sweep in readings.ranked_sweeps()], known.max_ma.tolist()
         ),
     )
 

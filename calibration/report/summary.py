@@ -142,7 +142,7 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
     from calibration.report.sections import Material, sections
 
     record = load_record(record_path)
-    readings, no_readings = readings_beside(record, record_path)
+    readings, no_readings = load_readings(record, record_path)
     no_plots = ""
     if not plots:
         no_plots = f"plots are made by: lumion-calibrate report {record_path.name}"
@@ -158,12 +158,12 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
     return Page(title, summary, sections(material)), missing
 
 
-def readings_beside(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
+def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
     """Return the raw readings, or why there are none."""
     from calibration.report.readings import Readings
 
     try:
-        return Readings.beside(record, path), ""
+        return Readings.load(record, path), ""
     except LumionError as error:
         return None, str(error).rstrip(".")
 
@@ -173,7 +173,7 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
     from calibration.record.export import tables
     from calibration.report import numbers, uncertainty
 
-    readings, _ = readings_beside(record, path)
+    readings, _ = load_readings(record, path)
     found = uncertainty.correlation_by_group(record)
     return {
         "metrics": [{**dataclasses.asdict(each), "ok": each.ok} for each in numbers.metrics(record)],

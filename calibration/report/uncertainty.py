@@ -152,12 +152,12 @@ def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
     As the record names them; else those whose variance is more than half that of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
-    from calibration.model.space import space_of
+    from calibration.model.space import space_from_record
 
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None or entry.set_by_prior:
         return () if entry is None else entry.set_by_prior
-    space, named = space_of(record), []
+    space, named = space_from_record(record), []
     if space.size != entry.size:
         return ()
     variance = (np.asarray(factor, dtype=np.float64) ** 2).sum(axis=1)

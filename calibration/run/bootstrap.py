@@ -14,11 +14,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.breakdowns import Death, monitor_deaths, without_dead_monitors
-from calibration.diagnose.element_faults import died_monitor, heater_defects, ports_joined, saturation_defects
+from calibration.diagnose.breakdowns import Breakdown, find_dead_monitors, without_dead_monitors
+from calibration.diagnose.element_faults import (
+    heater_defects,
+    merge_dead_ports,
+    monitor_breakdown_defect,
+    saturation_defects,
+)
 from calibration.fit.frequencies import nearest_branches
-from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, SearchResult, lock_in, mean_levels
-from calibration.measure.design import CHANGED, Walk
+from calibration.fit.phase_search import (
+    PassiveGuess,
+    PhaseSearch,
+    SearchPlan,
+    SearchResult,
+    guess_passive_phases,
+    mean_levels,
+)
+from calibration.measure.design import CHANGED, IncrementalSettings
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
@@ -150,7 +162,7 @@ class Bootstrap:
         # draws the same.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
         self._seconds = dict(seconds or {})
-        self._light = MeanLight.of(self._mesh).lit_together(self._seconds)
+        self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         self._found = found
         self.heaters: dict[int, HeaterFit] = {}
@@ -172,7 +184,7 @@ class Bootstrap:
         swept = len(self._logbook)
         sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
-        died: dict[int, Death] = {}
+        died: dict[int, Breakdown] = {}
         before: SearchResult | None = None
         work = 0.0
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, on 3 with
@@ -191,7 +203,7 @@ class Bootstrap:
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
                 left = self._most_searched(survey) - work
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, most_work=left)
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, max_work=left)
                 work += found.work
                 before = found = replace(found, work=work)
             trusted = found.unexplained < self._plan.search.plausible
@@ -199,8 +211,8 @@ class Bootstrap:
             if trusted or found.agreed:
                 break
         defects = (
-            *ports_joined(survey.defects),
-            *(died_monitor(death.number, death.first, len(random)) for death in died.values()),
+            *merge_dead_ports(survey.defects),
+            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in died.values()),
             *heater_defects(heaters, self._channels),
             *saturation_defects(random),
         )
@@ -217,7 +229,7 @@ class Bootstrap:
             # A source far from the others has been put a sixth of a turn nearer, if the readings hardly told.
             prior = _PRIOR_AGAIN * self._plan.search.source_prior
             plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
-            guess, found = self._search(start.survey, start.random, nominal, plan, known=start.search)
+            guess, found = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
         trusted = found.unexplained < self._plan.search.plausible
         parameters = self._start(nominal, found)
         return replace(
@@ -248,7 +260,7 @@ class Bootstrap:
 
     def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
         most_ma = np.array([_reach_ma(fit.law) for fit in heaters])
-        walk = Walk(
+        walk = IncrementalSettings(
             most_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
         )
         currents = walk.random(count, self._rng).currents_ma
@@ -260,7 +272,7 @@ class Bootstrap:
         turn = np.concatenate([np.zeros(alone), np.arange(count - alone) * stretches // (count - alone)])
         for stretch in range(stretches):
             own = turn == stretch
-            self._logbook.light(survey.sources[stretch % len(survey.sources)])
+            self._logbook.light_only_port(survey.sources[stretch % len(survey.sources)])
             if own.any():
                 self._logbook.measure(np.zeros(currents.shape[1]))  # the reference setting, now and then
                 self._logbook.measure_many(currents[own])
@@ -302,13 +314,13 @@ class Bootstrap:
         nominal: MeshParameters,
         plan: SearchPlan,
         before: SearchResult | None = None,
-        known: SearchResult | None = None,
-        most_work: float = math.inf,
+        seed_result: SearchResult | None = None,
+        max_work: float = math.inf,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
-        guess = lock_in(random, heated.arm_rad, sources, self._light, levels)
+        guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
         most = plan.steps * plan.starts
 
         def among(lit: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
@@ -330,9 +342,9 @@ class Bootstrap:
         search, spent = among(sources, plan), 0.0
         if plan.one_laser_first and before is None:
             only = among(sources[:1], replace(plan, source_phase_rad=0.0))
-            alone = only.run(guess, levels.of_first(), done, most_work=most_work)
-            before, spent = search.with_other_lasers(alone, levels), alone.work
-        found = search.run(guess, levels, done, before, known, most_work - spent)
+            alone = only.run(guess, levels.first_source_only(), done, max_work=max_work)
+            before, spent = search.add_other_lasers(alone, levels), alone.work
+        found = search.run(guess, levels, done, before, seed_result, max_work - spent)
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
@@ -370,10 +382,10 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
     return max(-(-each * phases // monitors), _LEAST_SETTINGS)
 
 
-def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Death, ...]]:
+def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
     """Return settings without the readings of monitors that died; those that were hardly seen alive are left out."""
     seen = seen_by(observations, survey.monitors, survey.dark_ma)
-    deaths = monitor_deaths(seen, survey.noise)
+    deaths = find_dead_monitors(seen, survey.noise)
     gone = {death.number for death in deaths if death.first < _LEAST_ALIVE * len(observations)}
     # A monitor seen alive in too few settings cannot tell its level.
     kept = tuple(port for port in survey.monitors if port not in gone)

@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError
 from typing import Any
 
 from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, not_begun
-from lumion_hw.cluster import connected, require_distributed
+from lumion_hw.cluster import connect_cluster, require_distributed
 
 # How often a worker asks the scheduler whether to stop, and we whether all workers are there.
 _ASK_EVERY_S = 0.5
@@ -40,7 +40,7 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
         ConfigError: dask.distributed is not installed.
         ConnectError: There is no scheduler.
     """
-    distributed, client = require_distributed(), connected(scheduler)
+    distributed, client = require_distributed(), connect_cluster(scheduler)
     run = f"lumion-calibrate-{uuid.uuid4().hex}"
     try:
         client.subscribe_topic(run, lambda event: say(str(event[1])))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNCERTAIN_LAW, fitted_defects, named_once, unseen_named
+from calibration.diagnose.element_faults import UNCERTAIN_LAW, defects_from_fit, mark_unseen_pucs, without_duplicates
 from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -14,7 +14,7 @@ from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.run.bootstrap import Start
-from lumion_hw.mesh.record.calibration_record import Defect
+from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 
 NOT_REACHED = "not reached before the run ended"
 """Why a PUC is not known in the record of a run that was cut short."""
@@ -45,9 +45,9 @@ def defects_of(
         if diagnosed.trajectories is not None:
             told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
         passive = space.group("passive_phase_rad")
-        told += fitted_defects(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
+        told += defects_from_fit(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
-    return named_once(unseen_named((*told, *found), unseen_pucs(diagnosed, space), channels))
+    return without_duplicates(mark_unseen_pucs((*told, *found), unseen_pucs(diagnosed, space), channels))
 
 
 def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
@@ -60,12 +60,12 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
         likelihood: The readings.
     """
     if diagnosed.fit.certified:
-        return tuple(f"not certified: {doubt}" for doubt in diagnosed.doubts)
+        return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    doubts = (f"not certified: {doubt}" for doubt in diagnosed.doubts)
+    doubts = (f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 

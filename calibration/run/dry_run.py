@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
-from calibration.measure.bench_probe import lit_together
-from calibration.measure.design import DESIGN_GROUPS, Walk
+from calibration.measure.bench_probe import dual_input_ports
+from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
@@ -131,7 +131,7 @@ def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
-            f"heat of all heaters in stage '{worst.name}'", asked=round(worst.peak_mw), limit=limit_mw,
+            f"heat of all heaters in stage '{worst.name}'", requested=round(worst.peak_mw), limit=limit_mw,
             unit="mW", hint="Raise total_power_mw of the controller if chip and supply bear it (chip: 1 W).",
         )  # fmt: skip
 
@@ -186,7 +186,7 @@ class _Nominal:
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError("this bench has no controller of heater currents: there is nothing to calibrate")
         typical, wiring = model.mesh_section.typical, model.to_wiring()
-        seconds = lit_together(wiring.inputs)
+        seconds = dual_input_ports(wiring.inputs)
         first_of = {second: first for first, second in seconds.items()}
         inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
         seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
@@ -306,9 +306,11 @@ class _Planner:
             shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
         )
 
-    def _walk(self, off_share: float) -> Walk:
+    def _walk(self, off_share: float) -> IncrementalSettings:
         nominal = self._nominal
-        return Walk(self._most_ma, nominal.sources, nominal.monitors, stay=STRETCH, off_share=off_share)
+        return IncrementalSettings(
+            self._most_ma, nominal.sources, nominal.monitors, settings_per_source=STRETCH, off_share=off_share
+        )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
         """Return what a fit of these settings would know."""
@@ -332,7 +334,7 @@ class _Planner:
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
         """Return the settings that the run will choose, about, and why they will not do."""
-        walk = self._walk(Walk.off_share)
+        walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, known.wanted)

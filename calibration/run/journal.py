@@ -28,7 +28,7 @@ from lumion_hw.files.writing import check_target, write_file, writing
 FORMAT = "lumion-calibration-journal"
 VERSION = 1
 _SYNC_EVERY_S = 1.0
-_MOST_BYTES = 4096 * MEGABYTE
+_MAX_BYTES = 4096 * MEGABYTE
 _BY_PORT = ("dead", "stated_hz")
 _ENTRY_KINDS = ("settings", "launched", "fibre", "tuned")
 
@@ -105,7 +105,7 @@ class JournalHeader:
 
 
 @dataclass(frozen=True)
-class Contents:
+class JournalContents:
     """What a journal holds.
 
     Attributes:
@@ -134,7 +134,7 @@ class RunJournal:
         notes: What happened besides, up to now.
     """
 
-    def __init__(self, path: Path, handle: int, contents: Contents | None = None) -> None:
+    def __init__(self, path: Path, handle: int, contents: JournalContents | None = None) -> None:
         self.path = path
         self.entries = contents.entries if contents else ()
         self.notes = list(contents.notes) if contents else []
@@ -276,14 +276,14 @@ class RunJournal:
             os.close(handle)
 
 
-def read_journal(path: Path) -> Contents:
+def read_journal(path: Path) -> JournalContents:
     """Read a journal; a torn last line is dropped.
 
     Raises:
         CalibrationError: It is damaged before its last line; the message says where.
         ConfigError: It cannot be read.
     """
-    lines = read_file(path, "the journal", most_bytes=_MOST_BYTES, hint="Begin anew, without --resume.").split(b"\n")
+    lines = read_file(path, "the journal", max_bytes=_MAX_BYTES, hint="Begin anew, without --resume.").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
         torn = False
@@ -305,7 +305,7 @@ def read_journal(path: Path) -> Contents:
     return _contents(path, documents, size)
 
 
-def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> Contents:
+def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> JournalContents:
     try:
         header = JournalHeader.of(documents[0])
         entries = tuple(LogbookEntry.of(each) for each in documents[1:] if each.get("kind") in _ENTRY_KINDS)
@@ -313,7 +313,7 @@ def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> Con
         raise CalibrationError(f"{path}: {error.message}", hint="Begin anew, without --resume.") from error
     notes = tuple(each for each in documents[1:] if each.get("kind") not in _ENTRY_KINDS)
     finished = any(each.get("kind") == "finished" for each in notes)
-    return Contents(header, entries, notes, finished, size, len(documents))
+    return JournalContents(header, entries, notes, finished, size, len(documents))
 
 
 def _line(document: Mapping[str, Any]) -> bytes:

@@ -59,7 +59,7 @@ _SAME = (
 def header_of(
     run: Calibration,
     dead: Mapping[int, str],
-    stated_hz: Mapping[int, float] | None = None,
+    reported_frequencies_hz: Mapping[int, float] | None = None,
     command: str = "",
     heater_tau_s: float | None = None,
 ) -> JournalHeader:
@@ -68,7 +68,7 @@ def header_of(
     Args:
         run: The run, nothing measured yet.
         dead: Ports whose light does not arrive, and why.
-        stated_hz: Frequencies of the sources that can be tuned, by port.
+        reported_frequencies_hz: Frequencies of the sources that can be tuned, by port.
         command: The command line, if it was begun by one.
         heater_tau_s: Thermal time constant of the heaters, if it was seen.
     """
@@ -87,7 +87,7 @@ def header_of(
         wavelength_nm=device.wavelength_nm,
         sources=tuple(probe.sources),
         dead=dict(dead),
-        stated_hz=dict(stated_hz or {}),
+        stated_hz=dict(reported_frequencies_hz or {}),
         started_utc=now_utc(),
         command=command,
         heater_tau_s=heater_tau_s,
@@ -168,7 +168,7 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     for (source, frequency_hz), readings in sorted(reference_readings(entries).items()):
         if frequency_hz != tuned_hz.get(source, 0.0):
             continue  # the light was tuned away from there since
-        probe.light(source)
+        probe.light_only_port(source)
         looks = probe.measure_many(np.zeros((_LOOKS, 2 * probe.mesh.n_pucs)))
         # The reference setting of every source: power may differ by its polarization, the sharing of the light may not.
         found = reference_change(source, np.mean(readings, axis=0), looks.mean(axis=0), noise)
@@ -177,7 +177,7 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
             power_db[source] = found.power_db
     last = next(entry for entry in reversed(entries) if entry.kind == "settings")
     if last.source != DARK:
-        probe.light(last.source)
+        probe.light_only_port(last.source)
         again = probe.measure_many(last.currents_ma[-_LAST_SETTINGS:])
         changes += [
             reference_change(last.source, before, now, noise)
@@ -247,21 +247,29 @@ def calibrate(
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
             if resume and book.header.heater_tau_s is not None:
-                bench.mesh.know_heaters(book.header.heater_tau_s, "the journal of the run")
+                bench.mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
             # Light first: only then is known which sources the run has, and they belong to the header.
-            dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
+            dead, reported_frequencies_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
-            _head(bench, run, book, header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s), resume)
+            _head(
+                bench,
+                run,
+                book,
+                header_of(run, dead, reported_frequencies_hz, command, bench.mesh.heater_tau_s),
+                resume,
+            )
             before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
-            probe.keep_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
+            probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
             # From here on there is something to keep: an error leaves a record of what was found.
             begun = run
-            record = _finished(run.run(), run, book, path, command, lambda record: (*judge(record), *probe.doubts()))
+            record = _finished(
+                run.run(), run, book, path, command, lambda record: (*judge(record), *probe.measurement_warnings())
+            )
             save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
-            probe.safe()
+            probe.switch_everything_off()
             _keep_what_there_is(bench, begun, book, path, over, error)
             raise
     if resume:
@@ -277,13 +285,13 @@ def _aligned(
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
-        stated_hz = probe.stated_hz()
+        reported_frequencies_hz = probe.reported_frequencies_hz()
         for port, frequency_hz in begun.stated_hz.items():
-            if port in stated_hz and stated_hz[port] != frequency_hz:
+            if port in reported_frequencies_hz and reported_frequencies_hz[port] != frequency_hz:
                 probe.tune(port, frequency_hz)
     dead = dict(begun.dead) if begun else {}
-    stated_hz = probe.stated_hz()
-    return dead | probe.align_all(dead, lambda step, total: progress("alignment", step, total)), stated_hz
+    reported_frequencies_hz = probe.reported_frequencies_hz()
+    return dead | probe.align_all(dead, lambda step, total: progress("alignment", step, total)), reported_frequencies_hz
 
 
 def _run(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.measure.design import Designer, Walk, at_mean_frequency
+from calibration.measure.design import Designer, IncrementalSettings, at_mean_frequency
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -202,7 +202,7 @@ class AdaptiveMeasurement:
         designer = designer_after(self.model, fit, self.likelihood, self.times, known.wanted)
         before = designer.sigma_rad()
         space = self.model.space
-        walk = Walk(self.most_ma, space.sources, space.monitors, stay=STRETCH)
+        walk = IncrementalSettings(self.most_ma, space.sources, space.monitors, settings_per_source=STRETCH)
         most = min(most, max(left, 0))
         design = designer.choose(walk, left_s, aim_rad, self.rng, most=most)
         promised = float(design.sigma_rad[-1]) if len(design.sigma_rad) else before
@@ -226,7 +226,7 @@ class AdaptiveMeasurement:
         first = len(self.logbook)
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):
-            self.logbook.light(int(plan.source[start]))
+            self.logbook.light_only_port(int(plan.source[start]))
             self.logbook.measure_many(plan.currents_ma[start:end])
         return seen_by(self.logbook.observations(first), plan.monitors, self.dark_ma)
 
@@ -290,7 +290,7 @@ def designer_after(
         across = known[np.ix_(kept, rest)]
         known = inner - across @ np.linalg.solve(known[np.ix_(rest, rest)], across.T)
         parameters = replace(fit.parameters, extra_physics=of_one_way(fit.parameters.extra_physics))
-        model = model.beyond(Physics(held=parameters.extra_physics))
+        model = model.with_physics(Physics(held=parameters.extra_physics))
         free, vector = free[: model.space.size], vector[: model.space.size]
         wanted = None if wanted is None else wanted[: model.space.size]
     precision = np.zeros((model.space.size, model.space.size))

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.drift_trajectory import drift_of, excess_db
-from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, in_little_light
-from calibration.fit.bound import bound_of
+from calibration.diagnose.drift_trajectory import excess_db, measure_drift
+from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, relabel_in_low_light
+from calibration.fit.bound import fit_bound
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
-from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
-from calibration.fit.phase_search import SearchPlan, is_found_again
-from calibration.fit.stated_errors import MOST_WIDENED
+from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
+from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_search
+from calibration.fit.stated_errors import MAX_ERROR_FACTOR
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
@@ -34,7 +34,7 @@ from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
 from calibration.model.work import EXPLANATIONS, FitWork
-from calibration.record.conversion import Origin, record_from
+from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.conclusions import NOT_REACHED, defects_of, stuck_at, unknown_pucs, warnings_of
@@ -43,7 +43,7 @@ from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
-from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord, Conditions, Defect
+from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, NOT_CERTIFIED, CalibrationRecord, Conditions, Defect
 from lumion_hw.mesh.waves.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
@@ -142,7 +142,7 @@ class Calibration:
             self._conditions = self.conditions()
             self._complete = True
         finally:
-            self.probe.safe()
+            self.probe.switch_everything_off()
             if not self._complete:
                 with contextlib.suppress(LumionError):  # what cut the run short is the news
                     tune_sources(self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._stated_hz)
@@ -175,7 +175,7 @@ class Calibration:
         if diagnosed.exchanged:  # with this map nothing that would be programmed is what was meant
             return
         for number, source in enumerate(start.survey.sources, start=1):
-            self.logbook.light(source)
+            self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
@@ -197,8 +197,8 @@ class Calibration:
         self._stated_hz = tune_sources(self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable)
         # With light that cannot be tuned that is the reference; without any, the grid of the lasers decides.
         if tunable and set(self.probe.sources) <= set(tunable):
-            stated_hz = float(np.median(list(self._stated_hz.values())))
-            self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
+            reported_frequencies_hz = float(np.median(list(self._stated_hz.values())))
+            self._reference_nm = round(wavelength_m_from_frequency_hz(reported_frequencies_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
         """Find what changes with wavelength."""
@@ -265,7 +265,7 @@ class Calibration:
 
         def refit(observations: Observations, last: FitResult) -> tuple[MeshModel, FitResult]:
             nonlocal diagnosed
-            diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).go_on(diagnosed)
+            diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).continue_from(diagnosed)
             return self._model(start), diagnosed.fit
 
         with self.logbook.stage("chosen settings"):
@@ -278,7 +278,7 @@ class Calibration:
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         """Return the fault diagnosis of the random settings of a start."""
-        model = self._model(start).beyond(Physics())
+        model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
@@ -288,7 +288,7 @@ class Calibration:
         def done(last: Round) -> None:
             self.residual("global_fit_chi2_per_reading", last.chi2_per_reading)
             stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
-            self.progress(stage, min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
+            self.progress(stage, min(next(rounds), MAX_ROUNDS), MAX_ROUNDS)
 
         whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
         return FaultDiagnosis(
@@ -318,8 +318,8 @@ class Calibration:
         # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
         # be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        if found.is_wrong(guessed=widened > MOST_WIDENED) and self._is_unexplained(first):
-            self.faults.append(f"not certified: {found.words()}")
+        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_unexplained(first):
+            self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
             self.quality["fit_certified"] = 0.0
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
@@ -337,7 +337,7 @@ class Calibration:
         taken = seen_by(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
         lit = np.isin(taken.source, start.survey.sources)
         taken, when_s = taken[lit], times_s(self.logbook.entries)[first:][lit]
-        drift = drift_of(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
+        drift = measure_drift(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
         excess = excess_db(drift, model, diagnosed.parameters, taken, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
@@ -345,7 +345,7 @@ class Calibration:
     def _look_back(self, start: Start) -> None:
         """Measure the reference setting once more, and say what has changed since the run began."""
         for source in start.survey.sources:
-            self.logbook.light(source)
+            self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
         noise = start.survey.noise
         # What a drift or a monitor that died has changed is named as such.
@@ -381,10 +381,10 @@ class Calibration:
         covariance = fit.covariance() if fit else None
         bound = None
         if start and fit and self._complete:
-            bound = bound_of(fit, self._model(start), self._reach_ma(), self._likelihood(start))
+            bound = fit_bound(fit, self._model(start), self._reach_ma(), self._likelihood(start))
         if covariance is not None and self._extended is not None:
             parameters, covariance = self._extended.parameters, self._extended.within(covariance, space)
-        return record_from(space, parameters, self._origin(), covariance, bound)
+        return build_record(space, parameters, self._origin(), covariance, bound)
 
     def _origin(self) -> Origin:
         """Return what the record says besides the parameters."""
@@ -432,7 +432,7 @@ class Calibration:
         if diagnosed is not None:
             found = defects_of(start, diagnosed, self._model(start).space, channels, most_ma)
         if start.survey.is_dim:
-            found = in_little_light(found, start.survey.contrast, LEAST_CONTRAST, channels)
+            found = relabel_in_low_light(found, start.survey.contrast, LEAST_CONTRAST, channels)
         return found
 
     def _held_under(self) -> Conditions:
@@ -474,7 +474,7 @@ def first_fit(
         if _is_astray(now[1].fit) and found_again < _FOUND_AGAIN and (settled or now[0].trusted):
             other = bootstrap.again(now[0])
             work.spent += other.search.work
-            if is_found_again(other.search, now[0].search):
+            if is_same_valley_from_other_search(other.search, now[0].search):
                 found_again += 1
             else:
                 found_again, now = 0, _better(now, other, diagnosis(other), settled=settled)

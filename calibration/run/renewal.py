@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.drift import DriftModel, Health, Posterior, Renewal, health_of, renew, widened_prior
-from calibration.measure.design import Designer, Walk
+from calibration.fit.drift import DriftModel, Health, Posterior, Renewal, check_health, prior_after_time, renew
+from calibration.measure.design import Designer, IncrementalSettings
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import Probe
 from calibration.model.gauge import gauge_fixed_difference, wrapped
@@ -22,8 +22,15 @@ from calibration.model.likelihood import Likelihood, SettingDrift, with_model_er
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations, seen_by
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import ParameterSpace, space_of
-from calibration.record.conversion import covariance_of, dark_ma_of, origin_of, parameters_of, record_from, refitted
+from calibration.model.space import ParameterSpace, space_from_record
+from calibration.record.conversion import (
+    as_child_record,
+    build_record,
+    covariance_from_record,
+    dark_currents_ma,
+    origin_from_record,
+    parameters_from_record,
+)
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
@@ -60,7 +67,7 @@ class RecordPosterior:
         Raises:
             CalibrationError: The record does not hold what it takes; the message says what.
         """
-        space, parameters = space_of(record), parameters_of(record)
+        space, parameters = space_from_record(record), parameters_from_record(record)
         entry = record.covariance
         if record.joints is None or entry is None or not space.sources:
             raise CalibrationError(
@@ -75,7 +82,7 @@ class RecordPosterior:
             )
         if entry.groups != tuple((name, place.stop - place.start) for name, place in space.groups.items()):
             raise CalibrationError("this calibration record counts its parameters otherwise", hint="Calibrate again.")
-        matrix = _in_this_basis(covariance_of(record), record, space)
+        matrix = _in_this_basis(covariance_from_record(record), record, space)
         variance = np.diag(matrix).copy()
         # Single precision in the file can leave an eigenvalue a little below zero.
         matrix[np.diag_indices_from(matrix)] += _JITTER * variance
@@ -169,7 +176,7 @@ class DriftRun:
         """Read the record; nothing is measured yet."""
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
-        space = space_of(self.record)
+        space = space_from_record(self.record)
         self._sources = tuple(port for port in space.sources if port in self.probe.sources)
         if not self._sources:
             raise CalibrationError(
@@ -215,8 +222,8 @@ class DriftRun:
         """Return the settings that tell most of what may have drifted, unread."""
         laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
         most_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
-        walk = Walk(most_ma, self._sources, self._model.space.monitors, stay=_STAY)
-        prior = widened_prior(self._model.space, self.last, self.drift, self.days)
+        walk = IncrementalSettings(most_ma, self._sources, self._model.space.monitors, settings_per_source=_STAY)
+        prior = prior_after_time(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
         return designer.choose(walk, self.hardware_s, self.wanted_rad, self._rng, _TRIES).plan
@@ -231,7 +238,7 @@ class DriftRun:
     def seen(self, first: int, last: int) -> Observations:
         """Return the readings of the monitors that the record knows."""
         ports = self._model.space.monitors
-        dark_ma = dict(zip(ports, dark_ma_of(self.record, ports).tolist(), strict=True))
+        dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return seen_by(self.logbook.observations(first, last), ports, dark_ma)
 
     def change(self, renewal: Renewal) -> RecordChange:
@@ -267,7 +274,7 @@ class DriftRun:
         from lumion_hw import __version__
 
         record, effort = self.record, self.logbook.effort
-        origin = origin_of(record)
+        origin = origin_from_record(record)
         now = replace(
             origin,
             launched_dbm={**origin.launched_dbm} | {port: self.probe.launched_dbm(port) for port in self._sources},
@@ -285,8 +292,8 @@ class DriftRun:
             provenance=record.provenance
             | {"software": f"lumion-hw {__version__}", "seed": str(self.seed), "renewed_from": record.record_id},
         )
-        child = record_from(self._model.space, renewal.fit.parameters, now, renewal.covariance)
-        return refitted(record, child)
+        child = build_record(self._model.space, renewal.fit.parameters, now, renewal.covariance)
+        return as_child_record(record, child)
 
     def _pure_states(self) -> list[tuple[int, Real]]:
         """Return a few settings of bar and cross as routing uses them, at the sources in turn."""
@@ -307,16 +314,16 @@ class DriftRun:
     def _measure(self, stage: str, plan: list[tuple[int, Real]]) -> None:
         try:
             for number, (source, currents) in enumerate(plan, start=1):
-                self.logbook.light(source)
+                self.logbook.light_only_port(source)
                 self.logbook.measure(currents)
                 self.progress(stage, number, len(plan))
         finally:
-            self.logbook.safe()
+            self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
         """Return how well the reference settings, or from ``first`` on only the pure states, are predicted."""
         seen = self._likelihood(self.seen(first, self._held_out))
-        return health_of(self._model, seen, known, self.drift)
+        return check_health(self._model, seen, known, self.drift)
 
     def _noise(self) -> NoiseModel:
         quality: Mapping[str, float] = self.record.quality

@@ -19,8 +19,8 @@ from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.space import space_of
-from calibration.record.conversion import dark_ma_of, parameters_of
+from calibration.model.space import space_from_record
+from calibration.record.conversion import dark_currents_ma, parameters_from_record
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import State, Trace
@@ -223,7 +223,7 @@ def verify(
     for source in sources:
         own = [index for index, step in enumerate(plan) if step.source == source]
         if own:
-            logbook.light(source)
+            logbook.light_only_port(source)
             logbook.measure_many(np.stack([plan[index].currents_ma for index in own]))
             done(own[-1] + 1, len(plan))
     taken = logbook.observations(first)
@@ -313,8 +313,8 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
     for source in sorted({step.source for step in plan}):
         chosen = [index for index, step in enumerate(plan) if step.source == source]
         entry = record.port(source)
-        stated_hz = record.reference_hz + detuning_hz if detuning_hz else None
-        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), stated_hz)
+        reported_frequencies_hz = record.reference_hz + detuning_hz if detuning_hz else None
+        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), reported_frequencies_hz)
         own_hz = entry.source_detuning_hz or 0.0
         lit = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
         field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in lit])
@@ -326,7 +326,7 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
 
 def _shown_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
     """Return the same by the whole model: of a record that knows physics beyond the model of every chip."""
-    space, parameters = space_of(record), parameters_of(record)
+    space, parameters = space_from_record(record), parameters_from_record(record)
     model = _model_of(record, space.monitors)
     reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
     power = np.full((len(plan), record.mesh.n_ports), -300.0)
@@ -336,7 +336,7 @@ def _shown_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detunin
 
 
 def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel:
-    space = space_of(record)
+    space = space_from_record(record)
     return MeshModel(
         record.mesh,
         space.sources,
@@ -386,7 +386,7 @@ def _judged(
 ) -> Verification:
     """Compare readings, shape ``(N, M)``, with what the record predicts."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
-    readings = readings - dark_ma_of(record, probe.monitors)
+    readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
     least_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
@@ -430,13 +430,13 @@ def _slopes_db(
 ) -> Real | None:
     """Return how every power follows the parameters, in dB of the brighter of prediction and measurement.
 
-    Shape ``(N, M, size)`` by :func:`calibration.record.conversion.space_of`, 0 at ports of unknown responsivity;
+    Shape ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown responsivity
     ``None`` for a record whose crosstalk is a matrix.
     """
     known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
     record = replace(record, monitor_ports=known)
     try:
-        parameters, space = parameters_of(record), space_of(record)
+        parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
     settings, model = _unread(plan, known, detuning_hz), _model_of(record, known)
@@ -461,7 +461,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
     """Return the PUCs whose passive phase, moved a little, would explain most of errors and slopes in sigmas."""
     if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
         return ()
-    place = space_of(record).group("passive_phase_rad")
+    place = space_from_record(record).group("passive_phase_rad")
     by_phase = slopes[..., place] * (off != 0.0)[..., None]
     felt = (by_phase**2).sum(axis=(0, 1))
     # One phase at a time: the drop of χ² if it alone were moved to where it fits best.

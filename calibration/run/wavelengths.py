@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.frequencies import find_detunings
 from calibration.fit.global_fit import GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, tune_sources
 from calibration.model.likelihood import Likelihood
@@ -192,7 +192,7 @@ class WavelengthExtension:
         parameters: MeshParameters,
         likelihood: Likelihood,
         walk_ma: Real,
-        stated_hz: Mapping[int, float],
+        reported_frequencies_hz: Mapping[int, float],
         reference_nm: float,
         seed: int,
         dark_ma: Mapping[int, float],
@@ -201,9 +201,9 @@ class WavelengthExtension:
     ) -> None:
         self._logbook, self._model, self._likelihood = logbook, model, likelihood
         self._reference, self._reference_nm = parameters, reference_nm
-        self._stated_hz = {port: hz for port, hz in stated_hz.items() if port in model.space.sources}
+        self._stated_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
         self._dark_ma, self._plan, self._done = dark_ma, plan or WavelengthPlan(), done
-        self._walk = Walk(walk_ma, tuple(self._stated_hz), model.space.monitors)
+        self._walk = IncrementalSettings(walk_ma, tuple(self._stated_hz), model.space.monitors)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
         self._slopes = _Slopes.before(parameters)
         self._found: list[AtWavelength] = []
@@ -293,7 +293,7 @@ class WavelengthExtension:
         settings = max(settings, _LEAST_PER_SOURCE * len(self._stated_hz))
         currents = self._walk.random(settings, self._rng).currents_ma
         for port, part in zip(self._stated_hz, np.array_split(currents, len(self._stated_hz)), strict=True):
-            self._logbook.light(port)
+            self._logbook.light_only_port(port)
             self._logbook.measure_many(part)
             self._taken += len(part)
             self._done(self._taken, self._total)

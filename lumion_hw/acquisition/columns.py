@@ -10,12 +10,11 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
     CoherentTransponder,
     LinkQuantity,
@@ -148,11 +147,8 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str], what: str = "cha
     for pattern in patterns:
         found = _fitting(pattern, devices)
         if not found:
-            near = get_close_matches(pattern, [*devices, *sorted(set(devices.values()))], n=3, cutoff=0.4)
-            raise ConfigError(
-                f"no {what} {pattern!r}",
-                hint=f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}.",
-            )
+            names = [*devices, *sorted(set(devices.values()))]
+            raise ConfigError(f"no {what} {pattern!r}", hint=name_hint(pattern, names))
         chosen |= found
     return [name for name in devices if name in chosen]
 

@@ -39,7 +39,7 @@ JOURNAL = ".journal"
 """What is added to the name of a file for its journal."""
 MOST_ROWS = 2**32 - 1
 """Rows are numbered in 32 bits."""
-_MOST_BYTES = 1 << 34
+_MAX_BYTES = 1 << 34
 _IN_USE = "Wait until that program has ended, or choose another file."
 
 
@@ -346,7 +346,7 @@ def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
 
 def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
     """Return header, good rows, and where they end."""
-    data = read_file(path, "the log", most_bytes=_MOST_BYTES)
+    data = read_file(path, "the log", max_bytes=_MAX_BYTES)
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
     table = _table(memoryview(data)[begin:], len(header.columns))

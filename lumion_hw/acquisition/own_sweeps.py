@@ -19,7 +19,7 @@ from lumion_hw.errors import ConfigError
 _MOST_AT_ONCE = 1000  # so many are not safe while they are under way
 
 
-class OwnSweep(Protocol):
+class InstrumentSweep(Protocol):
     """A sweep that a device runs by itself.
 
     Attributes:
@@ -36,7 +36,7 @@ class OwnSweep(Protocol):
         """Run these points and return what was found; if they are not taken, nothing but why in words."""
 
 
-def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | str:
+def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
     """Return how the devices of a scan can run it by themselves.
 
     Or else why they cannot, in words: none if there is nothing in it that a device runs.
@@ -44,7 +44,7 @@ def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | str:
     return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
 
 
-def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> OwnSweep | None:
+def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | None:
     section = bench.model.mesh
     if section is None:
         return None

@@ -27,7 +27,7 @@ from lumion_hw.acquisition.journal import (
     log_header,
     read_table,
 )
-from lumion_hw.acquisition.own_sweeps import OwnSweep, own_sweep
+from lumion_hw.acquisition.own_sweeps import InstrumentSweep, own_sweep
 from lumion_hw.acquisition.scan_data import ScanData, load_scan
 from lumion_hw.acquisition.scan_moves import Moves, Sweep
 from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET
@@ -79,7 +79,7 @@ class PreparedScan:
     bench: Bench
     moves: Moves
     reader: Reader
-    own: OwnSweep | None
+    own: InstrumentSweep | None
     stepped: str = ""
 
     @property
@@ -231,7 +231,7 @@ class _Scanning:
         finally:
             self._tell()
 
-    def _run_own(self, own: OwnSweep) -> None:
+    def _run_own(self, own: InstrumentSweep) -> None:
         """Let a device run as many points as it takes; what it does not take is done by hand."""
         for first in range(0, self._plan.n_points, own.points_in_pass):
             end = min(first + own.points_in_pass, self._plan.n_points)
@@ -241,7 +241,7 @@ class _Scanning:
                 if places:
                     self._run_group(own, places)
 
-    def _run_group(self, own: OwnSweep, places: Sequence[tuple[int, ...]]) -> None:
+    def _run_group(self, own: InstrumentSweep, places: Sequence[tuple[int, ...]]) -> None:
         found = own.run(places)
         if isinstance(found, str):
             if found != self._stepped:

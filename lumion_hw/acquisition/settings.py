@@ -12,7 +12,6 @@ import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal, NoReturn
@@ -23,7 +22,15 @@ from numpy.typing import NDArray
 from lumion_hw.acquisition.columns import choose, concerns, raise_silent
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.errors import ConfigError, DeviceError, LimitError, LumionError, NotSupportedError, UnknownNameError
+from lumion_hw.errors import (
+    ConfigError,
+    DeviceError,
+    LimitError,
+    LumionError,
+    NotSupportedError,
+    UnknownNameError,
+    name_hint,
+)
 from lumion_hw.interfaces import (
     CoherentTransponder,
     OpticalAmplifier,
@@ -151,7 +158,7 @@ class Setting:
             asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
             where = f"{self.name}, value {first[0]} from 0" if first else self.name
             raise LimitError(
-                where, asked=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+                where, requested=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
             )
 
     def same(self, one: SettingValue, other: SettingValue) -> bool:
@@ -240,11 +247,7 @@ class Settings(Mapping[str, Setting]):
     def __getitem__(self, name: str) -> Setting:
         """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that says what is near."""
         if name not in self._settings:
-            near = get_close_matches(name, self._settings, n=3, cutoff=0.4)
-            words = (
-                f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(self._settings) or 'none'}."
-            )
-            raise UnknownNameError(f"there is no setting {name!r}", hint=words)
+            raise UnknownNameError(f"there is no setting {name!r}", hint=name_hint(name, self._settings))
         return self._settings[name]
 
     def __contains__(self, name: object) -> bool:
@@ -539,7 +542,7 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         device=name,
         unit="mA",
         kind=SettingKind.ARRAY,
-        _ask=mesh.driven_ma,
+        _ask=mesh.confirmed_currents_ma,
         _pick=_itself,
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
@@ -616,7 +619,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
             limit = low if wavelength_nm < low else high
             hint = f"It goes from {low:.9g} to {high:.9g} nm. Nothing was changed."
             raise LimitError(
-                f"{name}.wavelength_nm", asked=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
+                f"{name}.wavelength_nm", requested=wavelength_nm, limit=limit, unit="nm", device=name, hint=hint
             )
         laser.set_frequency_thz(_other(wavelength_nm))
 

@@ -138,7 +138,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
-    raw = read_file(Path(path), _WHAT, most_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one.")
+    raw = read_file(Path(path), _WHAT, max_bytes=MEGABYTE, hint="`lumion snapshot BENCH -o FILE` writes one.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

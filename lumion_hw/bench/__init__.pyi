@@ -17,7 +17,7 @@ from .file.fields import (
     StrictModel as StrictModel,
     Whole as Whole,
 )
-from .file.kind import DeviceKind as DeviceKind, Question as Question, ScpiIdentity as ScpiIdentity
+from .file.kind import DeviceKind as DeviceKind, DiscoveryQuery as DiscoveryQuery, ScpiIdentity as ScpiIdentity
 from .file.loader import (
     Problem as Problem,
     bench_schema as bench_schema,

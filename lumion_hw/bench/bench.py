@@ -22,8 +22,8 @@ from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.named import Named
 from lumion_hw.bench.opening import link_to, open_device
-from lumion_hw.clock import Clock, SystemClock, VirtualClock, answers, outcome
-from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.clock import Clock, SystemClock, VirtualClock, results_of, run_to_future
+from lumion_hw.errors import ConfigError, LumionError, name_hint
 from lumion_hw.interfaces import (
     MeshController,
     MeshStates,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lumion_hw.remote.proxies import RemoteDevice
 
 BUILTIN = "lumion-prototype"
-LONGEST_LEFT_ON_S = 3600.0
+MAX_LEAVE_ON_S = 3600.0
 """The longest hold of a LUMION mesh controller after its watchdog has tripped (docs/protocol.md, 7.1)."""
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class Bench:
             ExceptionGroup: Several devices failed to open.
         """
         file = _read(path)
-        model, wall = left_on(load_bench(file.path, text=file.text), leave_on_s), clock or SystemClock()
+        model, wall = with_leave_on(load_bench(file.path, text=file.text), leave_on_s), clock or SystemClock()
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
 
@@ -349,11 +349,11 @@ class Bench:
 
         jobs = [(name, functools.partial(open_one, name)) for name in names]
         try:
-            if isinstance(self.clock, VirtualClock):  # one after another: its waits cost nothing
+            if self.clock.is_virtual:  # one after another: waiting costs nothing
                 for _, job in jobs:
                     job()
-            else:  # every wire has to be silent for a time first
-                self.side_by_side(jobs)
+            else:  # each wire must first be silent for some time
+                self.run_parallel(jobs)
         except BaseException:
             self.close()
             raise
@@ -398,7 +398,7 @@ class Bench:
             emulated_chip=None if self._emulated is None else self._emulated.chip_id,
         )
 
-    def side_by_side(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
+    def run_parallel(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
         """Do something with several devices at once: the whole takes as long as the slowest wire.
 
         Devices on one wire (slots of one mainframe, modules behind one adapter) are asked one after another.
@@ -418,10 +418,10 @@ class Bench:
         outcomes: dict[int, Future[T]] = {}
 
         def job(numbers: Sequence[int]) -> None:
-            outcomes.update((number, outcome(work[number][1])) for number in numbers)
+            outcomes.update((number, run_to_future(work[number][1])) for number in numbers)
 
-        self.clock.side_by_side([functools.partial(job, numbers) for numbers in wires.values()])
-        return answers([outcomes[number] for number in range(len(work))])
+        self.clock.run_parallel([functools.partial(job, numbers) for numbers in wires.values()])
+        return results_of([outcomes[number] for number in range(len(work))])
 
     def _wire_of(self, name: str) -> str:
         """Return what a device shares with those that cannot be asked at the same time."""
@@ -479,11 +479,11 @@ def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
     if unknown:
         raise ConfigError(
             f"{what} that the bench file does not have: {', '.join(unknown)}",
-            hint=f"It has {', '.join(model.devices)}.",
+            hint=name_hint(unknown[0], model.devices, "It has"),
         )
 
 
-def left_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
+def with_leave_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
     """Return a bench file whose heaters stay on for a time after its bench is closed.
 
     Args:
@@ -499,9 +499,9 @@ def left_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
     device = model.devices[name]
     if not isinstance(device, HeaterDriverModel):
         raise ConfigError("this controller takes no heater currents that could stay on", device=name)
-    if not 0.0 <= leave_on_s <= LONGEST_LEFT_ON_S:
+    if not 0.0 <= leave_on_s <= MAX_LEAVE_ON_S:
         raise ConfigError(
-            f"leave_on_s is {leave_on_s:g} s, expected 0 to {LONGEST_LEFT_ON_S:g} s",
+            f"leave_on_s is {leave_on_s:g} s, expected 0 to {MAX_LEAVE_ON_S:g} s",
             device=name,
             hint="For longer let a program run that holds the circuits: `lumion hold`.",
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.known_kinds import all_kinds
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
@@ -53,7 +53,7 @@ class Inquiry:
         recognise: Returns identity, kind and entry of what gave an answer; ``None`` if it is no answer to it.
     """
 
-    question: Question
+    question: DiscoveryQuery
     recognise: Callable[[bytes], tuple[str, str | None, dict[str, Any]] | None]
 
 
@@ -64,7 +64,7 @@ def inquiries(kinds: Sequence[DeviceKind]) -> list[Inquiry]:
     begins with the byte that ends frames. Slow lines come first.
     """
     # First of all, since most instruments know it, and most others pass over a line of text.
-    scpi = Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
+    scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
     own = [Inquiry(question, partial(_recognise, kind, question)) for kind in kinds for question in kind.questions()]
     own.sort(key=lambda each: (*_rank(each.question.asked), min(each.question.bauds, default=0)))
     return [Inquiry(scpi, partial(_recognise_scpi, kinds)), *own]
@@ -74,7 +74,7 @@ def _rank(asked: bytes) -> tuple[bool, bool]:
     return not (asked.isascii() and asked.endswith(b"\n")), asked.startswith(b"\0")
 
 
-def _recognise(kind: DeviceKind, question: Question, answer: bytes) -> tuple[str, str, dict[str, Any]] | None:
+def _recognise(kind: DeviceKind, question: DiscoveryQuery, answer: bytes) -> tuple[str, str, dict[str, Any]] | None:
     told = question.recognise(answer)
     return None if told is None else (told[0], kind.name, told[1])
 

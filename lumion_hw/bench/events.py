@@ -37,20 +37,20 @@ class EventLog:
         self._early: deque[str] = deque(maxlen=_MOST_KEPT)
         self._most_bytes, self._size = math.inf, 0
         self._guard = fork_safe(threading.RLock())
-        self._followers: list[Callable[[dict[str, Any]], None]] = []
+        self._listeners: list[Callable[[dict[str, Any]], None]] = []
 
-    def follow(self, told: Callable[[dict[str, Any]], None]) -> None:
+    def add_listener(self, told: Callable[[dict[str, Any]], None]) -> None:
         """Tell somebody of every event from now on, in the thread that logs it."""
-        self._followers.append(told)
+        self._listeners.append(told)
 
-    def write_to(self, path: AnyPath, most_bytes: float = math.inf) -> None:
+    def write_to(self, path: AnyPath, max_bytes: float = math.inf) -> None:
         """Write all events, those so far and those to come, to a file, behind what it may hold already.
 
         A line that an earlier run left torn stays alone in its line.
 
         Args:
             path: The file.
-            most_bytes: A file that has grown beyond this is set aside as ``NAME.old``, in the place of the one before,
+            max_bytes: A file that has grown beyond this is set aside as ``NAME.old``, in the place of the one before,
                 and begun anew.
 
         Raises:
@@ -62,7 +62,7 @@ class EventLog:
         with writing("the event log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file, self._path = check_target(path, "the event log").open("a+b", buffering=0), path
-            self._size, self._most_bytes = self._file.seek(0, os.SEEK_END), most_bytes
+            self._size, self._most_bytes = self._file.seek(0, os.SEEK_END), max_bytes
             torn = self._size > 0
             if torn:
                 self._file.seek(-1, os.SEEK_END)
@@ -81,7 +81,7 @@ class EventLog:
         own = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event}
         entry = own | data | own
         line = json_text(entry, default=_plain)
-        for told in self._followers:
+        for told in self._listeners:
             told(json.loads(line))
         self._write(line + "\n")
 

@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.kind import DeviceKind
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 
 _CHECKOUT = Path(__file__).parents[2]
 
 
 def device_table() -> str:
-    """Return the table of kinds of docs/bench-file.md."""
+    """Return the table of device kinds in docs/bench-keys.md."""
     rows = ["| kind | is | found as | baud | emulated on | keys and defaults |", "|---|---|---|---|---|---|"]
-    for kind in own_kinds():
+    for kind in builtin_kinds():
         wires = {"tcp": "TCP", "pty": "pty"}[kind.wire] + (", HiSLIP" if kind.hislip else "")
         found_as = f"`bench.{kind.role.attribute}` | {kind.baud}"
         rows.append(f"| `{kind.name}` | {kind.title} | {found_as} | {wires} | {_keys(kind)} |")
@@ -35,15 +36,59 @@ def _keys(kind: DeviceKind) -> str:
     )
 
 
+SECTIONS = {
+    "": "",
+    "mesh": "MeshSection",
+    "wiring.inputs": "InputModel",
+    "wiring.outputs": "OutputModel",
+    "wiring.outputs.tap": "TapModel",
+    "wiring.outputs.taps": "FurtherTapModel",
+    "wiring.inputs.through": "LightPartModel",
+    "wiring.fibres": "FibreModel",
+    "wiring.loops": "LoopModel",
+    "wiring.reflectors": "ReflectorModel",
+    "servers": "ServerModel",
+    "fabric": "FabricModel",
+    "emulation": "EmulationModel",
+    "emulation.p_pi_mw": "HeaterEfficiencyModel",
+}
+"""Sections of a bench file in the key table, with the model of each; the empty name is the file itself."""
+
+
+def key_table() -> str:
+    """Return the table of all keys outside ``devices`` in docs/bench-keys.md."""
+    from lumion_hw.bench.file.loader import bench_schema
+
+    schema = bench_schema(builtin_kinds())
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for place, name in SECTIONS.items():
+        rows.extend(_key_rows(place, schema["$defs"][name] if name else schema))
+    return "\n".join(rows)
+
+
+def _key_rows(place: str, section: Mapping[str, Any]) -> Iterator[str]:
+    for key, described in section["properties"].items():
+        default = described.get("default")
+        if key in section.get("required", ()):
+            shown = "needed"
+        elif default in (None, "", [], {}):
+            shown = "none"
+        elif key == "detectors":
+            shown = ", ".join(each["detector"] for each in default)
+        else:
+            shown = str(default).lower() if isinstance(default, bool) else f"{default}"
+        yield f"| `{place}{'.' if place else ''}{key}` | {shown} | {described.get('description', '')} |"
+
+
 def fault_table() -> str:
-    """Return the table of faults of docs/testing.md."""
+    """Return the table of scripted faults in docs/faults.md."""
     from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS
     from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
     from lumion_hw.emulator.faults.fault_table import BENCH, markdown
 
     of_bench = [(BENCH, fault) for fault in BENCH_FAULTS]
     of_all = [("every device", fault) for fault in EVERY_DEVICE]
-    return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in own_kinds() for fault in kind.faults())])
+    return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in builtin_kinds() for fault in kind.faults())])
 
 
 def effect_table() -> str:
@@ -53,7 +98,7 @@ def effect_table() -> str:
     rows = ["| `emulation.effects` | `realistic` | `harsh` | what it does | sizes from |", "|---|---|---|---|---|"]
     for each in CHIP_EFFECTS:
         sizes = f"{each.realistic:g} | {each.harsh:g}"
-        rows.append(f"| `{each.name}` | {sizes} | {each.does} | {each.source} |")
+        rows.append(f"| `{each.name}` | {sizes} | {each.description} | {each.source} |")
     return "\n".join(rows)
 
 
@@ -90,14 +135,20 @@ def module_table() -> str:
     return "\n".join(rows)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/cmis-pages.md": cmis_page_table,
-    "docs/transponders.md": module_table,
-    "docs/bench-file.md": device_table,
-    "docs/testing.md": fault_table,
-    "docs/emulated-chip.md": effect_table,
+PAGES: Mapping[str, Sequence[Callable[[], str]]] = {
+    "docs/cmis-pages.md": (cmis_page_table,),
+    "docs/transponders.md": (module_table,),
+    "docs/bench-keys.md": (device_table, key_table, effect_table),
+    "docs/faults.md": (fault_table,),
 }
-"""Pages with a table, by path in the checkout."""
+"""Pages with generated tables, by path in the checkout."""
+
+
+def updated(page: str, tables: Sequence[Callable[[], str]]) -> str:
+    """Return a page with its generated tables up to date."""
+    for table in tables:
+        page = replaced(page, table())
+    return page
 
 
 def replaced(page: str, table: str) -> str:
@@ -117,9 +168,9 @@ def replaced(page: str, table: str) -> str:
 
 def main() -> None:
     """Write the tables into their pages."""
-    for name, table in PAGES.items():
+    for name, tables in PAGES.items():
         page = _CHECKOUT / name
-        page.write_text(replaced(page.read_text(encoding="utf-8"), table()), encoding="utf-8")
+        page.write_text(updated(page.read_text(encoding="utf-8"), tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

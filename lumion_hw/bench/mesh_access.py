@@ -19,9 +19,9 @@ from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationR
 _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
 """Wait after programming while nothing else is known: ten thermal time constants of an undercut heater."""
-LEAST_TAU = 5.0
+MIN_WAIT_TAUS = 5.0
 """Time constants below which a wait is refused: what is left of a change of heat is then 0.7 %."""
-_OWN_TAU = 10.0
+_DEFAULT_WAIT_TAUS = 10.0
 """Time constants waited where the bench file leaves the choice: what is left moves no phase by half a milliradian."""
 _MEASURED_WITHIN = 0.1
 """A time constant from light is off by a few percent; a wait is not judged by less than this."""
@@ -88,7 +88,7 @@ class MeshAccess:
                     hint="Check 'mesh' in the bench file, or use the controller of this mesh.",
                 )
 
-    def know_heaters(self, tau_s: float, source: str) -> None:
+    def set_heater_time_constant(self, tau_s: float, source: str) -> None:
         """From now on wait as long after every setting as heaters of this time constant take.
 
         Args:
@@ -98,16 +98,16 @@ class MeshAccess:
         Raises:
             ConfigError: The bench file asks for a wait of less than five time constants.
         """
-        least_s = LEAST_TAU * tau_s
+        least_s = MIN_WAIT_TAUS * tau_s
         if self.settle_fixed and self.settle_s < least_s * (1.0 - _MEASURED_WITHIN):
             raise ConfigError(
-                f"mesh.settle_s is {self.settle_s:.2g} s, expected at least {LEAST_TAU:g} time constants of the "
+                f"mesh.settle_s is {self.settle_s:.2g} s, expected at least {MIN_WAIT_TAUS:g} time constants of the "
                 f"heaters: {source} says {tau_s:.2g} s each. Readings would show the setting before",
                 hint=f"Set mesh.settle_s to {least_s:.2g} s or more in the bench file, or leave it out.",
             )
         self.heater_tau_s = tau_s
         if not self.settle_fixed:
-            own_s = _OWN_TAU * tau_s
+            own_s = _DEFAULT_WAIT_TAUS * tau_s
             self.settle_s = SETTLE_S if own_s * (1.0 - _MEASURED_WITHIN) <= SETTLE_S else float(f"{own_s:.2g}")
 
     def program(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> Generation:
@@ -182,7 +182,7 @@ class MeshAccess:
         table[list(self.heater_channels)] = heater_currents_ma
         return table
 
-    def driven_ma(self) -> NDArray[np.float64]:
+    def confirmed_currents_ma(self) -> NDArray[np.float64]:
         """Return the currents driven now, shape ``(2 n_pucs,)``, good to be programmed again.
 
         What the controller reads back, if it reads back what it was told. A controller that measures its outputs
@@ -206,7 +206,7 @@ class MeshAccess:
             hint=f"Somebody else drives this mesh, or a heater is broken. {LIST_FAULTS}.",
         )
 
-    def drives(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Compare what is driven with currents that somebody has set; if all fit, they count as programmed from here.
 
         Args:
@@ -239,7 +239,7 @@ class MeshAccess:
         Raises:
             VerifyError: The controller drives something else; the message names the first such heater.
         """
-        fits = self.drives(heater_currents_ma)
+        fits = self.is_driving(heater_currents_ma)
         if not fits.all():
             heater = int(np.argmin(fits))
             raise VerifyError(
@@ -300,4 +300,4 @@ class MeshAccess:
             )
         record.check_complete(allow_incomplete=allow_incomplete)
         if record.conditions.heater_tau_s is not None:
-            self.know_heaters(record.conditions.heater_tau_s, "the calibration record")
+            self.set_heater_time_constant(record.conditions.heater_tau_s, "the calibration record")

@@ -1,8 +1,9 @@
-"""Path set-up, aware of polarization: plan, program, align, prove by measured light, or roll back.
+"""Circuit set-up: plan, program, align polarization, prove by measured light, or roll back.
 
-Begin at :class:`PathSetup`; ``plan`` decides before anything is changed, ``setup`` carries it out. ``service`` keeps
-circuits between programs: ``state`` is their journal, ``lock`` says whose the bench is. The modules are
-private: users import from here, and what aligns a polarization from :mod:`lumion_hw.polarization`.
+Begin with :class:`PathSetup`: ``plan`` decides before anything is changed, ``setup`` carries the plan out, ``lighting``
+handles the light. ``service`` keeps circuits connected between programs; ``state`` is their journal, and ``lock``
+records which program drives the bench. The modules are private: import names from this package, and polarization search
+from :mod:`lumion_hw.polarization`.
 """
 
 import lazy_loader

@@ -1,10 +1,10 @@
-from .breaks import FaultFound as FaultFound
 from .budget import BudgetViolation as BudgetViolation, Leakage as Leakage, LinkBudget as LinkBudget
 from .coherent import Acceptance as Acceptance, refuse_power_feedback as refuse_power_feedback
 from .diagnosis import CircuitFinding as CircuitFinding
 from .explanation import BudgetLine as BudgetLine, budget_lines as budget_lines, explain as explain
-from .hold import CircuitHealth as CircuitHealth, Upkeep as Upkeep
+from .fault_location import LocatedFault as LocatedFault
 from .lock import BenchLock as BenchLock, LockOwner as LockOwner, lock_owner as lock_owner
+from .maintenance import CircuitHealth as CircuitHealth, CircuitMaintenance as CircuitMaintenance
 from .plan import plan_circuits as plan_circuits
 from .planned import (
     ArmTrim as ArmTrim,
@@ -18,13 +18,13 @@ from .request import CircuitRequest as CircuitRequest
 from .service import CircuitService as CircuitService
 from .setup import GLITCH_DB as GLITCH_DB, PathSetup as PathSetup
 from .state import (
-    BegunChange as BegunChange,
+    ActiveCircuit as ActiveCircuit,
     CircuitJournal as CircuitJournal,
     CircuitState as CircuitState,
     MeshDifference as MeshDifference,
     MeshFinding as MeshFinding,
     MeshVerdict as MeshVerdict,
-    StandingCircuit as StandingCircuit,
+    UnfinishedChange as UnfinishedChange,
     read_state as read_state,
     state_directory as state_directory,
 )

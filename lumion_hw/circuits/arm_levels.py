@@ -1,9 +1,9 @@
-"""The two arms of a signal of two polarizations, told apart at its receiver, and levelled there.
+"""Levels of the two arms of a dual-polarization circuit, measured and balanced at its receiver.
 
-What an arm loses behind the mesh no photodiode on the chip sees, and a calibration without meters there does not know
-it. The receiver's own power reading does, and needs no lock; but it counts both arms together. So one arm after the
-other is led aside at a PUC that only this arm passes, for as long as some readings take. What is left is the light of
-the other arm, which is thereby proven. The brighter one is then trimmed by what it has too much.
+No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without meters there does not know
+it. The receiver's power reading includes it and needs no lock, but it sums both arms. So set-up diverts one arm at a
+time at a PUC that only this arm uses, for a few readings. The remaining light is that of the other arm, which is
+thereby proven. Then the stronger arm is trimmed by the difference.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB
-from lumion_hw.circuits.phase_trim import moved_ma
+from lumion_hw.circuits.budget import MAX_IMBALANCE_DB
+from lumion_hw.circuits.phase_trim import shifted_currents_ma
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.trimming import Trimmer
@@ -31,33 +31,33 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 Real = NDArray[np.float64]
 
 _UPDATE_S = 0.5
-"""Modules refresh their monitors some times a second; readings before that are those of before (assumed)."""
+"""Modules refresh their monitors a few times a second; earlier readings may be from before a change (assumed)."""
 _READS, _APART_S = 4, 0.15
 _READING_SIGMA_DB = 0.1
 """Modules resolve received power to 0.1 dB."""
-_LEVEL_WITHIN_DB = 0.5 * MOST_IMBALANCE_DB
+_LEVEL_WITHIN_DB = 0.5 * MAX_IMBALANCE_DB
 _ROUNDS = 2
-_MOST_LEVELLED_DB = 6.0
-"""An arm that is dimmer by more has lost its light; to take as much off the other would hide that."""
+_MAX_LEVELLED_DB = 6.0
+"""Largest difference that is levelled: an arm weaker than that has lost its light, and trimming would hide the loss."""
 _DARK_ENOUGH_DB = -25.0
-"""An arm is led aside only where no receiver gets more than this of its light."""
-_NO_TRIM_DB = 0.02
-_MOST_TRIMS = 5
+"""An arm is diverted only if no receiver gets more than this level of its light."""
+_MIN_TRIM_DB = 0.02
+_MAX_TRIMS = 5
 _HARMLESS_DB = -35.0
-"""Of trims that bring less than this of one arm to the end of the other, none is better than another."""
+"""Trims that send less than this from one arm to the end of the other count as equally good."""
 
 
 @dataclass(frozen=True)
 class ArmLevels:
-    """The arms of one circuit as its receiver sees them, one at a time.
+    """Power of each arm of one circuit, measured separately at its receiver.
 
     Attributes:
-        received_dbm: Power of each arm at the receiver; ``None`` if it is dark.
-        aside: PUC at which each arm was led aside.
+        received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
+        aside: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference.
-        trimmed_db: What was taken off each arm because of it; below 0 where a trim was taken back.
+        trimmed_db: Trim added to each arm after the measurement; negative where a trim was reduced.
         failure: Why the arms are not proven; empty if they are.
-        untold: Why they could not be told apart; empty if they were. The rest then says nothing.
+        unresolved: Why the arms could not be measured separately; empty if they were. Then the other values are void.
     """
 
     received_dbm: tuple[float | None, ...] = ()
@@ -65,77 +65,77 @@ class ArmLevels:
     sigma_db: float = math.nan
     trimmed_db: tuple[float, ...] = ()
     failure: str = ""
-    untold: str = ""
+    unresolved: str = ""
 
     @property
     def imbalance_db(self) -> float | None:
-        """Loss of the dimmer arm over the brighter one."""
+        """Loss of the weaker arm relative to the stronger one."""
         levels = [each for each in self.received_dbm if each is not None]
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
     @property
     def dimmer_first(self) -> tuple[int, ...]:
-        """The arms by what they bring, the dimmest first; an arm without light is dimmer than any level in dBm."""
+        """Indices of the arms, weakest first; an arm without light is the weakest."""
         levels = [-math.inf if level is None else level for level in self.received_dbm]
         return tuple(sorted(range(len(levels)), key=levels.__getitem__))
 
 
 class ArmLeveller:
-    """Tells arms apart and levels them, for circuits that carry no traffic yet.
+    """Measures arms separately and levels them, for circuits that carry no traffic yet.
 
     Args:
-        bench: The bench, the circuits' light on.
+        bench: The bench, with the circuits' light on.
         record: Calibration of its mesh.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
         self._planning = planning_mesh(record)
-        self._lit: set[str] = set()
+        self._lit_names: set[str] = set()
 
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
-        """Tell the arms of a circuit apart, and level them by its trims.
+        """Measure the arms of a circuit separately, and level them by trims.
 
-        Whatever happens, no arm stays led aside.
+        No arm stays diverted, whatever happens.
 
         Args:
-            plan: All that is set up, as it is driven.
-            circuit: One of its circuits, of two arms.
+            plan: All active circuits, as the mesh is driven.
+            circuit: One of these circuits, with two arms.
 
         Returns:
-            The plan as it is driven then, and what was seen last.
+            The plan as it is driven afterwards, and the last measurement.
 
         Raises:
             LumionError: A device failed.
         """
-        taken_db = [0.0] * len(circuit.arms)
-        self._lit = self._found_lit(plan, circuit)
-        levels = self._seen(plan, circuit)
+        trimmed_db = [0.0] * len(circuit.arms)
+        self._lit_names = self._lit_modules(plan, circuit)
+        levels = self._measure_arms(plan, circuit)
         for _ in range(_ROUNDS):
-            wanted = None if levels.failure or levels.untold else _wanted_trims_db(circuit, levels)
-            trimmed = None if wanted is None else self._trimmed(plan, circuit, wanted)
+            wanted = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
+            trimmed = None if wanted is None else self._with_trims(plan, circuit, wanted)
             if wanted is None or trimmed is None:
                 break
-            taken_db = [sum(each) for each in zip(taken_db, (b - a for a, b in wanted), strict=True)]
+            trimmed_db = [sum(each) for each in zip(trimmed_db, (b - a for a, b in wanted), strict=True)]
             plan, circuit = trimmed
             self._bench.mesh.program(plan.currents_ma)
-            levels = self._seen(plan, circuit)
-        return plan, replace(levels, trimmed_db=tuple(taken_db))
+            levels = self._measure_arms(plan, circuit)
+        return plan, replace(levels, trimmed_db=tuple(trimmed_db))
 
     # Seeing -----------------------------------------------------------------------------------------------------------
 
-    def _seen(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
-        asides = [self._aside(plan, circuit, arm) for arm in circuit.arms]
+    def _measure_arms(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
+        asides = [self._diversion(plan, circuit, arm) for arm in circuit.arms]
         found = [each for each in asides if each is not None]
         if len(found) < len(asides):
             arm = circuit.arms[asides.index(None)]
-            why = f"no PUC that only arm {_name(arm)} passes can lead its light aside"
-            return ArmLevels(untold=f"{why} without lighting a receiver")
+            reason = f"no PUC that only arm {_name(arm)} uses can divert its light"
+            return ArmLevels(unresolved=f"{reason} without lighting a receiver")
         levels_w = [0.0] * len(found)
         try:
             for index, (_, currents_ma) in enumerate(found):
                 self._bench.mesh.program(currents_ma)
-                # Of two arms: what is left is the light of the other.
+                # With one arm diverted, the receiver sees the other arm.
                 levels_w[1 - index] = self._received_w(circuit.request.target)
         finally:
             self._bench.mesh.program(plan.currents_ma)
@@ -145,43 +145,44 @@ class ArmLeveller:
             _READING_SIGMA_DB * math.sqrt(2.0 / _READS),
         )
         if all(level is None for level in levels.received_dbm):
-            return replace(levels, untold="the receiver tells no power with either of them")
-        return replace(levels, failure=_failure(circuit, levels))
+            return replace(levels, unresolved="the receiver reports no power from either arm")
+        return replace(levels, failure=_arm_failure(circuit, levels))
 
-    def _aside(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
-        """Return the PUC where an arm can be led aside with the least harm, and the currents that do it."""
+    def _diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
+        """Return the PUC where diverting an arm does least harm, and the currents for it; ``None`` if none is safe."""
         found = []
-        for wave, state in self._trimmer(plan).free_waves(arm.path):
+        for wave, state in self._trimmer(plan).unshared_waves(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
-                currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
+                currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
-                    found.append((self._astray_db(plan, circuit, currents_ma, arm), puc, currents_ma))
+                    found.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
         astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
-    def _astray_db(
+    def _stray_light_db(
         self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None
     ) -> float:
-        """Return the most light that is where it should not be, over what the arms have at their ends.
+        """Return the strongest stray light in a setting, relative to the weakest arm at its end, in dB.
 
-        That of an arm at a receiver's port that is not its end, and all other light at the ends of this circuit. Of the
-        whole field: to lead one arm aside may lead what strays of others to a receiver.
+        Counted are light of an arm at a receiver's port other than its end, and all other light at the ends of this
+        circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
+        receiver.
 
         Args:
-            plan: All that is lit.
+            plan: All lit circuits.
             circuit: The circuit.
-            currents_ma: The setting.
-            aside: An arm that is led aside in it: none of its light is to be anywhere.
+            currents_ma: Heater currents of the setting.
+            aside: An arm that is diverted in it, none of whose light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
-            path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in self._lit
+            path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in self._lit_names
         }
         sources = {port: math.nan if optics is None else optics.emits_nm for port, optics in entries.items()}
         power = {port: np.abs(field) ** 2 for port, field in self._planning.fields(currents_ma, sources).items()}
         receivers = {out.port for out in wiring.outputs if out.transponder is not None}
-        # The end of an arm that is led aside is a way to the receiver as well: for the light of others.
+        # The end of a diverted arm still leads to the receiver, for light of other circuits.
         ends = {arm.exit.port for arm in circuit.arms}
         astray = [
             power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
@@ -192,12 +193,12 @@ class ArmLeveller:
         least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside)
         return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
 
-    def _found_lit(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
-        """Return the modules whose light enters the mesh, those that no circuit takes it from among them.
+    def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
+        """Return the modules whose light enters the mesh, also those without a circuit.
 
-        They too may reach a receiver when an arm is led aside. One that does not answer may be on.
+        Their light may reach a receiver too when an arm is diverted. A module that does not answer counts as on.
         """
-        # A coherent receiver's own transmitter is on, with a circuit of its own or without.
+        # A coherent receiver's own transmitter is on, even if no circuit uses its light.
         lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
         for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
             module = self._bench.transponders.get(name)
@@ -210,7 +211,7 @@ class ArmLeveller:
         return lit
 
     def _received_w(self, name: str) -> float:
-        """Return the power that a module receives, averaged; 0 where it reads none."""
+        """Return the average power that a module receives in watts; 0 if it reads none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
         clock.sleep(_UPDATE_S)
         for _ in range(_READS):
@@ -221,16 +222,16 @@ class ArmLeveller:
 
     # Trimming ---------------------------------------------------------------------------------------------------------
 
-    def _trimmed(
+    def _with_trims(
         self, plan: CircuitPlan, circuit: PlannedCircuit, wanted_db: Sequence[tuple[float, float]]
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
-        """Return plan and circuit with other trims; ``None`` where no PUC can take so much off."""
+        """Return plan and circuit with other trims; ``None`` if no PUC can trim by that much."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:
                 continue
-            tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MOST_TRIMS)
-            found = [(self._astray_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
+            tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MAX_TRIMS)
+            found = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
             if not found:
                 return None
             _, trim, currents_ma = min(found, key=lambda each: max(each[0], _HARMLESS_DB))
@@ -243,19 +244,19 @@ class ArmLeveller:
     def _trims(
         self, plan: CircuitPlan, currents_ma: Real, arm: CircuitArm, loss_db: float
     ) -> Iterator[tuple[ArmTrim | None, Real]]:
-        """Yield trims of an arm with the currents that make them, those first whose stray harms least."""
+        """Yield possible trims of an arm with their heater currents, least harmful stray light first."""
         if arm.trim is not None:
-            # Back to the state first: what it keeps, or where another PUC takes over.
+            # First undo the present trim, which may be changed or moved to another PUC.
             state = plan.routing.states[arm.trim.puc]
-            back_ma = self._set(currents_ma, arm.trim.puc, PucTarget.state(state))
+            back_ma = self._with_puc_set(currents_ma, arm.trim.puc, PucTarget.state(state))
             if back_ma is None:
                 return
             currents_ma = back_ma
-        if loss_db < _NO_TRIM_DB:
+        if loss_db < _MIN_TRIM_DB:
             yield None, currents_ma
         for trim in self._trimmer(plan).options(arm.path, loss_db):
             target = PucTarget.coupling(trim.coupling, self._planning.known.coupler(trim.puc))
-            then_ma = self._set(currents_ma, trim.puc, target)
+            then_ma = self._with_puc_set(currents_ma, trim.puc, target)
             if then_ma is not None:
                 yield trim, then_ma
 
@@ -264,8 +265,8 @@ class ArmLeveller:
         bench = self._bench
         return Trimmer(bench.mesh.topology, self._planning, bench.wiring, plan.states, plan.currents_ma, paths)
 
-    def _set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
-        """Return currents with one PUC set otherwise; ``None`` where its heaters do not reach it."""
+    def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
+        """Return currents with one PUC set differently; ``None`` if its heaters cannot reach the target."""
         known = self._planning.known
         cells = known.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
@@ -273,7 +274,7 @@ class ArmLeveller:
         changes = [each + turn for each in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
-                return moved_ma(known, currents_ma, puc, by_rad)
+                return shifted_currents_ma(known, currents_ma, puc, by_rad)
             except LimitError:
                 continue
         return None
@@ -283,30 +284,30 @@ def _name(arm: CircuitArm) -> str:
     return arm.entry.tributary or arm.exit.tributary or f"over port {arm.entry.port}"
 
 
-def _failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
-    """Say which arm brings its receiver no light, or far too little."""
-    told = [
+def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
+    """Return which arm brings no light or far too little to the receiver; empty if both are close."""
+    by_level = [
         (-math.inf if level is None else level, arm, level)
         for arm, level in zip(circuit.arms, levels.received_dbm, strict=True)
     ]
-    (low, arm, level), (high, _, _) = sorted(told, key=lambda each: each[0])
-    if high - low <= _MOST_LEVELLED_DB:
+    (low, arm, level), (high, _, _) = sorted(by_level, key=lambda each: each[0])
+    if high - low <= _MAX_LEVELLED_DB:
         return ""
-    seen = "no light" if level is None else f"{level:.1f} dBm"
+    level_text = "no light" if level is None else f"{level:.1f} dBm"
     puc = levels.aside[1 - circuit.arms.index(arm)]
-    where = f"arm {_name(arm)} over ports {arm.entry.port} and {arm.exit.port} brings {seen} to the receiver"
-    return f"{where}, seen alone with the other led aside at PUC {puc}; that one brings {high:.1f} dBm"
+    where = f"arm {_name(arm)} (ports {arm.entry.port} to {arm.exit.port}) brings {level_text} to the receiver"
+    return f"{where} while the other arm is diverted at PUC {puc}; the other arm brings {high:.1f} dBm"
 
 
-def _wanted_trims_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:
-    """Return what each arm loses by its trim and what it should lose; ``None`` where both are level."""
+def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:
+    """Return the present and the required trim of each arm in dB; ``None`` if the arms are level."""
     now = [0.0 if arm.trim is None else arm.trim.loss_db for arm in circuit.arms]
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:
         return None
     dim, bright = levels.dimmer_first
     then = now.copy()
-    # A trim of the dimmer arm goes first, but for what keeps both below the overload.
+    # First reduce a trim of the weaker arm, except the part that keeps both below the overload level.
     then[dim] -= min(excess_db, now[dim] - min(now))
     then[bright] += excess_db - (now[dim] - then[dim])
     return list(zip(now, then, strict=True))

@@ -1,8 +1,8 @@
-"""Circuits of modules that have to be brought up, and what accepts a signal of two polarizations.
+"""Bringing coherent modules up, and checks of received dual-polarization signals.
 
-Of such a signal each arm leaves the mesh at an exit of its own, where its power is measured while both tributaries run.
-What the receiver makes of both together only the receiver can tell: its lock, PDL, DGD, SOP rate and bit error ratio
-before correction. Power cannot guide its polarization: it does not change when the signal is turned.
+Each of the two tributaries (arms) of such a signal leaves the mesh at its own output, where its power is measured while
+both are on. Only the receiver can judge both together: by its lock, PDL, DGD, SOP rate and bit error ratio before
+correction. Power cannot guide its polarization search: turning the signal does not change the power.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lumion_hw.interfaces import CoherentTransponder, LockReport
 from lumion_hw.quantities import db_from_ratio, frequency_hz_from_wavelength_m, ratio_from_db
 
 LOCK_TIMEOUT_S = 60.0
-"""A coherent receiver locks within a second; its data path may have to come up before."""
+"""A coherent receiver locks within a second, but its data path may have to come up first."""
 PDL_WITHIN_DB = 0.5
-"""Measured against predicted loss between the polarizations; modules resolve 0.1 dB."""
+"""Allowed excess of the measured over the predicted loss between the polarizations; modules resolve 0.1 dB."""
 DGD_WITHIN_PS = 2.0
-"""Measured against predicted delay between the polarizations; modules resolve 1 ps."""
-MOST_SOP_KRAD_PER_S = 50.0
-"""Rate at which a receiver follows the polarization with 0.3 dB of penalty (product page 02313LHH)."""
+"""Allowed excess of the measured over the predicted delay between the polarizations; modules resolve 1 ps."""
+MAX_SOP_KRAD_PER_S = 50.0
+"""Polarization rate that a receiver can follow with 0.3 dB penalty (product page 02313LHH)."""
 _FEC_LIMIT_BER: Mapping[str, float] = {"400ZR": 1.25e-2, "ZR400-OFEC": 2e-2}
 _SYMBOL_RATE_GBD = 60.0
 _OSNR_BAND_GHZ = 12.5
@@ -35,16 +35,16 @@ _OSNR_BAND_GHZ = 12.5
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What a receiver of two polarizations says of its signal; ``None`` where it does not tell.
+    """Report of a dual-polarization receiver on its signal; ``None`` for quantities that it does not report.
 
     Attributes:
-        lock: Whether it has locked, and if not, what holds it up.
+        lock: Whether the receiver has locked, and if not, why.
         pdl_db: Loss between the polarizations.
-        dgd_ps: Delay between them.
-        sop_krad_per_s: Rate at which they turn.
+        dgd_ps: Delay between the polarizations.
+        sop_krad_per_s: Rate at which the polarizations turn.
         prefec_ber: Bit error ratio before correction.
-        most_ber: The largest that a module which just meets its specification would have here.
-        failures: Why it is not accepted, one clause each.
+        max_ber: Largest bit error ratio that a module which just meets its specification would have here.
+        failures: Reasons why the signal is not accepted, one clause each.
     """
 
     lock: LockReport
@@ -52,12 +52,12 @@ class Acceptance:
     dgd_ps: float | None = None
     sop_krad_per_s: float | None = None
     prefec_ber: float | None = None
-    most_ber: float | None = None
+    max_ber: float | None = None
     failures: tuple[str, ...] = ()
 
 
-def ends_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
-    """Return the modules whose transmitters circuits need: a coherent receiver mixes with its own laser's light."""
+def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
+    """Return the modules whose transmitters circuits need; a coherent receiver mixes with its own laser's light."""
     names = [
         name
         for circuit in circuits
@@ -66,24 +66,24 @@ def ends_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def light_up(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-    """Switch the transmitters of circuits on that are dark, side by side; modules that need it are brought up first.
+def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
+    """Switch on the dark transmitters of circuits in parallel; bring up coherent modules first.
 
     Args:
         bench: The bench.
         circuits: The circuits.
-        lit: Modules that are on already, and stay as they are.
+        lit: Modules that are on already and are not changed.
 
     Raises:
-        LumionError: What a module raises.
+        LumionError: A module failed.
     """
-    found = {name: circuit for circuit in circuits for name in ends_of([circuit])}
+    found = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
     work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in found.items()]
-    bench.side_by_side([(name, job) for name, job in work if name not in lit])
+    bench.run_parallel([(name, job) for name, job in work if name not in lit])
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Bring one module from whatever it does to light in the circuit's format, at its frequency."""
+    """Bring one module from any state to light in the circuit's format and at its frequency."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -105,10 +105,10 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
 
 
 def refuse_power_feedback(circuit: PlannedCircuit) -> None:
-    """Refuse to search a polarization by power where power does not tell it.
+    """Refuse to search a polarization by power where the power does not depend on it.
 
     Raises:
-        CircuitError: The signal has two polarizations; the message says why that rules it out.
+        CircuitError: The signal has two polarizations; the message explains why that rules out a search.
     """
     if circuit.strategy == "dual":
         raise CircuitError(
@@ -119,12 +119,12 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
         )
 
 
-def most_ber(budget: LinkBudget) -> float | None:
+def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
-    At the OSNR it needs, such a receiver is at the limit of its error correction. That tells its own noise, to which
-    that of this OSNR is added; penalties of PDL and DGD are taken off in dB (16QAM in Gaussian noise:
-    3/8·erfc(√(SNR/10))). ``None`` where OSNR or limit are not known.
+    At its required OSNR, such a receiver is at the limit of its error correction. This gives the receiver's own noise,
+    to which the noise of the actual OSNR is added; penalties of PDL and DGD are subtracted in dB (16QAM in Gaussian
+    noise: 3/8·erfc(√(SNR/10))). ``None`` where the OSNR or the limit is unknown.
     """
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:
@@ -150,16 +150,16 @@ def _snr_of_ber(ber: float) -> float:
     return low
 
 
-def accepted(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
-    """Ask the receiver of a circuit of two polarizations what it makes of the signal.
+def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
+    """Ask the receiver of a dual-polarization circuit for its lock and signal quality.
 
     Args:
         bench: The bench.
         circuit: The circuit, its light on.
-        timeout_s: How long to wait for the lock.
+        timeout_s: Time to wait for the lock.
 
     Raises:
-        LumionError: What the module raises.
+        LumionError: The module failed.
     """
     module = _receiver(bench, circuit)
     lock = module.wait_for_lock(timeout_s)
@@ -173,11 +173,11 @@ def accepted(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIME
 
     told = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
     budget = circuit.budget
-    bound = most_ber(budget)
+    bound = max_ber(budget)
     limits = (
         ("PDL", told["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
         ("DGD", told["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
-        ("SOP rate", told["sop_rate"], MOST_SOP_KRAD_PER_S, "krad/s"),
+        ("SOP rate", told["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
         ("BER before correction", told["prefec_ber"], bound, ""),
     )
     failures = tuple(
@@ -194,17 +194,17 @@ def await_locks(
     timeout_s: float = LOCK_TIMEOUT_S,
     locked: Callable[[CircuitRequest], None] = lambda request: None,
 ) -> None:
-    """Wait, side by side, until the receivers of circuits of two polarizations have locked; others have no lock.
+    """Wait in parallel until the receivers of dual-polarization circuits have locked; others have no lock.
 
     Args:
         bench: The bench.
         circuits: The circuits, their light on.
-        timeout_s: How long to wait.
-        locked: Told of each circuit whose receiver has locked, when it has.
+        timeout_s: Time to wait.
+        locked: Called with each circuit when its receiver has locked.
 
     Raises:
-        CircuitError: A receiver has not locked; the message says which, and what holds it up.
-        LumionError: What a module raises.
+        CircuitError: A receiver has not locked; the message gives the reason that it reports.
+        LumionError: A module failed.
     """
 
     def wait(circuit: PlannedCircuit) -> str:
@@ -215,7 +215,7 @@ def await_locks(
         return ""
 
     dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
-    told = bench.side_by_side([(each.request.target, functools.partial(wait, each)) for each in dual])
+    told = bench.run_parallel([(each.request.target, functools.partial(wait, each)) for each in dual])
     if failures := [each for each in told if each]:
         raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
 

@@ -1,8 +1,9 @@
-"""Why a circuit could not be proven: the light itself is asked, one hypothesis against the other.
+"""Diagnosis of circuits that could not be proven: measured light decides between hypotheses.
 
-With only one of the new transmitters on, the monitors at the ports show where its light leaves. Every single fault
-predicts where: a PUC stuck in the other state, a fibre plugged in elsewhere, no light at all. Where several predict the
-same, a PUC that no standing circuit uses is set otherwise, and those that predict wrongly are out.
+With only one of the new transmitters on, the monitors at the ports show where its light leaves the mesh. Every single
+fault predicts a port: a PUC stuck in the other state, a fibre plugged in elsewhere, no light at all. Where several
+faults predict the same port, a PUC that no active circuit uses is set differently, and the faults that then predict
+wrongly are ruled out.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.mesh_setting import setting_with_active
+from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.proof import CircuitProof, arm_level_dbm
-from lumion_hw.circuits.standing import setting_beside
+from lumion_hw.circuits.proof import CircuitProof, expected_level_dbm
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -37,28 +38,28 @@ Place = Literal[
     "receiver",
     "budget",
 ]
-"""Where it is, in the order of the light."""
+"""Where the fault is, in the order of the light."""
 
 _SHARE = 0.1
-"""Part of a source's light that counts as being where a hypothesis wants it: a PUC may be stuck half way."""
+"""Part of a source's light that confirms a hypothesis about its port: a PUC may be stuck half way."""
 _FLOOR_DB = 25.0
-"""Light this far below what should leave is none: PUCs leak less."""
+"""Light this far below the expected power counts as none: PUCs leak less."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
-"""Loss beyond the prediction that one place is blamed for."""
+"""Loss beyond the prediction that is attributed to one place."""
 _SAME_LIGHT_DB = 2.0
-"""Two fibres behind the mesh may lose so differently, and it is the same light."""
+"""Two output fibres may differ in loss by this much and still carry the same light."""
 
 
 @dataclass(frozen=True)
 class CircuitFinding:
-    """What was found of one circuit.
+    """Diagnosis of one circuit.
 
     Attributes:
         circuit: The circuit.
         place: Where the fault is.
-        detail: What was seen, in words.
-        pucs: PUCs that are suspected; none where the path is not.
+        detail: Description of the measurement.
+        pucs: Suspected PUCs; empty unless the path is at fault.
     """
 
     circuit: PlannedCircuit
@@ -70,7 +71,7 @@ class CircuitFinding:
         return f"{self.circuit.request}, {self.place}: {self.detail}."
 
     def as_event(self) -> dict[str, object]:
-        """Return what the event log keeps of it."""
+        """Return the details of the finding for the event log."""
         request = self.circuit.request
         return {
             "source": request.source,
@@ -83,7 +84,7 @@ class CircuitFinding:
 
 @dataclass(frozen=True)
 class _Fault:
-    """One thing that may be wrong: light from elsewhere, a stuck PUC, or nothing on the way."""
+    """One hypothesis: light enters at another port, a PUC is stuck, or nothing is wrong on the path."""
 
     entry: int | None
     stuck: Mapping[int, State] = field(default_factory=dict)
@@ -95,22 +96,22 @@ class _Fault:
 class Diagnosis:
     """Diagnoses circuits that were just programmed and not proven.
 
-    Transmitters of all circuits in question are dark afterwards; PUCs that no standing circuit uses may have any state.
+    Afterwards the transmitters of all these circuits are off; PUCs that no active circuit uses may be in any state.
 
     Args:
         bench: The bench.
         record: Calibration of its mesh.
-        exits: Power at the exits of the mesh.
-        plan: What is programmed, standing circuits included.
-        held: PUCs of standing circuits, which are left alone.
-        driven_ma: Currents of their heaters are taken from here, shape ``(2 n_pucs,)``.
+        exits: Reads the power at the outputs of the mesh.
+        plan: The programmed circuits, active ones included.
+        held: PUCs of active circuits, which are not changed.
+        driven_ma: Heater currents from which those of the held PUCs are taken, shape ``(2 n_pucs,)``.
     """
 
     def __init__(
         self,
         bench: Bench,
         record: CalibrationRecord,
-        exits: ExitPower,
+        exits: OutputPowerReader,
         plan: CircuitPlan,
         held: Collection[int],
         driven_ma: NDArray[np.float64],
@@ -125,52 +126,52 @@ class Diagnosis:
         self.states = plan.states
         self.held = frozenset(held)
 
-    def of(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
-        """Return what is wrong with each circuit that was not proven. Raises what devices raise."""
-        self._dark([proof.circuit.request.source for proof in proofs])
-        background_w = self.exits.leaving_w()
-        return tuple(self._found(proof, background_w) for proof in proofs if not proof.proven)
+    def diagnose(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
+        """Return the fault of each circuit that was not proven. Raises device errors."""
+        self._switch_off([proof.circuit.request.source for proof in proofs])
+        background_w = self.exits.output_powers_w()
+        return tuple(self._diagnose_circuit(proof, background_w) for proof in proofs if not proof.proven)
 
-    def _dark(self, sources: Sequence[str]) -> None:
+    def _switch_off(self, sources: Sequence[str]) -> None:
         modules = self._bench.transponders
-        self._bench.side_by_side([(name, modules[name].disable) for name in dict.fromkeys(sources)])
+        self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
-    def _found(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
-        """Light one circuit alone, and return the first thing found wrong with one of its arms."""
+    def _diagnose_circuit(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
+        """Light one circuit alone, and return the first fault found on one of its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
         if proof.launch_dbm is None:
-            return CircuitFinding(circuit, "transmitter", f"{source} reports no light of its own")
+            return CircuitFinding(circuit, "transmitter", f"{source} reports that it sends no light")
         try:
             self._bench.transponders[source].enable()
         except DeviceError as error:
             return CircuitFinding(circuit, "transmitter", f"{source} does not start: {error}")
         try:
             for arm in circuit.arms:
-                found = _ArmInQuestion(self, proof, arm, background_w).finding()
+                found = _ArmDiagnosis(self, proof, arm, background_w).finding()
                 if found.place not in ("receiver", "budget"):
                     break
             return found
         finally:
-            self._dark([source])
+            self._switch_off([source])
 
-    def set(self, states: Mapping[int, State]) -> None:
-        """Program states; PUCs of standing circuits keep their currents."""
-        setting = setting_beside(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
+    def program_states(self, states: Mapping[int, State]) -> None:
+        """Program PUC states; PUCs of active circuits keep their currents."""
+        setting = setting_with_active(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
         self._bench.mesh.program(setting.currents_ma)
 
-    def leaving_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
-        """Return the light of the one transmitter that is on, by the port where it leaves."""
-        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.leaving_w().items()}
+    def output_powers_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
+        """Return the light of the one transmitter that is on, by output port."""
+        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.output_powers_w().items()}
 
 
-class _ArmInQuestion:
-    """One arm of a circuit whose transmitter alone is on.
+class _ArmDiagnosis:
+    """Diagnosis of one arm of a circuit whose transmitter alone is on.
 
     Args:
-        diagnosis: What can be done about it.
-        proof: The circuit that was not proven.
+        diagnosis: Gives access to the bench.
+        proof: The failed proof of the circuit.
         arm: The arm.
-        background_w: Light at the ports that is not of this circuit.
+        background_w: Light at the ports that does not come from this circuit.
     """
 
     def __init__(
@@ -183,27 +184,27 @@ class _ArmInQuestion:
         self._background_w = background_w
         self._siblings = [each for each in proof.circuit.arms if each is not arm]
         launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
-        self._expected_dbm = arm_level_dbm(proof.circuit, arm) + launched_over_db
-        """In the fibre behind the mesh, for what the module says it launches."""
+        self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
+        """Expected power in the output fibre, for the launch power that the module reports."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
-        """On the chip, where it leaves."""
+        """Expected power on the chip, at the output port."""
 
     def finding(self) -> CircuitFinding:
-        """Return what is wrong with it."""
-        self._do.set(self._do.states)
-        first_w = self._look(self._do.states)
-        alive = self._tested(self._suspects(), first_w)
-        self._do.set(self._do.states)
-        return self._explained(alive, first_w)
+        """Return the fault of this arm."""
+        self._do.program_states(self._do.states)
+        first_w = self._read_arm_light(self._do.states)
+        remaining = self._run_tests(self._suspects(), first_w)
+        self._do.program_states(self._do.states)
+        return self._conclude(remaining, first_w)
 
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        """Return everything that may be wrong: nothing, no light, each PUC stuck, each other port as the entry."""
+        """Return all hypotheses: no fault, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
         taken = {at, *(each.entry.port for each in self._siblings)}
-        # One that is to couple partly does so: what it takes away is no fault.
+        # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
             _Fault(at, {puc: opposite_state(states[puc])})
@@ -213,34 +214,34 @@ class _ArmInQuestion:
         elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in taken]
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
-    def _tested(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        """Return what is left after tests that tell hypotheses apart."""
+    def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
+        """Return the hypotheses that remain after tests that separate them."""
         states = self._do.states
-        alive = [each for each in faults if self._agrees(each, states, first_w)]
+        remaining = [each for each in faults if self._is_consistent(each, states, first_w)]
         for _ in range(_MOST_TESTS):
-            puc = self._telling(alive)
+            puc = self._most_informative_puc(remaining)
             if puc is None:
                 break
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
-            self._do.set(states)
-            seen_w = self._look(states)
-            # A PUC that does not obey tells nothing against itself: whoever names it predicts no change.
-            alive = [each for each in alive if self._agrees(each, states, seen_w)]
-        return alive
+            self._do.program_states(states)
+            seen_w = self._read_arm_light(states)
+            # If the tested PUC itself is stuck, its hypothesis predicts no change, so the test cannot rule it out.
+            remaining = [each for each in remaining if self._is_consistent(each, states, seen_w)]
+        return remaining
 
-    def _telling(self, alive: Sequence[_Fault]) -> int | None:
-        """Return the free PUC whose other state tells most hypotheses apart; ``None`` if none does."""
-        best, least = None, len(alive)
-        reached = {puc for each in alive for puc in self._way(each, self._do.states)[1]}
+    def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
+        """Return the free PUC whose other state separates most hypotheses; ``None`` if none does."""
+        best, least = None, len(remaining)
+        reached = {puc for each in remaining for puc in self._trace(each, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
-            largest = max(Counter(self._way(each, states)[0] for each in alive).values())
+            largest = max(Counter(self._trace(each, states)[0] for each in remaining).values())
             if largest < least:
                 best, least = puc, largest
         return best
 
-    def _way(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
-        """Return where light leaves under a hypothesis, and its PUCs; ``None`` where it does not, or nobody knows."""
+    def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
+        """Return the output port and the PUCs that light passes under a hypothesis; port ``None`` if unknown."""
         if fault.entry is None:
             return None, ()
         try:
@@ -249,92 +250,94 @@ class _ArmInQuestion:
             return None, ()
         return trace.port, trace.pucs
 
-    def _agrees(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float]) -> bool:
-        port, floor_w = self._way(fault, states)[0], self._expected_w / ratio_from_db(_FLOOR_DB)
+    def _is_consistent(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float]) -> bool:
+        port, floor_w = self._trace(fault, states)[0], self._expected_w / ratio_from_db(_FLOOR_DB)
         if port is None or port not in seen_w:
             return max(seen_w.values(), default=0.0) < floor_w
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
-    def _look(self, states: Mapping[int, State]) -> dict[int, float]:
-        """Return this arm's light by the port where it leaves, but for light of its siblings and what is trimmed."""
-        theirs = {self._way(_Fault(each.entry.port), states)[0] for each in self._siblings}
+    def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
+        """Return this arm's light by output port, without its sibling arms' ports and trimmed light."""
+        theirs = {self._trace(_Fault(each.entry.port), states)[0] for each in self._siblings}
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
-        return {port: w for port, w in self._do.leaving_w(self._background_w).items() if port not in theirs}
+        return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
 
     # -- what that means ----------------------------------------------------------------------------------------------
 
-    def _explained(self, alive: Sequence[_Fault], first_w: Mapping[int, float]) -> CircuitFinding:
+    def _conclude(self, remaining: Sequence[_Fault], first_w: Mapping[int, float]) -> CircuitFinding:
         at, finding = self._arm.entry.port, functools.partial(CircuitFinding, self._circuit)
-        stuck = tuple(sorted({puc for fault in alive for puc in fault.stuck}))
-        ports = {fault.entry for fault in alive if not fault.stuck}
-        if not alive:
+        stuck = tuple(sorted({puc for fault in remaining for puc in fault.stuck}))
+        ports = {fault.entry for fault in remaining if not fault.stuck}
+        if not remaining:
             bright = sorted(first_w, key=lambda port: -first_w[port])[:2]
-            detail = f"its light leaves at ports {bright}, which no single fault explains"
+            detail = f"its light leaves at ports {bright}, and no single fault explains that"
             return finding("path", detail, self._arm.path.pucs)
         if None in ports and ports <= {None, at} and not stuck:
-            return finding("fibre before the mesh", self._no_light())
+            return finding("fibre before the mesh", self._no_light_text())
         if ports == {at} and not stuck:
-            return self._on_its_way(first_w)
+            return self._conclude_on_path(first_w)
         if stuck and ports <= {at}:
             half = ", perhaps half way" if at in ports else ""
             names = " or ".join(f"PUC {puc}" for puc in stuck)
-            return finding("path", f"{names} does not take its state{half}", stuck)
+            return finding("path", f"{names} does not reach its state{half}", stuck)
         if len(ports) == 1 and not stuck:
-            return finding("wiring", self._enters_at(next(iter(ports))))
+            return finding("wiring", self._wrong_port_text(next(iter(ports))))
         tell = sorted(port for port in ports if port is not None and port != at)
-        pucs = f"PUCs {list(stuck)} do not take their states, or " if stuck else ""
+        pucs = f"PUCs {list(stuck)} do not reach their states, or " if stuck else ""
         return finding("path", f"{pucs}its light enters at one of ports {tell}", stuck)
 
-    def _no_light(self) -> str:
+    def _no_light_text(self) -> str:
         entry = self._arm.entry
-        launched = f"{entry.source} launches light and none of it leaves the mesh anywhere"
+        launched = f"{entry.source} launches light, and none of it leaves the mesh"
         if self._circuit.strategy == "none":
-            return f"{launched}: fibre or port {entry.port} is dead, or all of it is TM (there is no controller)"
-        return f"{launched}: the fibre to port {entry.port}, or the port, is dead"
+            return f"{launched}: port {entry.port} or its fibre is dead, or all light is TM (there is no controller)"
+        return f"{launched}: port {entry.port} or its fibre is dead"
 
-    def _enters_at(self, port: int | None) -> str:
+    def _wrong_port_text(self, port: int | None) -> str:
         entry = self._arm.entry
         owner = next((path.source for path in self._do.wiring.inputs if path.port == port), None)
         there = (
-            f"where the bench file has {owner}: their fibres are swapped" if owner else "which the bench file has free"
+            f"where the bench file connects {owner}: their fibres are swapped"
+            if owner
+            else "which is free in the bench file"
         )
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {there}"
 
-    def _on_its_way(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Say what is wrong with light that takes its path: too little before the exit, or something behind it."""
+    def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
+        """Return the finding for light that takes its path: a loss before the output, or a fault behind it."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
-        arrives_dbm = exits.in_fibre_dbm(out) if out.meter is not None else leaves_dbm
+        arrives_dbm = exits.fibre_level_dbm(out) if out.meter is not None else leaves_dbm
         if arrives_dbm is None or leaves_dbm - arrives_dbm > _LOST_DB:
-            return finding("fibre behind the mesh", self._behind(leaves_dbm, arrives_dbm))
+            return finding("fibre behind the mesh", self._loss_behind_text(leaves_dbm, arrives_dbm))
         missing_db = self._expected_dbm - leaves_dbm
         if missing_db > _LOST_DB:
-            lost = f"{missing_db:.1f} dB less leave port {out.port} than predicted"
+            lost = f"port {out.port} emits {missing_db:.1f} dB less than predicted"
             if self._circuit.strategy == "none" or (
                 self._circuit.strategy == "controller" and self._proof.alignment is None
             ):
-                return finding("polarization", f"{lost}, and nothing has turned the polarization to TE")
+                return finding("polarization", f"{lost}, and the polarization was not turned to TE")
             return finding("fibre before the mesh", lost)
         if missing_db < -_LOST_DB:
-            return finding("budget", f"{-missing_db:.1f} dB more leave port {out.port} than predicted")
+            return finding("budget", f"port {out.port} emits {-missing_db:.1f} dB more than predicted")
         if self._proof.los:
             target = self._circuit.request.target
-            return finding("receiver", f"its light arrives, and {target} reports loss of signal")
+            return finding("receiver", f"its light arrives, but {target} reports loss of signal")
         return finding("budget", ", ".join(self._proof.failures))
 
-    def _behind(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        """Say where light goes that leaves the right port and does not arrive: perhaps to another's meter."""
+    def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
+        """Return where light goes that leaves the right port and does not arrive, perhaps another output's meter."""
         out, target = self._arm.exit, self._circuit.request.target
         for each in self._do.wiring.outputs:
             if each.meter is None or each.port == out.port:
                 continue
-            level_dbm = self._do.exits.in_fibre_dbm(each)
+            level_dbm = self._do.exits.fibre_level_dbm(each)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {out.port} and arrives at the meter of "
-                    f"{each.transponder or each.meter}, which the bench file has behind port {each.port}: "
+                    f"{each.transponder or each.meter}, which the bench file connects to port {each.port}: "
                     "their fibres are swapped"
                 )
-        lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB of it"
-        return f"light leaves port {out.port}, and {lost} is lost behind it"
+        lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"
+        return f"light leaves port {out.port}, but {lost} is lost behind the port"

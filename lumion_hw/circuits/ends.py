@@ -1,4 +1,4 @@
-"""Where circuits begin and end: modules that fit each other, their fibres, and how polarization reaches the mesh."""
+"""Ends of circuits: modules that fit each other, their fibres, and how the polarization reaches the mesh."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.circuits.planned import Strategy
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.errors import CircuitError
+from lumion_hw.errors import CircuitError, name_hint
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _SAME_CARRIER_NM = 0.029
-"""A coherent receiver finds a carrier within 3.6 GHz of its own (400ZR)."""
+"""A coherent receiver finds a carrier within 3.6 GHz of its own frequency (400ZR)."""
 
 
 @dataclass(frozen=True)
 class CircuitEnds:
-    """Both ends of a circuit, found to fit.
+    """Both ends of a circuit, checked to fit each other.
 
     Attributes:
-        request: What was asked for.
-        entries: From the transmitter to the mesh, one per arm.
-        exits: From the mesh to the receiver, each of the arm of the same place.
-        sender: What the transmitting module is.
-        receiver: What the receiving module is.
-        format: Line format of both.
-        strategy: How the polarization is dealt with.
-        reason: Why so, in words.
+        request: The request.
+        entries: Fibres from the transmitter to the mesh, one per arm.
+        exits: Fibres from the mesh to the receiver, in the order of the entries.
+        sender: Optical properties of the transmitting module.
+        receiver: Optical properties of the receiving module.
+        format: Line format of both modules.
+        strategy: How the polarization is handled.
+        reason: Reason for this strategy, as a sentence.
     """
 
     request: CircuitRequest
@@ -43,11 +43,11 @@ class CircuitEnds:
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Ports where each arm enters and leaves the mesh."""
+        """Input and output port of each arm."""
         return tuple((entry.port, out.port) for entry, out in zip(self.entries, self.exits, strict=True))
 
     def can_match(self, mesh: MeshTopology) -> bool:
-        """Return whether parity lets the arms have equal lengths (docs/mesh.md#routes); true with one arm."""
+        """Return whether parity allows arms of equal length (docs/mesh.md#routes); true with one arm."""
         return len({mesh.port_parity(*pair) for pair in self.pairs} - {None}) < 2
 
 
@@ -55,19 +55,24 @@ def circuit_ends(model: BenchModel, wiring: Wiring, mesh: MeshTopology, request:
     """Return the ends of a circuit.
 
     Raises:
-        CircuitError: A module is not wired to the mesh, or the two cannot work together; the message names the field
-            that differs.
+        CircuitError: A module is not wired to the mesh, or the two modules do not fit; the message names the
+            difference.
     """
     if any(path.laser == request.source for path in wiring.inputs):
         raise CircuitError(
             f"circuit {request}: {request.source} is a laser, which carries no data",
-            hint="Circuits begin at modules; lasers are light for calibration.",
+            hint="Name a transmitting module; lasers are for calibration.",
         )
     entries, exits = wiring.inputs_of(request.source), wiring.outputs_of(request.target)
     for name, fibres in ((request.source, entries), (request.target, exits)):
         if not fibres:
             raise CircuitError(
-                f"circuit {request}: {name} is not wired to the mesh", hint="See 'wiring' in the bench file."
+                f"circuit {request}: {name} is not wired to the mesh",
+                hint=(
+                    "See 'wiring' in the bench file."
+                    if name in model.devices
+                    else name_hint(name, _wired_modules(wiring), "The wired modules are")
+                ),
             )
     sender, receiver = (_optics(model, request, name) for name in (request.source, request.target))
     used = _common_format(request, sender, receiver)
@@ -81,8 +86,8 @@ def _optics(model: BenchModel, request: CircuitRequest, name: str) -> ModuleOpti
     optics = model.devices[name].optics
     if optics is None:
         raise CircuitError(
-            f"circuit {request}: kind {model.devices[name].kind} of {name} does not say what its optical ends are",
-            hint="Its model has to have 'optics' (lumion_hw.bench.ModuleOptics).",
+            f"circuit {request}: kind {model.devices[name].kind} of {name} has no optical properties",
+            hint="Add 'optics' to its model (lumion_hw.bench.ModuleOptics).",
         )
     return optics
 
@@ -96,18 +101,18 @@ def _differs(request: CircuitRequest, field: str, sends: str, receives: str, hin
 
 
 def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> ModuleFormat:
-    """Return the receiver's side of the first line format that both speak."""
-    for mine in sender.formats:
-        for theirs in receiver.formats:
-            if (mine.name, mine.rate_gbps) == (theirs.name, theirs.rate_gbps):
-                return theirs
-    names = {mine.name for mine in sender.formats} & {theirs.name for theirs in receiver.formats}
-    told = [
+    """Return the receiver's version of the first line format that both modules support."""
+    for sent in sender.formats:
+        for received in receiver.formats:
+            if (sent.name, sent.rate_gbps) == (received.name, received.rate_gbps):
+                return received
+    names = {sent.name for sent in sender.formats} & {received.name for received in receiver.formats}
+    texts = [
         ", ".join(f"{each.rate_gbps:g} Gb/s" if names else each.name for each in side.formats)
         for side in (sender, receiver)
     ]
     field = "rate" if names else "line format"
-    raise _differs(request, field, told[0], told[1], "Join modules of one kind of line.")
+    raise _differs(request, field, texts[0], texts[1], "Connect modules of the same line format.")
 
 
 def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> None:
@@ -115,7 +120,7 @@ def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: 
     if not shortest <= sender.emits_nm <= longest:
         receives = f"{shortest:g} to {longest:g} nm"
         raise _differs(request, "wavelength", f"{sender.emits_nm:.2f} nm", receives, "See 'devices' in the bench file.")
-    # Its own laser is the local oscillator: a coherent receiver sees what it is tuned to, and nothing else.
+    # A coherent receiver uses its own laser as local oscillator, so it only sees the frequency it is tuned to.
     is_tuned = sender.polarizations == receiver.polarizations == 2
     if is_tuned and abs(sender.emits_nm - receiver.emits_nm) > _SAME_CARRIER_NM:
         sends, receives = (f"at {each.emits_nm:.3f} nm" for each in (sender, receiver))
@@ -123,15 +128,15 @@ def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: 
 
 
 def _check_polarizations(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> None:
-    words = {1: "one polarization", 2: "two polarizations"}
+    texts = {1: "one polarization", 2: "two polarizations"}
     if sender.polarizations != receiver.polarizations:
-        told = (words[sender.polarizations], words[receiver.polarizations])
-        raise _differs(request, "number of polarizations", *told, "Join modules of one kind of line.")
-    asked = {"auto": sender.polarizations, "single": 1, "dual": 2}[request.polarization]
-    if asked != sender.polarizations:
+        counts = (texts[sender.polarizations], texts[receiver.polarizations])
+        raise _differs(request, "number of polarizations", *counts, "Connect modules of the same line format.")
+    requested = {"auto": sender.polarizations, "single": 1, "dual": 2}[request.polarization]
+    if requested != sender.polarizations:
         raise CircuitError(
-            f"circuit {request} cannot work: polarization={request.polarization!r} is asked for, and the signal of "
-            f"{request.source} has {words[sender.polarizations]}",
+            f"circuit {request} cannot work: polarization={request.polarization!r} was requested, but the signal of "
+            f"{request.source} has {texts[sender.polarizations]}",
             hint="Leave polarization at 'auto'.",
         )
 
@@ -146,18 +151,19 @@ def _arms(
     entries: tuple[InputPath, ...],
     exits: tuple[OutputPath, ...],
 ) -> _Arms:
-    """Return the fibres of each arm, and the strategy that the wiring allows."""
+    """Return the fibres of each arm, and the polarization strategy that the wiring allows."""
     split = len(entries) == 2
     if (split or sender.polarizations == 2) and (len(entries), len(exits)) != (2, 2):
         side = "inputs" if len(entries) != 2 else "outputs"
         name = request.source if side == "inputs" else request.target
-        why = (
-            "its signal has two polarizations, of which one way through the mesh takes one"
+        reason = (
+            "its signal has two polarizations, and one path through the mesh carries only one"
             if sender.polarizations == 2
-            else f"{request.source} is split, and both parts have to be brought together again"
+            else f"{request.source} is split, and both parts have to be combined again"
         )
         raise CircuitError(
-            f"circuit {request} cannot work: {name} has one of wiring.{side} and needs two, tributary x and y: {why}",
+            f"circuit {request} cannot work: {name} has one entry in wiring.{side} and needs two, tributary x and y: "
+            f"{reason}",
             hint="Put a polarization splitter-rotator or combiner there.",
         )
     if split:
@@ -171,25 +177,25 @@ def _arms(
 
 
 _REASONS: dict[Strategy, str] = {
-    "controller": "The mesh takes one polarization and the fibre turns it at will: controller {controller} before the "
-    "mesh turns it back, searched by power at the exit and held in service.",
-    "diversity": "A splitter-rotator sends both parts of the one polarization to the mesh, each as TE on a way of its "
-    "own, and a combiner adds them up: whatever the fibre does, no controller is needed. The ways are equally long.",
-    "none": "There is neither a controller nor a splitter at the input: the loss is that of a polarization that "
-    "happens to be TE, as behind polarization-maintaining fibre. Of random ones a tenth lose more than 10 dB.",
-    "dual": "The signal has two polarizations and one way takes one: a splitter-rotator gives each a way of its own. "
-    "The receiver undoes any turn of both together, so no controller is needed (and power would be blind to it); "
-    "what counts is that the ways are equally long and lossy.",
+    "controller": "The mesh accepts one polarization, and the fibre turns it arbitrarily. Controller {controller} in "
+    "front of the mesh turns it back; it is found by a power search at the output and tracked in service.",
+    "diversity": "A splitter-rotator sends both parts of the polarization to the mesh, each as TE on its own path, and "
+    "a combiner adds them. This works for any fibre polarization without a controller. The paths are equally long.",
+    "none": "There is neither a controller nor a splitter at the input. The loss assumes that the light arrives as TE, "
+    "as behind polarization-maintaining fibre; a random polarization loses more than 10 dB in one case of ten.",
+    "dual": "The signal has two polarizations, and a splitter-rotator gives each its own path as TE. "
+    "The receiver compensates any rotation of both together, so no controller is needed (and power would not show it). "
+    "The paths must have equal length and loss.",
 }
 
 
 def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
-    """Return inputs and outputs of two arms so paired that the longer way is short; x first."""
+    """Pair inputs and outputs of two arms so that the longer path is short; tributary x first."""
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
     straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
-    # Exchanging the tributaries is a turn like any other: the receiver undoes it.
+    # Exchanging the tributaries is a rotation like any other, which the receiver compensates.
     crossed = straight[::-1]
 
     def longer(outs: tuple[OutputPath, ...]) -> tuple[int, int]:
@@ -200,8 +206,13 @@ def _paired(
 
 
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
-    """Yield circuits as they are, then with the outputs of one of two arms exchanged."""
+    """Yield the circuits as they are, then with the outputs of each two-arm circuit exchanged."""
     yield ends
     for index, each in enumerate(ends):
         if len(each.exits) == 2:
             yield (*ends[:index], replace(each, exits=each.exits[::-1]), *ends[index + 1 :])
+
+
+def _wired_modules(wiring: Wiring) -> list[str]:
+    paths: tuple[InputPath | OutputPath, ...] = (*wiring.inputs, *wiring.outputs)
+    return sorted({path.transponder for path in paths if path.transponder is not None})

@@ -1,4 +1,4 @@
-"""A plan in words: for each circuit why this way, how polarization is dealt with, and its budget line by line."""
+"""Explanation of a plan in words: for each circuit its path, its polarization strategy, and its link budget."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 from lumion_hw.circuits.budget import (
     DARK_DB,
-    MOST_CROSSTALK_DB,
-    MOST_CROSSTALK_EXCLUSIVE_DB,
-    MOST_IMBALANCE_DB,
-    WANTED_DARKNESS_DB,
+    MAX_CROSSTALK_DB,
+    MAX_EXCLUSIVE_CROSSTALK_DB,
+    MAX_IDLE_LIGHT_DB,
+    MAX_IMBALANCE_DB,
 )
 from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
 
 
 @dataclass(frozen=True)
 class BudgetLine:
-    """One line of a budget.
+    """One line of a link budget.
 
     Attributes:
-        what: What it is, in words.
-        value: The number; ``None`` where there is none.
+        what: Description of the value.
+        value: The value; ``None`` if there is none.
         unit: Its unit.
-        limit: What it has to keep, in words; empty if nothing.
+        limit: Its limit in words; empty if there is none.
     """
 
     what: str
@@ -32,14 +32,14 @@ class BudgetLine:
     limit: str = ""
 
     def __str__(self) -> str:
-        told = "none" if self.value is None else f"{self.value:+.2f} {self.unit}"
-        return f"{self.what:<38}{told:>14}" + (f"   {self.limit}" if self.limit else "")
+        value = "none" if self.value is None else f"{self.value:+.2f} {self.unit}"
+        return f"{self.what:<38}{value:>14}" + (f"   {self.limit}" if self.limit else "")
 
 
 def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
-    """Return the budget of a circuit from launch to receiver, then what else is predicted of it."""
+    """Return the budget of a circuit from launch to receiver, then the other predictions."""
     budget, request = circuit.budget, circuit.request
-    crosstalk_db = MOST_CROSSTALK_EXCLUSIVE_DB if request.exclusive else MOST_CROSSTALK_DB
+    crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
     ceiling = "" if request.max_loss_db is None else f"at most {request.max_loss_db:g} dB"
     low, high = budget.sensitivity_dbm + request.min_margin_db, budget.overload_dbm - request.min_margin_db
     lines = [
@@ -49,95 +49,99 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         BudgetLine("mesh, fibre to fibre", -budget.mesh_loss_db, "dB", ceiling),
         BudgetLine("received", budget.received_dbm, "dBm", f"{low:g} to {high:g} dBm"),
         BudgetLine("standard error of the mesh", budget.loss_sigma_db, "dB"),
-        BudgetLine("margin over sensitivity", budget.margin_db, "dB", _least(request.min_margin_db, "dB")),
-        BudgetLine("margin below overload", budget.overload_margin_db, "dB", _least(request.min_margin_db, "dB")),
+        BudgetLine("margin over sensitivity", budget.margin_db, "dB", _at_least(request.min_margin_db, "dB")),
+        BudgetLine("margin below overload", budget.overload_margin_db, "dB", _at_least(request.min_margin_db, "dB")),
     ]
     if budget.osnr_db is not None:
-        limit = _least(None if budget.required_osnr_db is None else budget.required_osnr_db + budget.penalty_db, "dB")
+        limit = _at_least(
+            None if budget.required_osnr_db is None else budget.required_osnr_db + budget.penalty_db, "dB"
+        )
         lines.append(BudgetLine("signal to noise in 0.1 nm", budget.osnr_db, "dB", limit))
     if len(circuit.arms) > 1:
         lines += [
-            BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
-            BudgetLine("standard error of that", budget.imbalance_sigma_db, "dB"),
-            BudgetLine("the same with strays (PDL)", budget.pdl_db, "dB", _most(budget.max_pdl_db, "dB")),
-            BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _most(budget.max_dgd_ps, "ps")),
+            BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MAX_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("standard error of this loss", budget.imbalance_sigma_db, "dB"),
+            BudgetLine("the same with stray light (PDL)", budget.pdl_db, "dB", _at_most(budget.max_pdl_db, "dB")),
+            BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _at_most(budget.max_dgd_ps, "ps")),
         ]
     if budget.crosstalk_db > DARK_DB:
-        lines.append(BudgetLine("light of others at its end", budget.crosstalk_db, "dB", _most(crosstalk_db, "dB")))
+        lines.append(BudgetLine("light of others at this end", budget.crosstalk_db, "dB", _at_most(crosstalk_db, "dB")))
     for leak in budget.leakage:
         state = "idle" if leak.is_idle else "in use"
-        too_bright = leak in budget.idle_above(WANTED_DARKNESS_DB)
-        wanted = f"at most {WANTED_DARKNESS_DB:g} dB wanted, no way found is darker" if too_bright else ""
-        what = f"its light at {leak.receiver} ({state}, port {leak.port})"
-        lines.append(BudgetLine(what, leak.level_db, "dB", wanted))
-    return (*lines, BudgetLine("heat of the PUCs on its way", budget.heater_mw, "mW"))
+        too_bright = leak in budget.idle_above(MAX_IDLE_LIGHT_DB)
+        limit = f"at most {MAX_IDLE_LIGHT_DB:g} dB wanted, found no better path" if too_bright else ""
+        what = f"leakage to {leak.receiver} ({state}, port {leak.port})"
+        lines.append(BudgetLine(what, leak.level_db, "dB", limit))
+    return (*lines, BudgetLine("heat of the PUCs on its path", budget.heater_mw, "mW"))
 
 
-def _least(limit: float | None, unit: str) -> str:
+def _at_least(limit: float | None, unit: str) -> str:
     return "" if limit is None else f"at least {limit:.4g} {unit}"
 
 
-def _most(limit: float | None, unit: str) -> str:
+def _at_most(limit: float | None, unit: str) -> str:
     return "" if limit is None else f"at most {limit:.4g} {unit}"
 
 
 def explain(plan: CircuitPlan) -> str:
-    """Return a plan in words: for each circuit why this way, the strategy, and the lines of its budget."""
-    return "\n".join(line for circuit in plan.everything for line in (*_circuit(plan, circuit), "")) + _whole(plan)
+    """Return a plan in words: for each circuit its path, its strategy and the lines of its budget."""
+    return "\n".join(line for circuit in plan.everything for line in (*_circuit_lines(plan, circuit), "")) + _summary(
+        plan
+    )
 
 
-def _circuit(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
-    stands = ", which stands already and keeps its way" if circuit in plan.standing else ""
+def _circuit_lines(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
+    state = ", already active, keeps its path" if circuit in plan.standing else ""
     line = circuit.budget.format
-    yield f"{circuit.request} ({line.name}, {line.rate_gbps:g} Gb/s){stands}"
+    yield f"{circuit.request} ({line.name}, {line.rate_gbps:g} Gb/s){state}"
     yield f"  polarization: {circuit.strategy}. {circuit.reason}"
     for arm in circuit.arms:
-        yield from (f"  {line}" for line in _way(circuit, arm))
-    yield from _lengths(circuit)
+        yield from (f"  {line}" for line in _path_lines(circuit, arm))
+    yield from _length_lines(circuit)
     for each in budget_lines(circuit):
         yield f"    {each}"
 
 
-def _way(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:
-    path, name = arm.path, "way" if len(circuit.arms) == 1 else f"arm {arm.entry.tributary}"
+def _path_lines(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:
+    path, name = arm.path, "path" if len(circuit.arms) == 1 else f"arm {arm.entry.tributary}"
     pucs = " ".join(map(str, path.pucs))
     yield (
-        f"{name}: port {path.source} to {path.target}, {path.hops} hops over PUCs {pucs}, {arm.loss_db:.2f} dB ± "
-        f"{arm.loss_sigma_db:.2f}"
+        f"{name}: port {path.source} to {path.target}, {path.hops} hops, PUCs {pucs}, {arm.loss_db:.2f} ± "
+        f"{arm.loss_sigma_db:.2f} dB"
     )
     longer = path.hops - arm.shortest_hops
     if longer:
         matched = ", or does not match the other arm" if len(circuit.arms) > 1 else ""
         yield (
-            f"  {longer} more than the shortest there is between these ports: that one loses more, is in use or cannot "
+            f"  {longer} more than the shortest path between these ports, which has more loss, is in use or cannot "
             f"be set{matched}"
         )
     else:
-        yield "  no way between these ports is shorter"
+        yield "  no path between these ports is shorter"
     if arm.trim is not None:
         where = "inside the mesh" if arm.trim.stray_port is None else f"out of port {arm.trim.stray_port}"
-        taken = f"takes {arm.trim.loss_db:.2f} dB off it, {where}"
-        yield f"  PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and {taken}"
+        effect = f"diverts light {where}, which costs the arm {arm.trim.loss_db:.2f} dB"
+        yield f"  PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and {effect}"
 
 
-def _lengths(circuit: PlannedCircuit) -> Iterator[str]:
+def _length_lines(circuit: PlannedCircuit) -> Iterator[str]:
     if len(circuit.arms) < 2:
         return
     hops = [arm.path.hops for arm in circuit.arms]
     if hops[0] == hops[1]:
-        yield "  both arms are equally long: no delay between them"
+        yield "  both arms have equal length, so there is no delay between them"
     else:
         yield (
-            f"  the arms differ by {abs(hops[0] - hops[1])} hop: between these ports every way has an odd number of "
-            "PUCs on one arm and an even one on the other (parity); wire one tributary to a neighbouring port"
+            f"  the arms differ by {abs(hops[0] - hops[1])} hop: between these ports every path has an odd number of "
+            "PUCs on one arm and an even number on the other (parity); wire one tributary to a neighbouring port"
         )
 
 
-def _whole(plan: CircuitPlan) -> str:
+def _summary(plan: CircuitPlan) -> str:
     routing = plan.routing
     best = (
-        "proven to lose the least together"
+        "proven to have the lowest total loss"
         if routing.outcome == "optimal"
-        else f"together at most {100.0 * routing.gap:.1f} % more loss than a proven bound"
+        else f"total loss at most {100.0 * routing.gap:.1f} % above a proven bound"
     )
     return f"all circuits: {best}; {plan.heat_mw:.1f} mW of heat in the mesh"

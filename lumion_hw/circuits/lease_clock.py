@@ -1,7 +1,7 @@
-"""The time of leases: durations on a clock that nobody sets, with the time of day noted beside them.
+"""Time of leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
 
-The time of day may jump: by hand, by a time server, after a wrong battery. A lease of an hour lasts an hour all the
-same. Only where the clock itself began anew, after a restart of the host, does the noted time of day decide.
+The time of day may jump, by hand, by a time server or after a flat battery; a lease of an hour still lasts an hour.
+Only if the clock itself has restarted with the host does the recorded time of day decide.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lumion_hw.clock import Clock, SystemClock, boot_id
 
 @dataclass(frozen=True)
 class LeaseEnd:
-    """When a lease ends.
+    """End of a lease.
 
     Attributes:
-        clock: Names the clock: that of one start of a host, or a virtual one.
-        ends_s: The end on that clock, in seconds.
-        ends_utc: The end by the time of day when the lease began, ISO 8601.
+        clock: Name of the clock: one boot of a host, or a virtual clock.
+        ends_s: End on that clock, in seconds.
+        ends_utc: End by the time of day, as known when the lease began, ISO 8601.
     """
 
     clock: str
@@ -29,10 +29,10 @@ class LeaseEnd:
 
 
 class LeaseClock:
-    """The clock of leases and the time of day, as a bench's clock goes: on a virtual clock an hour passes in seconds.
+    """Clock for leases and the time of day, based on the bench's clock: virtual time passes faster.
 
     Args:
-        clock: The bench's clock; that of this host if not given.
+        clock: Clock of the bench; the clock of this host if omitted.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -53,7 +53,7 @@ class LeaseClock:
         return LeaseEnd(self._name, self._clock.now() + lease_s, ends_utc)
 
     def left_s(self, end: LeaseEnd) -> float:
-        """Return how long a lease still lasts; negative once it has ended."""
+        """Return how long a lease still lasts in seconds; negative after its end."""
         if end.clock and end.clock == self._name:
             return end.ends_s - self._clock.now()
         return (datetime.fromisoformat(end.ends_utc) - self.utc()).total_seconds()

@@ -1,8 +1,8 @@
-"""Phases that have drifted, found and set right by light in service.
+"""Phase drift, measured and corrected with the light of a circuit in service.
 
-Along a path in bar and cross states the light at the exit goes with cos²(ψ/2) of every PUC's phase error ψ. With the
-phase moved by ±δ the two readings tell ψ by their difference: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos δ).
-Each reading costs cos²(δ/2) of the light, 0.04 dB, for the time of a reading.
+Along a path in bar and cross states the output power is proportional to cos²(ψ/2) of every PUC's phase error ψ. With
+the phase moved by ±δ, the difference of the two readings gives ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos
+δ). Each reading costs cos²(δ/2) of the light, 0.04 dB, while it lasts.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 DITHER_RAD = 0.2
-"""Costs 0.043 dB; readings good to 0.01 dB then tell a phase to 0.012 rad."""
+"""Costs 0.043 dB; readings with 0.01 dB noise then give a phase to 0.012 rad."""
 _SIGMA_RAD = 0.012
-LARGEST_RAD = 0.6
-"""An error beyond this is no drift: the readings are those of something else."""
+MAX_DRIFT_RAD = 0.6
+"""Larger errors are not drift: the readings are disturbed by something else."""
 READS = 4
-"""Readings per PUC: +, -, -, +, so that what drifts steadily meanwhile cancels."""
-_LEAST_RAD = 0.03
-"""Less costs 0.001 dB, and is hardly seen."""
+"""Readings per PUC in the order +, -, -, +, so that steady drift cancels."""
+_MIN_CORRECTION_RAD = 0.03
+"""Smaller errors cost less than 0.001 dB and can hardly be measured."""
 
 
 @dataclass(frozen=True)
 class PhaseError:
-    """The phase of a PUC as light in service shows it.
+    """Phase error of a PUC, measured with light in service.
 
     Attributes:
         puc: The PUC.
-        error_rad: Differential phase there is, less the one wanted.
-        corrected: Whether it was set right.
+        error_rad: Actual minus desired differential phase.
+        corrected: Whether the phase was corrected.
     """
 
     puc: int
@@ -46,48 +46,50 @@ class PhaseError:
 
 
 def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Callable[[], float]) -> PhaseError:
-    """Measure the phase error of a PUC that light in service passes, and set it right.
+    """Measure the phase error of a PUC on a circuit in service, and correct it.
 
-    Whatever happens, the heaters end as they were, or with the error of this PUC set right.
+    The heaters end as they were, or with the error of this PUC corrected, whatever happens.
 
     Args:
         mesh: The mesh.
-        record: Its calibration.
+        record: Calibration of the mesh.
         puc: The PUC.
-        read_w: Reads the light at the exit of its path.
+        read_w: Reads the power at the output of its path.
 
     Raises:
-        LimitError: Its heaters do not reach the phases beside the one they have; nothing was changed.
+        LimitError: The heaters cannot reach the dithered phases; nothing was changed.
         LumionError: A device failed.
     """
-    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.driven_ma()
-    aside_ma = {sign: moved_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
+    known, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
+    dithered_ma = {sign: shifted_currents_ma(known, before_ma, puc, sign * DITHER_RAD) for sign in (1.0, -1.0)}
     power_w = {1.0: 0.0, -1.0: 0.0}
     final_ma = before_ma
     try:
         for sign in (1.0, -1.0, -1.0, 1.0):
-            mesh.program(aside_ma[sign])
+            mesh.program(dithered_ma[sign])
             power_w[sign] += read_w()
         error_rad = _error_rad(power_w[1.0], power_w[-1.0])
-        corrected = _LEAST_RAD <= abs(error_rad) <= LARGEST_RAD
+        corrected = _MIN_CORRECTION_RAD <= abs(error_rad) <= MAX_DRIFT_RAD
         if corrected:
-            final_ma = moved_ma(known, before_ma, puc, -error_rad)
+            final_ma = shifted_currents_ma(known, before_ma, puc, -error_rad)
     finally:
         mesh.program(final_ma)
     return PhaseError(puc, error_rad, corrected)
 
 
-def moved_ma(known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float) -> NDArray[np.float64]:
-    """Return currents with the differential phase of one PUC moved; heat moves as little as it can.
+def shifted_currents_ma(
+    known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
+) -> NDArray[np.float64]:
+    """Return currents with the differential phase of one PUC shifted, with as little change of heat as possible.
 
     Args:
         known: The mesh as its record knows it.
-        currents_ma: Shape ``(2 n_pucs,)``.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         puc: The PUC.
         by_rad: Change of φu - φl.
 
     Raises:
-        LimitError: Neither heater reaches it.
+        LimitError: Neither heater can make the change.
     """
     own_rad = known.own_rad(currents_ma)
     for heater, change in sorted(((2 * puc, by_rad), (2 * puc + 1, -by_rad)), key=lambda each: -own_rad[each[0]]):
@@ -99,21 +101,21 @@ def moved_ma(known: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, 
             result[heater] = known.currents_ma(own)[heater]
             return result
     raise LimitError(
-        f"phase of PUC {puc}: neither of its heaters can move it",
-        asked=by_rad,
+        f"phase shift of PUC {puc}: neither of its heaters can reach it",
+        requested=by_rad,
         limit=float(known.reach_rad[2 * puc : 2 * puc + 2].max()),
         unit="rad",
     )
 
 
-def renewed_record(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return the child of a record whose passive phases are those that light in service has shown.
+def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
+    """Return a child record whose passive phases include drift measured in service.
 
-    It has no covariance and no raw readings: those of its parent do not hold for phases measured otherwise.
+    The child has no covariance and no raw readings: those of its parent do not apply to the new phases.
 
     Args:
         record: The record.
-        drifted_rad: By how much the phase of a PUC was off, by PUC.
+        drifted_rad: Phase drift by PUC.
     """
     pucs = list(record.pucs)
     for puc, by_rad in drifted_rad.items():
@@ -134,7 +136,7 @@ def renewed_record(record: CalibrationRecord, drifted_rad: dict[int, float]) -> 
 
 
 def _error_rad(plus_w: float, minus_w: float) -> float:
-    """Return ψ from the readings at +δ and -δ; solved for small errors first, then with the cosine it has."""
+    """Return the phase error from the readings at +δ and -δ, by iteration from the small-error solution."""
     ratio = (plus_w - minus_w) / max(plus_w + minus_w, 1e-30)
     error = 0.0
     for _ in range(8):  # converges by a factor of cos δ tan²(δ/2) each time

@@ -1,4 +1,4 @@
-"""Planning circuits: routes, heater settings and link budgets, before anything is changed or any device is asked."""
+"""Planning of circuits: routes, heater settings and link budgets, before anything is changed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import replace
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.file.model import BenchModel
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
+from lumion_hw.circuits.budget import MAX_IDLE_LIGHT_DB, MAX_IMBALANCE_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
+from lumion_hw.circuits.link_budgets import RoutedCircuit, with_budgets
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
-from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
-from lumion_hw.circuits.refusal import BudgetError, refused
+from lumion_hw.circuits.refusal import BudgetError, budget_error
 from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.route_finder import HopLimits, PlanningEffort, RouteFinder
 from lumion_hw.circuits.trimming import Trimmer
-from lumion_hw.circuits.ways import Ceilings, PlanningEffort, WayFinder
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
@@ -29,24 +29,25 @@ from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
-_TRIM_ABOVE_DB = 0.5 * MOST_IMBALANCE_DB
-"""Arms that differ by less are left alone; the other half of the limit is for what the prediction does not know."""
+_TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
+"""Arms that differ by less than this are not trimmed; the other half of the limit covers prediction errors."""
 _BELOW_OVERLOAD_DB = 1.0
-"""Light that would overload a receiver is trimmed to so much below."""
-_MOST_TRIMS = 5
-"""PUCs of an arm that are tried for a trim, until …"""
+"""Target below the overload level for light that is trimmed because it would overload a receiver."""
+_MAX_TRIMS = 5
+"""PUCs of an arm that are tried for a trim, at most; the search stops earlier at ``_DARK_ENOUGH_DB``."""
 _DARK_ENOUGH_DB = -35.0
-"""… no receiver gets more than this of light that is not for it."""
+"""Stray light at receivers up to which a trim is accepted without trying further PUCs."""
 _EXPLAIN_S = 10.0
-"""Time to find the few circuits that conflict, where there are no ways for all."""
+"""Time to find the few conflicting circuits if there are no routes for all."""
 _ALTERNATIVES_S = 60.0
-"""Other pairings of arms and other lengths are tried for so long."""
+"""Time limit for trying other pairings of arms and other lengths."""
 _ROUNDS = 4
-"""Routings tried until every circuit keeps its ceilings."""
+"""Routings tried until every circuit keeps its hop limit."""
 _DARKER_ROUNDS = 3
-"""Routings tried until no idle receiver gets more light than wanted, …"""
-_DARKER_DB = WANTED_DARKNESS_DB - 2.0
-"""… 2 dB kept for phases and couplers that the record knows to a milliradian."""
+"""Routings tried to reduce the light at idle receivers."""
+_DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
+"""Target for light at idle receivers: 2 dB below the limit, for record errors of a milliradian in phases and
+couplers."""
 
 
 def plan_circuits(
@@ -59,48 +60,49 @@ def plan_circuits(
     improve_s: float = 0.0,
     progress: Progress = no_progress,
 ) -> CircuitPlan:
-    """Plan circuits on a calibrated bench; nothing is changed, and no device is asked but those in the fibres.
+    """Plan circuits on a calibrated bench without changing it; of the devices only those in the fibres are read.
 
-    Routes take the least loss; PUCs that no circuit uses are parked in the cross state, or in bar where that opens a
-    closed ring. A state that a PUC's heaters do not reach is neither used nor parked in. Of two arms the better one is
-    trimmed, and so is light that would overload a receiver.
+    Routes have the lowest loss. PUCs that no circuit uses are parked in the cross state, or in bar if that opens a
+    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is trimmed, and so is
+    light that would overload a receiver.
 
     Args:
-        bench: The bench, or its checked file alone: for a plan without any device. Of an open bench attenuators,
-            switches and amplifiers in the fibres count as they are set, of a file as if they took nothing.
+        bench: The bench, or its checked file for a plan without any device. An open bench includes the present settings
+            of attenuators, switches and amplifiers in the fibres; a file counts them as lossless.
         record: Calibration of its mesh.
-        requests: Circuits wanted, planned together; those of higher priority choose their ways first.
-        fixed: States that have to stay. A circuit all of whose PUCs are fixed keeps its path.
-        standing: Circuits of an earlier plan that keep their ways and count what leaks into them.
-        improve_s: Time to look for better routes than the first ones found.
-        progress: Called with what is being done, steps done and steps at most, when routes are not found at once.
+        requests: The circuits, planned together; those of higher priority choose their routes first.
+        fixed: PUC states that must stay. A circuit all of whose PUCs are fixed keeps its path.
+        standing: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
+        improve_s: Time to search for better routes than the first ones found, in seconds.
+        progress: Called with the current task, the steps done and the maximum of steps, if routes are not found at
+            once.
 
     Raises:
         CircuitError: A module is not wired to the mesh, or two modules cannot work together.
-        BudgetError: A number of a circuit is not what it has to be; the message says which, and what would do.
-        NoPathError: No conflict-free routes, and that is proven; the message says why.
-        UndecidedError: None were found, and nothing was proven.
-        LimitError: The heaters of all circuits together are too hot.
+        BudgetError: A value of a circuit's budget is out of its limits; the message names it and what would help.
+        NoPathError: It is proven that there are no conflict-free routes; the message says why.
+        UndecidedError: No routes were found, and nothing was proven.
+        LimitError: The heaters of all circuits together exceed the power limit.
         CalibrationError: The record does not belong to this bench.
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
-    mesh = _checked(bench, record)
+    mesh = _checked_mesh(bench, record)
     wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
-    return _Draughtsman(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
+    return _Planner(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
 
 
 def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
-    """Return how long to look for ways, from now on."""
+    """Return the time limits of a route search that starts now."""
     until_s = time.monotonic() + _ALTERNATIVES_S
     return PlanningEffort(improve_s, _EXPLAIN_S, lambda: time.monotonic() >= until_s, progress)
 
 
-def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
-    """Return the mesh of a bench that a record belongs to.
+def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
+    """Return the mesh of a bench after checking that the record belongs to it.
 
     Raises:
-        CalibrationError: It belongs to another one.
+        CalibrationError: The record belongs to another mesh.
     """
     if isinstance(bench, BenchModel):
         mesh, section = bench.topology(), bench.mesh_section
@@ -108,23 +110,23 @@ def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopolo
         channels = tuple(channel for pair in section.heater_table() for channel in pair)
         record.check_device(serial, mesh, channels, bench.monitors() or None)
         record.check_complete()
-        return record.mesh  # what was worked out of it once is there for the next plan
+        return record.mesh  # its cached planning data serve the next plan too
     bench.mesh.check_record(record)
     return bench.mesh.topology
 
 
-class _Draughtsman:
-    """One plan in the making.
+class _Planner:
+    """Makes one plan.
 
     Args:
         model: The bench.
-        wiring: Its fibres.
-        mesh: Its mesh.
-        planning: What is known of that.
-        requests: Circuits wanted.
-        fixed: States that have to stay.
-        standing: Circuits that keep their ways.
-        effort: How long to look for ways.
+        wiring: Fibres of the bench.
+        mesh: The mesh.
+        planning: Data that planning derives from the calibration record.
+        requests: The circuits.
+        fixed: PUC states that must stay.
+        standing: Active circuits, which keep their paths.
+        effort: Time limits of the route search.
     """
 
     def __init__(
@@ -141,15 +143,17 @@ class _Draughtsman:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
-        self._standing = tuple(self._stands(circuit) for circuit in standing)
-        stands = [path for circuit in standing for path in circuit.paths]
+        self._standing = tuple(self._routed_again(circuit) for circuit in standing)
+        active_paths = [path for circuit in standing for path in circuit.paths]
         trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
-        alone = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
-        # Only the refusal of the first pairing is told.
+        exclusive_paths = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
+        # Only the first pairing's refusal is reported, so the others need no explanation.
         unexplained = replace(effort, explain_s=0.0)
         self._effort = effort
         self._finders = [
-            WayFinder(mesh, planning, ends, fixed, stands, alone, trimmed, unexplained if number else effort)
+            RouteFinder(
+                mesh, planning, ends, fixed, active_paths, exclusive_paths, trimmed, unexplained if number else effort
+            )
             for number, ends in enumerate(pairings(self._ends))
         ]
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
@@ -160,37 +164,37 @@ class _Draughtsman:
         Raises:
             LumionError: As :func:`plan_circuits`.
         """
-        ceilings = self._ceilings()
+        hop_limits = self._hop_limits()
         try:
-            plan = self._drafted(ceilings)
+            plan = self._plan_once(hop_limits)
         except RoutingError as error:
-            if all(most is None for most in ceilings):
+            if all(most is None for most in hop_limits):
                 raise
-            return self._without_ceilings(error)
-        failing = self._failing(plan)
+            return self._plan_without_hop_limits(error)
+        failing = self._violations_by_circuit(plan)
         for _ in range(_ROUNDS):
             shorter = {
                 index for index, found in failing.items() if index >= 0 and any(each.is_of_length for each in found)
             }
             if not shorter:
                 break
-            ceilings = [
-                plan.circuits[index].hops - 1 if index in shorter else most for index, most in enumerate(ceilings)
+            hop_limits = [
+                plan.circuits[index].hops - 1 if index in shorter else most for index, most in enumerate(hop_limits)
             ]
             try:
-                plan = self._drafted(ceilings)
+                plan = self._plan_once(hop_limits)
             except RoutingError:
                 break
-            failing = self._failing(plan)
+            failing = self._violations_by_circuit(plan)
         if failing:
             raise self._refusal(plan, failing)
-        return self._darker(plan, ceilings)
+        return self._with_less_idle_light(plan, hop_limits)
 
-    def _darker(self, plan: CircuitPlan, ceilings: Ceilings) -> CircuitPlan:
-        """Return a plan with less light at idle receivers, if other ways give one that is as good else.
+    def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
+        """Return a plan with less light at idle receivers, if other routes give one that is otherwise as good.
 
-        What reaches one is what couplers that are not balanced leave over. The PUC at its port is parked the other way,
-        or if circuits pass it they are led round it; where that was not enough, round the PUC that leaks.
+        This light comes from imperfect couplers. The PUC at the idle port is parked in the other state, or, if circuits
+        use it, they are routed around it. If that is not enough, circuits are routed around the leaking PUC.
         """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
@@ -207,20 +211,20 @@ class _Draughtsman:
             passed = at_ports & plan.routing.states.keys()
             avoided, turned = avoided | passed, turned | at_ports - passed
             try:
-                plan = self._drafted(ceilings, avoided, turned)
+                plan = self._plan_once(hop_limits, avoided, turned)
             except (RoutingError, LimitError):
                 break
-            if not self._failing(plan) and _idle_light_db(plan) < _idle_light_db(best):
+            if not self._violations_by_circuit(plan) and _idle_light_db(plan) < _idle_light_db(best):
                 best = plan
         return best
 
-    def _without_ceilings(self, error: RoutingError) -> CircuitPlan:
-        """Return the plan that needs no ceilings, or say by how much they are broken."""
+    def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
+        """Return the plan without hop limits if its budgets hold, or raise an error that gives the excess."""
         try:
-            plan = self._drafted([None] * len(self._ends))
+            plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
             raise error from None
-        failing = self._failing(plan)
+        failing = self._violations_by_circuit(plan)
         if failing:
             raise self._refusal(plan, failing) from error
         return plan
@@ -228,84 +232,86 @@ class _Draughtsman:
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
         index = max(failing)
         circuit = plan.circuits[index] if index >= 0 else plan.standing[-1 - index]
-        return refused(circuit, failing[index])
+        return budget_error(circuit, failing[index])
 
-    def _failing(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
-        """Return what fails of each circuit that fails; circuits that stand are counted down from -1."""
+    def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
+        """Return the violations of each circuit that has any; active circuits are numbered down from -1."""
         found = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
         for index, circuit in enumerate(plan.standing):
-            # Of what stands only that counts which others do to it.
+            # Of an active circuit, only violations that other circuits cause are counted.
             suffers = violations(circuit.request, circuit.budget, circuit.hops)
             found[-1 - index] = [each for each in suffers if each.is_of_others]
         return {index: each for index, each in found.items() if each}
 
-    def _ceilings(self) -> list[int | None]:
-        """Return the most PUCs that each circuit can have without its loss being too much, whichever they are."""
+    def _hop_limits(self) -> list[int | None]:
+        """Return for each circuit the largest number of PUCs for which its loss can still be within limits."""
         typical_db = self._model.mesh_section.typical.access_loss_db
         least_db = float(self._planning.puc_loss_db.min())
-        ceilings: Ceilings = []
+        hop_limits: HopLimits = []
         for ends in self._ends:
             request, allowed_db = ends.request, []
             for entry, out in zip(ends.entries, ends.exits, strict=True):
                 access_db = (
-                    self._planning.into_db(self._wiring, entry, typical_db)[0]
-                    + self._planning.out_of_db(out.port, typical_db)[0]
+                    self._planning.input_loss_db(self._wiring, entry, typical_db)[0]
+                    + self._planning.output_loss_db(out.port, typical_db)[0]
                 )
                 if request.max_loss_db is not None:
                     allowed_db.append(request.max_loss_db - access_db)
             hops = [] if request.max_hops is None else [request.max_hops]
-            # With two arms it is their mean that counts: only where both have to be shorter, none may be as long.
+            # The mean loss of two arms counts, so a length is excluded only if it is too long for both arms.
             hops += [max(int(max(allowed_db) / least_db + 1e-9), 0)] if allowed_db else []
-            ceilings.append(min(hops) if hops else None)
-        return ceilings
+            hop_limits.append(min(hops) if hops else None)
+        return hop_limits
 
-    def _drafted(self, ceilings: Ceilings, avoided: Collection[int] = (), turned: Collection[int] = ()) -> CircuitPlan:
-        """Return a plan that keeps ceilings of hops, whatever its budgets say.
+    def _plan_once(
+        self, hop_limits: HopLimits, avoided: Collection[int] = (), turned: Collection[int] = ()
+    ) -> CircuitPlan:
+        """Return a plan within hop limits, whatever its budgets are.
 
         Args:
-            ceilings: Most PUCs of each circuit.
-            avoided: PUCs that circuits are led round, where that is not too far.
-            turned: PUCs that are parked the other way than parking has it.
+            hop_limits: Largest number of PUCs of each circuit.
+            avoided: PUCs that circuits go around unless the detour is too long.
+            turned: PUCs that are parked in the other state than usual.
         """
-        ends, paths, routing = self._found(ceilings, avoided)
+        ends, paths, routing = self._route(hop_limits, avoided)
         parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
             if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
                 parked[puc] = opposite_state(parked[puc])
         routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
-        circuits, currents = self._trimmed(routed, parked)
+        circuits, currents = self._with_trims(routed, parked)
         n_standing = len(self._standing)
         heat_mw = float(self._planning.heat_mw(currents).sum())
         return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
 
-    def _found(
-        self, ceilings: Ceilings, avoided: Collection[int]
+    def _route(
+        self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Return ways for the first pairing of inputs and outputs that has any."""
+        """Return routes for the first pairing of inputs and outputs that has any."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
-                return finder.ends, *finder.find(ceilings, avoided)
+                return finder.ends, *finder.find(hop_limits, avoided)
             except RoutingError as error:
                 refusal = refusal or error
             if self._effort.is_over():
                 break
         raise refusal or RoutingError("no pairing of inputs and outputs was tried")
 
-    def _set(
+    def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return all circuits with their budgets, those that stand first, and the heater currents."""
+        """Return all circuits with their budgets, active ones first, and the heater currents."""
         everything = [*self._standing, *routed]
         couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
-        return reckoned(self._model, self._wiring, self._planning, everything, currents), currents
+        return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
-    def _stands(self, circuit: PlannedCircuit) -> RoutedCircuit:
-        """Return a circuit of an earlier plan, on the ways it has."""
+    def _routed_again(self, circuit: PlannedCircuit) -> RoutedCircuit:
+        """Return an active circuit on its present paths."""
         ends = replace(
             circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
             entries=tuple(arm.entry for arm in circuit.arms),
@@ -313,32 +319,32 @@ class _Draughtsman:
         )
         return RoutedCircuit(ends, circuit.paths, tuple(arm.trim for arm in circuit.arms))
 
-    def _trimmed(
+    def _with_trims(
         self, routed: list[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return circuits and currents with what has to be trimmed from arms, one arm after the other."""
-        circuits, currents = self._set(routed, states)
+        """Return circuits and currents after trimming the arms that need it, one arm after the other."""
+        circuits, currents = self._program(routed, states)
         own = circuits[len(self._standing) :]
         todo = [
             (index, arm, loss_db)
             for index, circuit in enumerate(own)
-            for arm, loss_db in enumerate(_too_much_db(circuit))
+            for arm, loss_db in enumerate(_excess_power_db(circuit))
             if loss_db > 0.0
         ]
         paths = [path for each in (*self._standing, *routed) for path in each.paths]
-        # Where one arm's stray goes depends on the other trims: what was chosen first is looked at once more.
+        # The way of one arm's stray light depends on the other trims, so the first choices are checked once more.
         for index, arm, loss_db in todo * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
                 continue
             trimmer = Trimmer(self._mesh, self._planning, self._wiring, states, currents, paths)
             best: tuple[float, list[RoutedCircuit], tuple[PlannedCircuit, ...], Real] | None = None
-            for trim in trimmer.options(routed[index].paths[arm], loss_db)[:_MOST_TRIMS]:
+            for trim in trimmer.options(routed[index].paths[arm], loss_db)[:_MAX_TRIMS]:
                 trims = (*routed[index].trims[:arm], trim, *routed[index].trims[arm + 1 :])
                 tried = [*routed[:index], replace(routed[index], trims=trims), *routed[index + 1 :]]
                 try:
-                    then, currents_ma = self._set(tried, states)
+                    then, currents_ma = self._program(tried, states)
                 except LimitError:
-                    continue  # the heaters of that PUC do not reach it
+                    continue  # the PUC's heaters cannot reach this coupling
                 dark_db = _darkness_db(then)
                 if best is None or dark_db < best[0]:
                     best = dark_db, tried, then, currents_ma
@@ -358,8 +364,8 @@ def _idle_light_db(plan: CircuitPlan) -> float:
     return max(found, default=-math.inf)
 
 
-def _too_much_db(circuit: PlannedCircuit) -> list[float]:
-    """Return by how much each arm is too bright: for the other arm, and for the receiver."""
+def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
+    """Return the excess power of each arm in dB, relative to the other arm and to the receiver's overload."""
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)

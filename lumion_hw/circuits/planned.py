@@ -1,4 +1,4 @@
-"""What a plan of circuits holds: ways through the mesh, budgets, states and heater currents."""
+"""Planned circuits: their paths through the mesh, budgets, PUC states and heater currents."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import Path, Routing
 
 Strategy = Literal["controller", "diversity", "none", "dual"]
-"""How the polarization reaches the mesh as TE: a controller at the input turns it; a splitter-rotator sends both parts
-their own ways; nothing does; or the signal has two polarizations, each with a way of its own."""
+"""How the polarization reaches the mesh as TE: a controller at the input turns it (``controller``); a splitter-rotator
+sends both parts on their own paths (``diversity``); nothing does (``none``); or the signal has two polarizations, each
+with its own path (``dual``)."""
 
 
 @dataclass(frozen=True)
 class ArmTrim:
-    """A PUC on an arm that couples only partly, so that the arm loses what it has too much.
+    """A PUC on an arm that couples only partly, so that the arm loses its excess power.
 
     Attributes:
-        puc: The PUC; light of no other arm passes it.
+        puc: The PUC; no other arm uses it.
         coupling: Power coupling it is set to: 0 bar, 1 cross.
-        loss_db: What the arm loses by it.
-        stray_port: Port where the light taken away leaves the mesh; ``None`` if it goes round inside.
+        loss_db: Loss of the arm by the trim.
+        stray_port: Port where the diverted light leaves the mesh; ``None`` if it circulates inside.
     """
 
     puc: int
@@ -40,16 +41,16 @@ class ArmTrim:
 
 @dataclass(frozen=True)
 class CircuitArm:
-    """One way through the mesh: one for a single polarization, two for two.
+    """One path through the mesh; a circuit has one, or two for separate polarizations.
 
     Attributes:
-        entry: From the transmitter to the mesh.
-        exit: From the mesh to the receiver.
-        path: PUCs on the way.
-        loss_db: Fibre to fibre over the mesh, predicted, with what is trimmed away.
-        loss_sigma_db: Standard error of that.
-        trim: What is trimmed away, if anything is.
-        shortest_hops: Fewest PUCs that any way between its ports has, in a mesh of its own.
+        entry: Fibre from the transmitter to the mesh.
+        exit: Fibre from the mesh to the receiver.
+        path: The PUCs of the arm.
+        loss_db: Predicted loss of the mesh from fibre to fibre, trims included.
+        loss_sigma_db: Standard error of this loss.
+        trim: Trim of the arm, or ``None``.
+        shortest_hops: Number of PUCs on the shortest path between its ports in an empty mesh.
     """
 
     entry: InputPath
@@ -62,12 +63,12 @@ class CircuitArm:
 
     @property
     def fixed_loss_db(self) -> float:
-        """What it loses outside the mesh: fibres, connectors, and what the tap takes from the receiver."""
+        """Loss outside the mesh: fibres, connectors, and the part of the light that the tap diverts."""
         return self.entry.loss_db + self.exit.loss_db - 10.0 * math.log10(self.exit.receiver_fraction)
 
     @property
     def total_loss_db(self) -> float:
-        """From module to module, the booster's gain taken off."""
+        """Loss from module to module, minus the booster's gain."""
         return self.loss_db + self.fixed_loss_db - self.entry.gain_db
 
 
@@ -76,11 +77,11 @@ class PlannedCircuit:
     """One circuit of a plan.
 
     Attributes:
-        request: What was asked for.
-        arms: Its ways through the mesh; with two of them, that of tributary x first.
-        budget: What should arrive.
-        strategy: How the polarization is dealt with.
-        reason: Why so, in words.
+        request: The request.
+        arms: Its paths through the mesh; with two of them, tributary x first.
+        budget: The expected power and signal quality.
+        strategy: How the polarization is handled.
+        reason: Reason for this strategy, as a sentence.
     """
 
     request: CircuitRequest
@@ -90,15 +91,15 @@ class PlannedCircuit:
     reason: str
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the circuit, its length and its loss in one line."""
         budget = self.budget
-        ends = f"{self.request.source}:{self.request.target}"
+        ends = self.request.name
         return (
             f"<PlannedCircuit {ends}, {self.hops} hops, {budget.mesh_loss_db:.2f} dB, margin {budget.margin_db:.2f} dB>"
         )
 
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
-        """Return the circuit with other trims: its loss and what it receives change by what all arms bring together."""
+        """Return the circuit with other trims; its loss and received power follow from the sum of all arms."""
         before, after = (
             10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in each)) for each in (self.arms, arms)
         )
@@ -111,40 +112,41 @@ class PlannedCircuit:
 
     @property
     def entry(self) -> InputPath:
-        """From the transmitter to the mesh, of the first arm."""
+        """Fibre from the transmitter to the mesh, of the first arm."""
         return self.arms[0].entry
 
     @property
     def exit(self) -> OutputPath:
-        """From the mesh to the receiver, of the first arm."""
+        """Fibre from the mesh to the receiver, of the first arm."""
         return self.arms[0].exit
 
     @property
     def path(self) -> Path:
-        """PUCs on the way of the first arm."""
+        """Path of the first arm."""
         return self.arms[0].path
 
     @property
     def hops(self) -> int:
-        """PUCs on the longest arm."""
+        """Number of PUCs on the longest arm."""
         return max(arm.path.hops for arm in self.arms)
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """PUCs on the way of every arm."""
+        """Paths of all arms."""
         return tuple(arm.path for arm in self.arms)
 
 
 @dataclass(frozen=True)
 class CircuitPlan:
-    """A conflict-free set of circuits and the setting that makes them.
+    """A conflict-free set of circuits and the mesh setting for them.
 
     Attributes:
-        circuits: One per request, in order.
-        routing: States of the PUCs used, and how far the set is from the best there is.
-        states: State of every PUC that can be set, parked ones included; of a PUC that couples only partly the nearer.
+        circuits: One circuit per request, in order.
+        routing: States of the PUCs used, and the distance to the best possible routing.
+        states: State of every PUC that can be set, parked ones included; the nearer state for a PUC that couples
+            partly.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        standing: Circuits that stood before and keep their ways, their budgets reckoned anew beside the others.
+        standing: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.
     """
 
@@ -156,8 +158,8 @@ class CircuitPlan:
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
-        """Return one line."""
-        ends = ", ".join(f"{circuit.request.source}:{circuit.request.target}" for circuit in self.everything)
+        """Return the circuits and their heat in one line."""
+        ends = ", ".join(circuit.request.name for circuit in self.everything)
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
@@ -179,7 +181,7 @@ class CircuitPlan:
 
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
-        """All circuits that the setting makes: those that stood before, then the planned ones."""
+        """All circuits of the setting: those that were active before, then the planned ones."""
         return (*self.standing, *self.circuits)
 
     @property

@@ -1,4 +1,4 @@
-"""What planning asks of a calibration record again and again, worked out once for each record."""
+"""Data that planning derives from a calibration record, calculated once for each record."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Real = NDArray[np.float64]
 
-_LEAST_LOSS_DB = 0.01
-"""A fitted loss may come out as nothing or below: then detours would be free."""
+_MIN_LOSS_DB = 0.01
+"""Smallest loss of a PUC in planning: a fitted loss may be 0 or negative, which would make detours free."""
 _TYPICAL_SIGMA_DB = 1.0
-"""Spread of access losses between ports, for those that were not measured (docs/sources.md)."""
-_KEPT = 4
+"""Spread of access losses between ports, for ports that were not measured (docs/sources.md)."""
+_CACHE_SIZE = 4
 
 _known: list[PlanningMesh] = []
 
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
-    """Return what planning knows of a record: the same again for each of the last records asked for."""
+    """Return the planning data of a record; those of the last few records are cached."""
     found = next((mesh for mesh in _known if mesh.known.record is record), None)
     mesh = PlanningMesh(record) if found is None else found
-    _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_KEPT]
+    _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
     return mesh
 
 
 class PlanningMesh:
-    """A calibrated mesh as planning sees it.
+    """A calibrated mesh with the data that planning needs.
 
     Args:
         record: The calibration.
@@ -51,7 +51,7 @@ class PlanningMesh:
 
     def __init__(self, record: CalibrationRecord) -> None:
         self.known = CalibratedMesh.from_record(record)
-        self.puc_loss_db: Real = np.maximum(record.loss_db, _LEAST_LOSS_DB)
+        self.puc_loss_db: Real = np.maximum(record.loss_db, _MIN_LOSS_DB)
         self._ports = {entry.port: entry for entry in record.ports}
         allowed = [record.usable_states(puc) for puc in range(len(record.pucs))]
         self._settable = [entry.is_settable for entry in record.pucs]
@@ -60,7 +60,7 @@ class PlanningMesh:
             (puc, state)
             for puc in range(len(record.pucs))
             for state in STATES
-            if state not in allowed[puc] or not _reaches(record, puc, state)
+            if state not in allowed[puc] or not _can_reach(record, puc, state)
         )
         entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
         place = None if entry is None else entry.rows_of("loss_db")
@@ -72,16 +72,16 @@ class PlanningMesh:
         """Solver of the mesh."""
         return Solver(self.known.mesh)
 
-    def into_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
+    def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
 
-        A calibration that lit two ports by one module at once counts each from the whole power of the module, and
-        writes only the first one's loss down; the other's follows from the powers that entered.
+        A calibration that lit two ports by one module at once relates each port to the full power of the module, and
+        records only the first port's loss; the other port's loss follows from the powers that entered the mesh.
 
         Args:
             wiring: All fibres of the bench.
             entry: The input.
-            typical_db: Loss of a port that was not measured.
+            typical_db: Loss assumed for a port that was not measured.
         """
         here = self._ports.get(entry.port)
         first = here if here is None or here.lit_with is None else self._ports.get(here.lit_with)
@@ -89,35 +89,37 @@ class PlanningMesh:
             return typical_db, _TYPICAL_SIGMA_DB
         together = {port.lit_with for port in self._ports.values()}
         if first.port not in together:
-            return _or_typical(typical_db, here.input_loss_db, here.input_loss_sigma_db)
+            return _loss_or_typical(typical_db, here.input_loss_db, here.input_loss_sigma_db)
         before = next((path for path in wiring.inputs if path.port == first.port), entry)
         if first.source_dbm is None or here.source_dbm is None:
             return typical_db, _TYPICAL_SIGMA_DB
         launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.fibre_loss_db)
         half_db = 10.0 * math.log10(2.0)
         loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - here.source_dbm
-        return _or_typical(typical_db, loss_db, first.input_loss_sigma_db)
+        return _loss_or_typical(typical_db, loss_db, first.input_loss_sigma_db)
 
-    def out_of_db(self, port: int, typical_db: float) -> tuple[float, float]:
+    def output_loss_db(self, port: int, typical_db: float) -> tuple[float, float]:
         """Return the loss from the mesh into the fibre at a port, and its standard error."""
         entry = self._ports.get(port)
-        return _or_typical(typical_db, *((entry.output_loss_db, entry.output_loss_sigma_db) if entry else (None, None)))
+        return _loss_or_typical(
+            typical_db, *((entry.output_loss_db, entry.output_loss_sigma_db) if entry else (None, None))
+        )
 
     def path_sigma_db(self, pucs: Sequence[int]) -> float:
-        """Return the standard error of the loss of all these PUCs together."""
+        """Return the standard error of the total loss of these PUCs."""
         return float(np.linalg.norm(self._loss_factor[list(pucs)].sum(axis=0)))
 
     def currents_ma(self, states: Mapping[int, State], couplings: Mapping[int, float], total_mw: float) -> Real:
-        """Return the heater currents that make states, and power couplings where these are given, in mA.
+        """Return the heater currents in mA for PUC states, and for power couplings where given.
 
         Raises:
             CalibrationError: A PUC is not calibrated.
-            LimitError: A heater does not reach its phase, or the heat of all exceeds ``total_mw``.
+            LimitError: A heater cannot reach its phase, or the total heat exceeds ``total_mw``.
         """
         targets = {
             puc: PucTarget.state(state)
             for puc, state in states.items()
-            # One that is stuck in the wanted state is left unheated.
+            # A PUC that is stuck in the desired state is left unheated.
             if self._settable[puc] or state not in self._allowed[puc]
         }
         targets |= {puc: PucTarget.coupling(k, self.known.coupler(puc)) for puc, k in couplings.items()}
@@ -128,18 +130,18 @@ class PlanningMesh:
         return self.known.heat_mw(self.known.own_rad(currents_ma))
 
     def fields(self, currents_ma: Real, sources: Mapping[int, float]) -> Mapping[int, NDArray[np.complex128]]:
-        """Return the field leaving at every port for unit light at each source, each of shape ``(n_ports,)``.
+        """Return the output field at every port for unit light at each source, each of shape ``(n_ports,)``.
 
-        Of the whole mesh with calibrated couplers and phases, strays and detours included.
+        The field is that of the whole mesh with calibrated couplers and phases, stray light and detours included.
 
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-            sources: Wavelength in nm of the light at each port. It counts where the record knows what it changes and
-                holds for it; what the bench file says of a module may be no more than a default.
+            sources: Wavelength in nm of the light at each port. It is used only where the record models dispersion and
+                covers it; the wavelength in a bench file may be a mere default.
         """
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():
-            by_wavelength.setdefault(sent_nm if self._knows(sent_nm) else None, []).append(port)
+            by_wavelength.setdefault(sent_nm if self._covers_wavelength(sent_nm) else None, []).append(port)
         fields: dict[int, NDArray[np.complex128]] = {}
         for wavelength_nm, ports in by_wavelength.items():
             hz = None if wavelength_nm is None else frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
@@ -148,42 +150,42 @@ class PlanningMesh:
             fields |= {port: solved[:, index] for index, port in enumerate(ports)}
         return fields
 
-    def _knows(self, wavelength_nm: float) -> bool:
+    def _covers_wavelength(self, wavelength_nm: float) -> bool:
         record = self.known.record
         low, high = record.conditions.wavelength_range_nm or (-math.inf, math.inf)
         return record.dispersion is not None and low <= wavelength_nm <= high
 
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
-        """Return how much of the power leaving each PUC-port ends at each port, shape ``(4 n_pucs, len(ports))``.
+        """Return which part of the power leaving each PUC port ends at each port, shape ``(4 n_pucs, len(ports))``.
 
-        By reciprocity: what unit light from the port, going backwards, brings there.
+        It is calculated by reciprocity, from unit light that enters at the port and travels backwards.
         """
         cells = self.known.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power
 
     def leaking_puc(self, currents_ma: Real, path: Path, port: int) -> int:
-        """Return the PUC of a way from which most of what strays of its light reaches a port."""
+        """Return the PUC of a path from which most of the path's stray light reaches a port."""
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
         way = to_wave_path(self.known.mesh, path)
         reach, light, found = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
         for wave, state in zip(way.waves, way.states, strict=True):
-            kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # of the rail: bar keeps it
+            kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
             right, wrong = (kept, changed) if state == "bar" else (changed, kept)
             found = max(found, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
             light *= right
         return found[1]
 
 
-def _or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:
+def _loss_or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:
     if loss_db is None:
         return typical_db, _TYPICAL_SIGMA_DB
     return loss_db, _TYPICAL_SIGMA_DB if sigma_db is None or math.isnan(sigma_db) else sigma_db
 
 
-def _reaches(record: CalibrationRecord, puc: int, state: State) -> bool:
-    """Return whether a PUC's heaters reach a state; one without a passive phase is in what it is stuck in."""
+def _can_reach(record: CalibrationRecord, puc: int, state: State) -> bool:
+    """Return whether a PUC's heaters can reach a state; a stuck PUC without a passive phase counts as reaching it."""
     entry = record.pucs[puc]
     if entry.passive_phase_rad is None:
         return True

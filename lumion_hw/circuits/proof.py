@@ -1,4 +1,4 @@
-"""Proof of circuits by measured light: what transmitters, meters and receivers say, against what was predicted."""
+"""Proof of circuits by measured light: reports of transmitters, meters and receivers, compared with the prediction."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.arm_levels import ArmLevels
-from lumion_hw.circuits.coherent import Acceptance, accepted
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.coherent import Acceptance, check_receiver
+from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -18,40 +18,40 @@ from lumion_hw.polarization import Alignment
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 LAUNCH_SIGMA_DB = 0.1
-"""What the reported launch power of a module wanders by; its fixed error is part of a calibrated input loss."""
+"""Drift of a module's reported launch power; its fixed error is part of the calibrated input loss."""
 UNCALIBRATED_LAUNCH_SIGMA_DB = 1.5
-"""The fixed error of that report, ±3 dB at the most (SFF-8472), where no calibration has taken it out."""
+"""Fixed error of that report, at most ±3 dB (SFF-8472), where no calibration has removed it."""
 METER_SIGMA_DB = 0.1
-"""A power meter's fixed error, ±2.5 % (Keysight N77xx)."""
+"""Fixed error of a power meter, ±2.5 % (Keysight N77xx)."""
 MONITOR_SIGMA_DB = 0.05
-"""What a calibrated photodiode on the chip wanders by."""
+"""Drift of a calibrated photodiode on the chip."""
 UNALIGNED_SIGMA_DB = 0.1
-"""What a search of the polarization leaves."""
+"""Loss that remains after a polarization search."""
 LEAKAGE_SIGMA_DB = 0.05
-"""Light that comes back to the path after leaking out of it twice, 25 dB down each time: 20 log10(1 + 10^-2.5)."""
+"""Light that leaks out of the path and back, 25 dB down each time: 20 log10(1 + 10^-2.5)."""
 _SIGMAS = 4.0
-"""Of these a proof allows: of ten thousand good circuits one is refused."""
+"""Acceptance limit: 4 sigma, so 1 in 10,000 good circuits is rejected."""
 _LOS_DEADLINE_S = 1.0
 _LOS_POLL_S = 0.02
 
 
 @dataclass(frozen=True)
 class CircuitProof:
-    """What was measured of one circuit.
+    """Measured result of one circuit.
 
     Attributes:
-        circuit: What was planned.
-        launch_dbm: Launch power as the transmitting module reports it.
-        measured_loss_db: Fibre to fibre over the mesh, from launch and meter; ``None`` without a reading.
-        received_dbm: Power at the receiver as the meter on its tap implies; ``None`` without a reading.
-        los: The receiving module reports loss of signal.
-        alignment: The polarization search, ``None`` where none was needed or possible.
-        failures: Why it is not proven, one clause each; empty if it is.
-        tolerance_db: How far the loss could lie from the predicted one.
-        arm_losses_db: The same loss arm by arm.
-        acceptance: What the receiver of a signal of two polarizations says of it; ``None`` for any other, and where
-            power has refused it already.
-        levels: Its arms as the receiver saw them one at a time; ``None`` with one arm, and for circuits in service.
+        circuit: The circuit as planned.
+        launch_dbm: Launch power that the transmitting module reports.
+        measured_loss_db: Loss of the mesh from fibre to fibre, from launch and meter; ``None`` without a reading.
+        received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
+        los: Whether the receiving module reports loss of signal.
+        alignment: The polarization search; ``None`` if none was needed or possible.
+        failures: Reasons why the circuit is not proven, one clause each; empty if it is.
+        tolerance_db: Allowed difference between measured and predicted loss.
+        arm_losses_db: The measured loss of each arm.
+        acceptance: Report of a dual-polarization receiver; ``None`` for other circuits, and where the power already
+            fails.
+        levels: Received power of each arm separately; ``None`` with one arm, and for circuits in service.
     """
 
     circuit: PlannedCircuit
@@ -67,14 +67,14 @@ class CircuitProof:
     levels: ArmLevels | None = None
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the circuit, its loss and its result in one line."""
         request = self.circuit.request
         said = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
         loss = "" if self.measured_loss_db is None else f", loss {self.measured_loss_db:.2f} dB"
-        return f"<CircuitProof {request.source}:{request.target}{loss}, {said}>"
+        return f"<CircuitProof {request.name}{loss}, {said}>"
 
     def _repr_html_(self) -> str:
-        """Return what was measured as a table for a notebook."""
+        """Return the measurements as a table for a notebook."""
         from lumion_hw.files.html import html_pairs
 
         def db(value: float | None, unit: str) -> str | None:
@@ -95,7 +95,7 @@ class CircuitProof:
 
     @property
     def proven(self) -> bool:
-        """Whether power, budget and the receiver's own LOS agree that this circuit carries light."""
+        """Whether power, budget and the receiver's LOS flag agree that this circuit carries light."""
         return not self.failures
 
     @property
@@ -107,7 +107,7 @@ class CircuitProof:
 
     @property
     def loss_error_db(self) -> float | None:
-        """Measured minus predicted loss over the mesh."""
+        """Measured minus predicted loss of the mesh."""
         if self.measured_loss_db is None:
             return None
         return self.measured_loss_db - self.circuit.budget.mesh_loss_db
@@ -115,12 +115,12 @@ class CircuitProof:
 
 @dataclass(frozen=True)
 class CircuitLight:
-    """What transmitter, meters and receiver of one circuit say at one time; ``None`` where there is no number.
+    """Readings of the transmitter, meters and receiver of one circuit at one time; ``None`` where a number is missing.
 
     Attributes:
-        launch_dbm: Launch power as the module reports it.
-        fibre_dbm: Power in the fibre at the mesh facet, arm by arm.
-        los: The receiver reports loss of signal.
+        launch_dbm: Launch power that the module reports.
+        fibre_dbm: Power in the output fibre at the mesh facet, for each arm.
+        los: Whether the receiver reports loss of signal.
     """
 
     launch_dbm: float | None
@@ -128,7 +128,7 @@ class CircuitLight:
     los: bool
 
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
-        """Power at the receiver, of all arms together."""
+        """Return the power of all arms together at the receiver, in dBm."""
         arrived = [
             w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
             for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
@@ -137,15 +137,15 @@ class CircuitLight:
         return dbm_from_w(sum(arrived)) if arrived else None
 
     def mesh_loss_db(self, circuit: PlannedCircuit) -> float | None:
-        """Loss from fibre to fibre over the mesh, as its budget counts it."""
+        """Return the loss of the mesh from fibre to fibre, counted as in the circuit's budget."""
         received_dbm = self.received_dbm(circuit)
         if self.launch_dbm is None or received_dbm is None:
             return None
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Loss from fibre to fibre over the mesh, arm by arm; each of two tributaries has half of the launch."""
-        share_db = share_of_arm_db(circuit)
+        """Return the loss of each arm from fibre to fibre; each of two tributaries has half of the launch power."""
+        share_db = arm_split_loss_db(circuit)
         return tuple(
             None
             if self.launch_dbm is None or seen_dbm is None
@@ -154,51 +154,51 @@ class CircuitLight:
         )
 
 
-def share_of_arm_db(circuit: PlannedCircuit) -> float:
-    """Return by how much an arm has less light than its module sends."""
+def arm_split_loss_db(circuit: PlannedCircuit) -> float:
+    """Return the loss by splitting the module's power between the arms: 0 or 3 dB."""
     return 10.0 * math.log10(len(circuit.arms))
 
 
-def arm_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
-    """Return the power that should be in the fibre behind the mesh at the end of an arm."""
+def expected_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
+    """Return the expected power in the output fibre of an arm, in dBm."""
     entry = arm.entry
-    return circuit.budget.launch_dbm - share_of_arm_db(circuit) + entry.gain_db - entry.loss_db - arm.loss_db
+    return circuit.budget.launch_dbm - arm_split_loss_db(circuit) + entry.gain_db - entry.loss_db - arm.loss_db
 
 
 def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, mesh_sigma_db: float) -> float:
-    """Return how far a measured loss may lie from the predicted one.
+    """Return how far a measured loss may differ from the predicted one.
 
-    It follows from the standard error of the prediction, and from what measures launch and exit;
-    ``fabric.loss_tolerance_db`` is an upper bound where the bench file gives one.
+    The tolerance follows from the standard error of the prediction and of the launch and output measurements;
+    ``fabric.loss_tolerance_db`` in the bench file is an upper bound.
 
     Args:
         bench: The bench.
         record: Calibration of its mesh.
-        arm: Where it is measured.
+        arm: The measured arm.
         mesh_sigma_db: Standard error of the predicted loss.
     """
     is_calibrated = record.port(arm.entry.port).input_loss_db is not None
     launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
     exit_db = METER_SIGMA_DB if arm.exit.meter is not None else MONITOR_SIGMA_DB
     tolerance_db = _SIGMAS * math.hypot(mesh_sigma_db, launch_db, exit_db, UNALIGNED_SIGMA_DB, LEAKAGE_SIGMA_DB)
-    most_db = bench.model.fabric.loss_tolerance_db
-    return tolerance_db if most_db is None else min(tolerance_db, most_db)
+    max_db = bench.model.fabric.loss_tolerance_db
+    return tolerance_db if max_db is None else min(tolerance_db, max_db)
 
 
 class Prover:
-    """Looks at circuits and judges them; changes nothing.
+    """Measures circuits and judges them; changes nothing.
 
     Args:
         bench: The bench.
-        exits: Power at the exits of its mesh.
+        exits: Reads the power at the outputs of the mesh.
     """
 
-    def __init__(self, bench: Bench, exits: ExitPower) -> None:
+    def __init__(self, bench: Bench, exits: OutputPowerReader) -> None:
         self._bench = bench
         self._exits = exits
 
-    def look(self, circuits: Sequence[PlannedCircuit]) -> list[CircuitLight]:
-        """Ask transmitters, meters and receivers of circuits side by side."""
+    def read_light(self, circuits: Sequence[PlannedCircuit]) -> list[CircuitLight]:
+        """Read the transmitters, meters and receivers of circuits in parallel."""
         bench, launch_dbm, los = self._bench, dict[str, float | None](), dict[str, bool]()
 
         def ask_launch(name: str) -> None:
@@ -213,11 +213,13 @@ class Prover:
         asked += [(name, functools.partial(ask_los, name)) for name in targets]
 
         def ask_modules() -> None:
-            bench.side_by_side(asked)
+            bench.run_parallel(asked)
 
         jobs: list[Callable[[], float | None]] = [ask_modules]
-        jobs += [functools.partial(self._exits.in_fibre_dbm, arm.exit) for circuit in circuits for arm in circuit.arms]
-        _, *levels_dbm = bench.clock.side_by_side(jobs)
+        jobs += [
+            functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
+        ]
+        _, *levels_dbm = bench.clock.run_parallel(jobs)
         seen = iter(levels_dbm)
         return [
             CircuitLight(
@@ -229,12 +231,12 @@ class Prover:
         ]
 
     def await_los_clear(self, circuits: Sequence[PlannedCircuit]) -> None:
-        """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
+        """Wait until no receiver reports loss of signal, at most one second; the proof reports the others."""
         bench = self._bench
         deadline = bench.clock.now() + _LOS_DEADLINE_S
         waiting = [circuit.request.target for circuit in circuits]
         while waiting:
-            status = bench.side_by_side([(name, bench.transponders[name].status) for name in waiting])
+            status = bench.run_parallel([(name, bench.transponders[name].status) for name in waiting])
             waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
             if not waiting or bench.clock.now() >= deadline:
                 return
@@ -248,13 +250,13 @@ class Prover:
         alignments: Mapping[CircuitRequest, Alignment],
         levels: Mapping[CircuitRequest, ArmLevels],
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by what was seen of them, their budgets and the record's uncertainty."""
+        """Judge circuits by their readings, their budgets and the uncertainty of the record."""
         return tuple(
-            self._judged(record, circuit, seen, alignments.get(circuit.request), levels.get(circuit.request))
+            self._judge_circuit(record, circuit, seen, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, seen in zip(circuits, light, strict=True)
         )
 
-    def _judged(
+    def _judge_circuit(
         self,
         record: CalibrationRecord,
         circuit: PlannedCircuit,
@@ -271,17 +273,21 @@ class Prover:
         if received_dbm is None:
             failures.append("no power reaches the receiver's tap")
         elif received_dbm < budget.sensitivity_dbm:
-            failures.append(f"{received_dbm:.1f} dBm is below the sensitivity of {budget.sensitivity_dbm:.1f} dBm")
+            failures.append(
+                f"received {received_dbm:.1f} dBm is below the sensitivity of {budget.sensitivity_dbm:.1f} dBm"
+            )
         elif received_dbm > budget.overload_dbm:
-            failures.append(f"{received_dbm:.1f} dBm is above the overload of {budget.overload_dbm:.1f} dBm")
+            failures.append(
+                f"received {received_dbm:.1f} dBm is above the overload level of {budget.overload_dbm:.1f} dBm"
+            )
         if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
-            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} dB ± {tolerance_db:.1f}")
+            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} ± {tolerance_db:.1f} dB")
         arm_losses_db = light.arm_losses_db(circuit)
         if circuit.strategy == "dual":
             failures += [
                 failure
                 for arm, arm_loss_db in zip(circuit.arms, arm_losses_db, strict=True)
-                if (failure := self._of_arm(record, arm, arm_loss_db)) is not None
+                if (failure := self._arm_failure(record, arm, arm_loss_db)) is not None
             ]
         if levels is not None and levels.failure:
             failures.append(levels.failure)
@@ -300,19 +306,22 @@ class Prover:
             levels=levels,
         )
 
-    def accept(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
-        """Ask the receivers of signals of two polarizations, side by side, about those that power has proven.
+    def check_receivers(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
+        """Ask the receivers of dual-polarization circuits whose power is proven, in parallel, for their signal quality.
 
         Args:
-            proofs: What power says.
-            lock_timeout_s: How long to wait for a lock.
+            proofs: Proofs by power.
+            lock_timeout_s: Time to wait for a lock.
         """
         asked = [
-            (proof.circuit.request.target, functools.partial(accepted, self._bench, proof.circuit, lock_timeout_s))
+            (
+                proof.circuit.request.target,
+                functools.partial(check_receiver, self._bench, proof.circuit, lock_timeout_s),
+            )
             for proof in proofs
             if proof.circuit.strategy == "dual" and proof.proven
         ]
-        answers = iter(self._bench.side_by_side(asked))
+        answers = iter(self._bench.run_parallel(asked))
         return tuple(
             replace(proof, acceptance=(told := next(answers)), failures=told.failures)
             if proof.circuit.strategy == "dual" and proof.proven
@@ -320,26 +329,26 @@ class Prover:
             for proof in proofs
         )
 
-    def _of_arm(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
-        """Say what is wrong with one arm of two; ``None`` if nothing is."""
-        where = f"arm {arm.entry.tributary or arm.exit.tributary} over ports {arm.entry.port} and {arm.exit.port}"
+    def _arm_failure(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
+        """Return the fault of one of two arms in words; ``None`` if it has none."""
+        where = f"arm {arm.entry.tributary or arm.exit.tributary} (ports {arm.entry.port} to {arm.exit.port})"
         if loss_db is None:
             return f"{where} is dark"
         tolerance_db = loss_tolerance_db(self._bench, record, arm, arm.loss_sigma_db)
         if abs(loss_db - arm.loss_db) > tolerance_db:
-            return f"{where}: loss {loss_db:.1f} dB, predicted {arm.loss_db:.1f} dB ± {tolerance_db:.1f}"
+            return f"{where}: loss {loss_db:.1f} dB, predicted {arm.loss_db:.1f} ± {tolerance_db:.1f} dB"
         return None
 
 
-def summary(proof: CircuitProof) -> dict[str, object]:
-    """Return what the event log keeps of a proof."""
+def proof_event(proof: CircuitProof) -> dict[str, object]:
+    """Return the details of a proof for the event log."""
     told = proof.acceptance
     names = () if told is None else ("pdl_db", "dgd_ps", "prefec_ber")
     receiver: dict[str, object] = {name: getattr(told, name) for name in names}
     levels = proof.levels
     if levels is not None:
         imbalance_db = None if levels.imbalance_db is None else round(levels.imbalance_db, 3)
-        receiver |= {"arms_differ_db": imbalance_db, "arms_not_told_apart": levels.untold}
+        receiver |= {"arms_differ_db": imbalance_db, "arms_not_told_apart": levels.unresolved}
     return receiver | {
         "source": proof.circuit.request.source,
         "target": proof.circuit.request.target,
@@ -353,11 +362,11 @@ def summary(proof: CircuitProof) -> dict[str, object]:
     }
 
 
-def verdict(proofs: Sequence[CircuitProof]) -> str:
-    """Say which circuits were proven and which were not, and why."""
+def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
+    """Return which circuits were proven and which were not, and why."""
     good = [str(proof.circuit.request) for proof in proofs if proof.proven]
     bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (
-        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}); proven: "
-        f"{', '.join(good) or 'none'}. All were taken away again: the mesh is as it was before."
+        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}). Proven: "
+        f"{', '.join(good) or 'none'}. The mesh was rolled back."
     )

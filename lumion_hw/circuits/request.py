@@ -1,7 +1,8 @@
-"""What is asked of circuits: who sends to whom, over how many polarizations, and what may be spent on it."""
+"""Requests for circuits: sender, receiver, number of polarizations, and limits."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -13,18 +14,19 @@ Polarizations = Literal["auto", "single", "dual"]
 
 @dataclass(frozen=True)
 class CircuitRequest:
-    """One directed circuit wanted.
+    """Request for one directed circuit.
 
     Attributes:
         source: Device name of the transmitting module.
         target: Device name of the receiving module.
-        polarization: Polarizations of the signal; ``"auto"`` takes what the modules have.
-        min_margin_db: Kept above the receiver's sensitivity and below its overload.
-        max_loss_db: Largest predicted loss from fibre to fibre over the mesh; ``None`` if it does not matter.
-        max_hops: Most PUCs on the way; ``None`` if it does not matter.
-        priority: Circuits of higher priority choose their ways first.
-        exclusive: No other circuit shares a PUC with it, and light of others at its end stays 30 dB below its own.
-        lease_s: How long it is wanted; ``None`` until it is disconnected.
+        polarization: Number of polarizations of the signal; ``"auto"`` uses that of the modules.
+        min_margin_db: Margin kept above the receiver's sensitivity and below its overload level.
+        max_loss_db: Largest predicted loss of the mesh from fibre to fibre; ``None`` without a limit.
+        max_hops: Largest number of PUCs on the path; ``None`` without a limit.
+        priority: Circuits of higher priority choose their paths first.
+        exclusive: Whether no other circuit may share a PUC with it; light of others at its end then stays 30 dB below
+            its own.
+        lease_s: Duration after which it is taken down; ``None`` until it is disconnected.
     """
 
     source: str
@@ -38,7 +40,7 @@ class CircuitRequest:
     lease_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no bench could make good.
+        """Check the values.
 
         Raises:
             ConfigError: A value is out of range; the message names the field.
@@ -47,21 +49,38 @@ class CircuitRequest:
         wrong = {
             f"one of {', '.join(known)}": ("polarization", self.polarization, self.polarization in known),
             "0 dB or more, and finite": ("min_margin_db", self.min_margin_db, 0.0 <= self.min_margin_db < 1e3),
-            "0 dB or more, or none": ("max_loss_db", self.max_loss_db, _none_or_from(0.0, self.max_loss_db)),
-            "1 or more, or none": ("max_hops", self.max_hops, _none_or_from(1, self.max_hops)),
-            "more than 0 s, or none": ("lease_s", self.lease_s, self.lease_s is None or self.lease_s > 0.0),
+            "0 dB or more, and finite, or none": (
+                "max_loss_db",
+                self.max_loss_db,
+                _is_none_or_finite(0.0, self.max_loss_db),
+            ),
+            "a whole number of 1 or more, or none": ("max_hops", self.max_hops, _is_hops(self.max_hops)),
+            "more than 0 s, and finite, or none": (
+                "lease_s",
+                self.lease_s,
+                _is_none_or_finite(0.0, self.lease_s) and self.lease_s != 0.0,
+            ),
         }
         for expected, (name, value, fits) in wrong.items():
             if not fits:
                 raise ConfigError(f"circuit {self}: {name} is {value!r}", hint=f"Expected {expected}.")
 
+    @property
+    def name(self) -> str:
+        """Name of the circuit, such as ``sfp-a:sfp-b``."""
+        return f"{self.source}:{self.target}"
+
     def __str__(self) -> str:
         return f"{self.source} to {self.target}"
 
     def reverse(self) -> CircuitRequest:
-        """Return the same wish for the way back: both directions of a link are two circuits."""
+        """Return the request for the return circuit: the two directions of a link are two circuits."""
         return replace(self, source=self.target, target=self.source)
 
 
-def _none_or_from(least: float, value: float | None) -> bool:
-    return value is None or value >= least
+def _is_none_or_finite(minimum: float, value: float | None) -> bool:
+    return value is None or minimum <= value < math.inf
+
+
+def _is_hops(value: int | None) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)

@@ -1,4 +1,7 @@
-"""Setting circuits up: program, align, prove by measured light, or roll back."""
+"""Circuit set-up: program the mesh for circuits, have them proven by measured light, or roll everything back.
+
+The light itself (transmitters, polarization, proofs, diagnosis) is the task of :mod:`lumion_hw.circuits.lighting`.
+"""
 
 from __future__ import annotations
 
@@ -12,72 +15,55 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
-from lumion_hw.circuits.arm_levels import ArmLeveller, ArmLevels
-from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
-from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.coherent import transmitters_of
+from lumion_hw.circuits.lighting import CircuitLighting
+from lumion_hw.circuits.mesh_setting import combined_plan, pucs_of, record_avoiding, setting_with_active
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, arm_level_dbm, summary, verdict
+from lumion_hw.circuits.proof import CircuitProof, describe_proofs, proof_event
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.spans import Milestone, Spans
-from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
-from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
+from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.validity import Policy
-from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import Progress, no_progress
-from lumion_hw.polarization import Aligner, Alignment
-from lumion_hw.quantities import w_from_dbm
+from lumion_hw.polarization import Aligner
 
 GLITCH_DB = 0.3
-"""A standing circuit may change by this much while others come and go; the on-chip photodiodes are good to 0.05 dB."""
+"""Allowed change of an active circuit's light while others are set up; the on-chip photodiodes are good to 0.05 dB."""
 _LOST_DB = 3.0
-"""By so much none changes by itself while a polarization is searched, as the drift of a fibre may in seconds."""
-_STRAY_DB = 15.0
-"""Light at an exit before its transmitter is on, below what will arrive: leakage is darker than this."""
-_MOST_WAYS = 3
-"""Ways tried for a set of circuits before it is rolled back."""
-_ALIGNED_WITHIN_DB = 0.3
-_DARK = 300.0
-"""An exit with so little of the light that should be there has none: PUCs leak less."""
-_BRIGHT = 30.0
-"""With so much of it, some other port has it: TE of a polarization that nobody has turned yet."""
-_DARK_READS = 30
-"""Readings of a search that have seen two squeezers over their range: one alone may turn about the polarization."""
-
-_SETTLED_WITHIN_S = 0.02
-"""Heaters settle in milliseconds; light that has not come by then does not come."""
-_LOOK_AGAIN_S = 0.5e-3
+"""Larger than any drift during a polarization search, which lasts seconds: a change by this much is a lost circuit."""
+_MAX_ROUTES = 3
+"""Routes tried for a set of circuits before it is rolled back."""
 
 
 @dataclass(frozen=True)
-class _Before:
-    """What was there before something was changed.
+class _StateBeforeChange:
+    """Bench state before a change, which a rollback restores.
 
     Attributes:
-        driven_ma: Heater currents.
-        lit: Transmitters that were on, of those that are to be used.
-        exits_dbm: Light at the exits of standing circuits, arm by arm; ``None`` in the dark.
+        driven_ma: Heater currents, shape ``(2 n_pucs,)``.
+        lit: Transmitters that were on, among those that the change uses.
+        levels_dbm: Power in the output fibre of each arm of the circuits that stay; ``None`` for a dark arm.
     """
 
     driven_ma: NDArray[np.float64]
     lit: frozenset[str]
-    exits_dbm: tuple[float | None, ...]
+    levels_dbm: tuple[float | None, ...]
 
 
 class PathSetup:
-    """Sets circuits up on a calibrated bench and remembers what is set up.
+    """Sets up circuits on a calibrated bench and remembers the active ones.
 
     Args:
         bench: The bench.
         record: Calibration of its mesh.
-        aligner: Polarization search; share it with the calibration to keep what it learnt.
-        policy: Whether a record that is too old, or of another temperature, is refused or warned of.
+        aligner: Polarization search. Share it with the calibration, so that it knows the controllers already.
+        policy: Whether an outdated record, or one made at another temperature, is refused or causes a warning.
 
     Attributes:
-        active: All that stands; ``None`` if nothing does, or if nothing is known any more.
+        active: Plan of all active circuits; ``None`` if there are none, or if their state is unknown after an error.
     """
 
     def __init__(
@@ -87,46 +73,48 @@ class PathSetup:
         check_use(bench, record, policy)
         self.bench = bench
         self.record = record
-        self._aligner = aligner or Aligner(bench.clock)
-        self._exits = ExitPower(bench, record)
-        self._prover = Prover(bench, self._exits)
+        self._lighting = CircuitLighting(bench, record, aligner or Aligner(bench.clock))
         self.active: CircuitPlan | None = None
-        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[Path, ...]], float] = {}
 
     def plan(self, requests: Sequence[CircuitRequest], *, fixed: Mapping[int, State] | None = None) -> CircuitPlan:
-        """Plan circuits; nothing is changed. Arguments and errors of :func:`~lumion_hw.circuits.plan.plan_circuits`."""
+        """Plan circuits without changing the bench.
+
+        Arguments and errors are those of :func:`~lumion_hw.circuits.plan_circuits`.
+        """
         return plan_circuits(self.bench, self.record, requests, fixed=fixed)
 
-    # -- set up, take away --------------------------------------------------------------------------------------------
+    # -- connect and disconnect ---------------------------------------------------------------------------------------
 
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Program a plan in the place of all that stands and prove every circuit, or put the mesh back as it was.
+        """Replace all active circuits by those of a plan and prove every circuit, or restore the mesh.
 
-        One atomic commit. A circuit that goes on, but elsewhere, is made before it is broken: what nobody uses of the
-        new setting is set first, in a commit of its own.
+        The mesh changes in one atomic commit. A circuit that moves to another path is made before it is broken: heaters
+        that no active circuit uses are set first, in a commit of their own.
 
         Args:
-            plan: What to set up.
-            align: Search the polarization at every input. Otherwise only where the loss says that it has moved.
-            milestone: Told of each milestone reached by the last circuit.
+            plan: The circuits to set up.
+            align: Search the polarization at every input. Otherwise only where the loss shows that it has moved.
+            milestone: Called with the name of each milestone that the last circuit has reached.
 
         Raises:
-            CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
-            LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
+            CircuitError: A circuit was not proven. The message says which one and why; the mesh was rolled back.
+            LumionError: A device failed. The mesh was rolled back, unless its controller failed.
         """
         spans = Spans(self.bench, milestone)
         milestone = spans.reached
-        before = self._before(plan.circuits)
+        before = self._state_before(plan.circuits)
         spans.note("looked")
-        with self._undone_if_failed(before, plan.circuits):
+        with self._rollback_on_error(before, plan.circuits):
             self._make_before_break(plan, before)
             self._program(plan, milestone)
-            plan, proofs = self._light_and_prove(plan, plan.circuits, before.lit, align, milestone)
+            plan, proofs = self._lighting.light_and_prove(
+                plan, plan.circuits, before.lit, busy_ports=self._busy_ports, align=align, milestone=milestone
+            )
             if not all(proof.proven for proof in proofs):
-                raise CircuitError(verdict(proofs))
-        self._stand(plan, proofs)
+                raise CircuitError(describe_proofs(proofs))
+        self._remember_active_circuits(plan, proofs)
         milestone("link_up")
         spans.log("established", plan.circuits)
         return proofs
@@ -139,75 +127,75 @@ class PathSetup:
         milestone: Milestone = lambda name: None,
         progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
-        """Set circuits up beside those that stand, and prove them, or leave everything as it was.
+        """Add circuits to the active ones and prove them, or leave everything unchanged.
 
-        Standing circuits keep their PUCs, and these their heater currents exactly; what changes, changes in one atomic
-        commit. Their light is measured before and right after: a change by more than :data:`GLITCH_DB` counts as
-        failure; so does one by 3 dB until all are proven.
-        Circuits that cannot be proven are diagnosed. Where PUCs are suspected, ways round them are tried before all is
-        rolled back; milestones then come again.
+        Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
+        commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
+        failure, and so is a change above 3 dB until all new circuits are proven. Circuits that cannot be proven are
+        diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back; the milestones
+        are then reported again.
 
         Args:
-            requests: Circuits wanted.
+            requests: The circuits to connect.
             align: Search the polarization at the new inputs. Otherwise only where light is missing.
-            milestone: Told of each milestone reached by the last circuit.
-            progress: As for :func:`~lumion_hw.circuits.plan.plan_circuits`.
+            milestone: Called with the name of each milestone that the last circuit has reached.
+            progress: As for :func:`~lumion_hw.circuits.plan_circuits`.
 
         Returns:
             Proofs of the new circuits, in the order of the requests.
 
         Raises:
-            CircuitError: A circuit was not proven; the message says what was found, and what was tried.
-            RoutingError: There is no way beside the standing circuits; nothing was changed.
-            ConfigError: A circuit of these stands already, or a module is in use.
-            LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
+            CircuitError: A circuit was not proven; the message gives the diagnosis and the attempts.
+            RoutingError: There are no routes next to the active circuits; nothing was changed.
+            ConfigError: A requested circuit is active already, or a module is in use.
+            LumionError: A device failed. The mesh was rolled back, unless its controller failed.
         """
-        self._check_free(requests)
+        self._check_modules_free(requests)
         spans = Spans(self.bench, milestone)
-        plan = plan_circuits(self.bench, self.record, requests, standing=self._standing, progress=progress)
-        before = self._before(plan.circuits)
+        plan = plan_circuits(self.bench, self.record, requests, standing=self._active_circuits, progress=progress)
+        before = self._state_before(plan.circuits)
         spans.note("looked")
-        with self._undone_if_failed(before, plan.circuits):
-            whole, proofs = self._connected(plan, before, align, spans.reached)
-        self._stand(whole, proofs)
+        with self._rollback_on_error(before, plan.circuits):
+            all_circuits, proofs = self._connect_by_routes(plan, before, align, spans.reached)
+        self._remember_active_circuits(all_circuits, proofs)
         spans.reached("link_up")
         spans.log("connected", plan.circuits)
         return proofs
 
     def plan_change(
-        self, gone: Collection[CircuitRequest], wanted: Sequence[CircuitRequest], *, avoid: Collection[int] = ()
+        self, removed: Collection[CircuitRequest], added: Sequence[CircuitRequest], *, avoid: Collection[int] = ()
     ) -> CircuitPlan:
-        """Plan circuits in the place of others, beside what stays; nothing is changed and no device is asked.
+        """Plan to replace some active circuits while the others stay; no device is read or changed.
 
-        What stays keeps its PUCs, and these their heater currents exactly, so that :meth:`switch` disturbs it by the
-        heat of new neighbours alone.
+        The circuits that stay keep their PUCs and exactly the same heater currents in them, so that :meth:`switch`
+        disturbs them only by the heat of new neighbours.
 
         Args:
-            gone: Standing circuits that make room.
-            wanted: Circuits in their place.
-            avoid: PUCs that the new circuits are led round.
+            removed: Active circuits to remove.
+            added: Circuits to set up instead.
+            avoid: PUCs that the new circuits must not use.
 
         Returns:
-            All that stands afterwards, as one setting.
+            All circuits that are active afterwards, as one setting of the mesh.
 
         Raises:
-            LumionError: As :func:`~lumion_hw.circuits.plan.plan_circuits`.
+            LumionError: As :func:`~lumion_hw.circuits.plan_circuits`.
         """
-        stays = None if self.active is None else self._without(self.active, gone)
-        standing = () if stays is None else stays.circuits
-        record = avoiding(self.record, avoid)
-        added = plan_circuits(self.bench, record, wanted, standing=standing)
-        if stays is None or not standing:
-            return replace(added, standing=())
-        setting = setting_beside(
+        remaining = None if self.active is None else self._plan_without(self.active, removed)
+        circuits = () if remaining is None else remaining.circuits
+        record = record_avoiding(self.record, avoid)
+        new = plan_circuits(self.bench, record, added, standing=circuits)
+        if remaining is None or not circuits:
+            return replace(new, standing=())
+        setting = setting_with_active(
             self.bench.mesh.topology,
             record,
-            {**stays.routing.states, **added.routing.states},
-            pucs_of(standing),
-            stays.currents_ma,
-            added.couplings,
+            {**remaining.routing.states, **new.routing.states},
+            pucs_of(circuits),
+            remaining.currents_ma,
+            new.couplings,
         )
-        return joined(stays, added, setting)
+        return combined_plan(remaining, new, setting)
 
     def switch(
         self,
@@ -218,165 +206,123 @@ class PathSetup:
         arrived: Callable[[CircuitRequest], None] = lambda request: None,
         confirm: Callable[[Sequence[PlannedCircuit]], None] = lambda circuits: None,
     ) -> tuple[CircuitProof, ...]:
-        """Program a plan in one commit, and prove its new circuits by the mesh's own photodiodes alone.
+        """Program a plan in one commit and prove its new circuits by the mesh's photodiodes alone.
 
-        For transmitters that are lit and aligned already: no module and no meter is asked, none is switched. What they
-        say can follow with :meth:`prove`. The light is looked at while the heaters settle, and counts once two looks in
-        a row have found it where it belongs.
+        Use it for transmitters that are on and aligned already: no module or meter is read or switched, which makes it
+        fast. :meth:`prove` can check the receivers later. The light is read while the heaters settle; two proofs in a
+        row are required.
 
         Args:
-            plan: All that is to stand, of :meth:`plan_change`.
-            launch_dbm: Launch power of each transmitter as its module reported it last.
-            milestone: Told of ``programmed``, ``settled`` and ``proven``.
-            arrived: Told of each new circuit when its light is first seen where it belongs.
-            confirm: Given the new circuits once their light is proven; what it raises takes the change back.
+            plan: All circuits that are to be active, from :meth:`plan_change`.
+            launch_dbm: Launch power of each transmitter, as its module last reported it.
+            milestone: Called with ``programmed``, ``settled`` and ``proven``.
+            arrived: Called with each new circuit when its light first arrives.
+            confirm: Called with the new circuits once their light is proven; an error that it raises causes a rollback.
 
         Returns:
-            Proofs of the new circuits; what receivers say is not in them.
+            Proofs of the new circuits, without the reports of receivers.
 
         Raises:
-            CircuitError: A circuit was not proven, or one that stays was disturbed; the former table is driven again.
+            CircuitError: A circuit was not proven, or one that stays was disturbed; the former currents are restored.
             LumionError: The controller failed.
         """
-        before = _Before(
+        before = _StateBeforeChange(
             np.zeros_like(plan.currents_ma) if self.active is None else self.active.currents_ma,
             frozenset(launch_dbm),
             (),
         )
-        stood = {(circuit.request, circuit.paths) for circuit in self._standing}
-        new = [circuit for circuit in plan.circuits if (circuit.request, circuit.paths) not in stood]
-        with self._undone_if_failed(before, new):
+        active = {(circuit.request, circuit.paths) for circuit in self._active_circuits}
+        new = [circuit for circuit in plan.circuits if (circuit.request, circuit.paths) not in active]
+        with self._rollback_on_error(before, new):
             self.bench.mesh.program(plan.currents_ma, 0.0)
             milestone("programmed")
-            proofs = self._proofs_by_photodiodes(new, launch_dbm, milestone, arrived)
+            proofs = self._lighting.prove_by_photodiodes(new, launch_dbm, milestone, arrived)
             if not all(proof.proven for proof in proofs):
-                raise CircuitError(verdict(proofs))
+                raise CircuitError(describe_proofs(proofs))
             confirm(new)
-        self._stand(plan, proofs)
+        self._remember_active_circuits(plan, proofs)
         for proof in proofs:
-            self.bench.events.add("proof", by="photodiodes", **summary(proof))
+            self.bench.events.add("proof", by="photodiodes", **proof_event(proof))
         milestone("proven")
         return proofs
 
-    def _proofs_by_photodiodes(
-        self,
-        circuits: Sequence[PlannedCircuit],
-        launch_dbm: Mapping[str, float | None],
-        milestone: Milestone,
-        arrived: Callable[[CircuitRequest], None],
-    ) -> tuple[CircuitProof, ...]:
-        """Look at the exits until two looks in a row prove all circuits, or heaters have had time enough."""
-        mesh, clock = self.bench.mesh, self.bench.clock
-        arms = [len(circuit.arms) for circuit in circuits]
-        exits = [arm.exit for circuit in circuits for arm in circuit.arms]
-        deadline = clock.now() + max(3.0 * mesh.settle_s, _SETTLED_WITHIN_S)
-        was_proven = False
-        told: set[CircuitRequest] = set()
-        while True:
-            seen = iter(self._exits.quickly_dbm(exits))
-            light = [
-                CircuitLight(launch_dbm.get(circuit.request.source), tuple(next(seen) for _ in range(count)), los=False)
-                for circuit, count in zip(circuits, arms, strict=True)
-            ]
-            proofs = self._prover.judge(self.record, circuits, light, {}, {})
-            is_proven = all(proof.proven for proof in proofs)
-            for proof in proofs:
-                if proof.proven and proof.circuit.request not in told:
-                    told.add(proof.circuit.request)
-                    arrived(proof.circuit.request)
-            if is_proven and not was_proven:
-                milestone("settled")
-            if (is_proven and was_proven) or clock.now() >= deadline:
-                return proofs
-            was_proven = is_proven
-            if not is_proven:
-                clock.sleep(_LOOK_AGAIN_S)
-
     def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
-        """Take circuits away: their transmitters go dark first, then PUCs that nobody needs are parked.
+        """Remove circuits: switch off their transmitters, then park the PUCs that no other circuit needs.
 
         Raises:
-            ConfigError: One of them does not stand; nothing was changed.
-            CircuitError: A circuit that stays was disturbed; all are as they were.
-            LumionError: A device failed; all are as they were, unless it is the controller that failed.
+            ConfigError: A circuit is not active; nothing was changed.
+            CircuitError: A circuit that stays was disturbed; everything was rolled back.
+            LumionError: A device failed. Everything was rolled back, unless the mesh controller failed.
         """
-        standing = self._standing
-        unknown = [request for request in requests if request not in {circuit.request for circuit in standing}]
+        active = self._active_circuits
+        unknown = [request for request in requests if request not in {circuit.request for circuit in active}]
         if self.active is None or unknown:
             names = ", ".join(map(str, unknown or requests))
-            there = ", ".join(str(circuit.request) for circuit in standing)
-            raise ConfigError(f"{names}: no such circuit stands", hint=f"These do: {there or 'none'}.")
-        gone = [circuit for circuit in standing if circuit.request in requests]
-        left = self._without(self.active, requests)
-        needed = ends_of(left.circuits)
-        before = self._before(gone, left.circuits)
-        with self._undone_if_failed(before, gone):
-            self._switch_off([name for name in ends_of(gone) if name not in needed and name in before.lit])
-            setting = setting_beside(
-                self.bench.mesh.topology,
-                self.record,
-                left.routing.states,
-                pucs_of(left.circuits),
-                before.driven_ma,
-            )
-            left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
-            self._program(left, lambda name: None, setting.shift_rad)
-            self._check_undisturbed(left.circuits, before.exits_dbm, GLITCH_DB)
-        self.active = left if left.circuits else None
+            others = ", ".join(str(circuit.request) for circuit in active)
+            raise ConfigError(f"{names}: no such circuit is active", hint=f"Active circuits: {others or 'none'}.")
+        removed = [circuit for circuit in active if circuit.request in requests]
+        remaining = self._plan_without(self.active, requests)
+        needed = transmitters_of(remaining.circuits)
+        before = self._state_before(removed, remaining.circuits)
+        with self._rollback_on_error(before, removed):
+            names_off = [name for name in transmitters_of(removed) if name not in needed and name in before.lit]
+            self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names_off])
+            remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
+            self._program(remaining, lambda name: None, shift_rad)
+            self._check_undisturbed(remaining.circuits, before.levels_dbm, GLITCH_DB)
+        self.active = remaining if remaining.circuits else None
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
-    def adopt(self, plan: CircuitPlan) -> None:
-        """Take over what an earlier program has set up; the controller's read-back has to confirm it.
-
-        Nothing is changed and nothing is measured: :meth:`prove` does that.
-
-        Raises:
-            VerifyError: The controller drives something else; nothing counts as set up.
-            LumionError: The controller does not answer.
-        """
-        self.active = None
-        self.bench.mesh.confirm_driven(plan.currents_ma)
-        self.active = plan
-        self._proven_loss_db = {}
-        self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
-
-    def take_away(self, requests: Sequence[CircuitRequest]) -> None:
-        """Take circuits down without asking their modules, which may be dead; what stays keeps its currents exactly.
+    def drop(self, requests: Sequence[CircuitRequest]) -> None:
+        """Remove circuits without using their modules, which may be dead; the others keep their exact currents.
 
         Raises:
             LumionError: The controller failed.
         """
         if self.active is None:
             return
-        left = self._without(self.active, requests)
-        if left.circuits:
-            setting = setting_beside(
-                self.bench.mesh.topology,
-                self.record,
-                left.routing.states,
-                pucs_of(left.circuits),
-                self.active.currents_ma,
-            )
-            left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
+        remaining = self._plan_without(self.active, requests)
+        if remaining.circuits:
+            remaining, _ = self._with_other_pucs_parked(remaining, self.active.currents_ma)
         else:
-            left = replace(left, currents_ma=np.zeros_like(left.currents_ma), heat_mw=0.0)
-        self.bench.mesh.program(left.currents_ma)
-        self.active = left if left.circuits else None
+            remaining = replace(remaining, currents_ma=np.zeros_like(remaining.currents_ma), heat_mw=0.0)
+        self.bench.mesh.program(remaining.currents_ma)
+        self.active = remaining if remaining.circuits else None
         self.bench.events.add("taken away", circuits=[str(request) for request in requests])
 
+    def adopt(self, plan: CircuitPlan) -> None:
+        """Take over circuits that an earlier program has set up; the controller must confirm their heater currents.
+
+        Nothing is changed, and no light is measured: :meth:`prove` does that.
+
+        Raises:
+            VerifyError: The controller drives other currents; no circuit counts as active.
+            LumionError: The controller does not answer.
+        """
+        self.active = None
+        self.bench.mesh.confirm_driven(plan.currents_ma)
+        self.active = plan
+        self._lighting.remember_losses((), ())
+        self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
+
+    # -- measure ------------------------------------------------------------------------------------------------------
+
     def await_los_clear(self, requests: Collection[CircuitRequest]) -> None:
-        """Wait until no receiver of these circuits reports loss of signal, a second at the most."""
-        self._prover.await_los_clear([each for each in self._standing if each.request in requests])
+        """Wait until no receiver of these circuits reports loss of signal, at most one second."""
+        self._lighting.await_los_clear([circuit for circuit in self._active_circuits if circuit.request in requests])
 
     def prove(self, requests: Collection[CircuitRequest] | None = None) -> tuple[CircuitProof, ...]:
-        """Measure the circuits that are set up, or those of some requests, changing nothing."""
-        return self._proofs([each for each in self._standing if requests is None or each.request in requests])
+        """Measure all active circuits, or only the given ones, without changing anything."""
+        circuits = self._active_circuits
+        return self._lighting.prove(
+            [circuit for circuit in circuits if requests is None or circuit.request in requests]
+        )
 
-    def prove_answering(self) -> tuple[tuple[CircuitProof, ...], dict[CircuitRequest, str]]:
-        """Measure all circuits that are set up, also while some modules or meters do not answer.
+    def prove_reachable(self) -> tuple[tuple[CircuitProof, ...], dict[CircuitRequest, str]]:
+        """Measure all active circuits, even if some modules or meters do not answer.
 
         Returns:
-            Proofs of the circuits that could be measured, and why each other one could not.
+            Proofs of the circuits that could be measured, and for each other circuit the reason.
 
         Raises:
             LumionError: The mesh controller does not answer.
@@ -384,117 +330,108 @@ class PathSetup:
         with contextlib.suppress(LumionError):
             return self.prove(), {}
         proofs: list[CircuitProof] = []
-        silent: dict[CircuitRequest, str] = {}
-        for circuit in self._standing:
+        unreachable: dict[CircuitRequest, str] = {}
+        for circuit in self._active_circuits:
             try:
                 proofs += self.prove([circuit.request])
             except LumionError as error:
                 if error.device == self.bench.model.mesh_section.controller:
                     raise
-                silent[circuit.request] = str(error)
-        return tuple(proofs), silent
+                unreachable[circuit.request] = str(error)
+        return tuple(proofs), unreachable
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
-        """Measure, circuit by circuit, the wanted power over all other light at its exit.
+        """Measure for each active circuit its power at its output over all other light there, in dB.
 
-        Each source is switched off in turn while the others go on; ``None`` where the rest is too dark to read. The
-        circuits carry no traffic meanwhile.
+        Each source is switched off in turn while the others stay on, so circuits must carry no traffic. ``None`` where
+        the other light is too weak to read.
         """
-        result: dict[CircuitRequest, float | None] = {}
-        for circuit in self._standing:
-            module = self.bench.transponders[circuit.request.source]
-            wanted_dbm = self._exits.in_fibre_dbm(circuit.exit)
-            module.disable()
-            try:
-                rest_dbm = self._exits.in_fibre_dbm(circuit.exit)
-            finally:
-                module.enable()
-            if wanted_dbm is None or rest_dbm is None:
-                result[circuit.request] = None
-            else:
-                result[circuit.request] = wanted_dbm - rest_dbm
-        return result
+        return self._lighting.crosstalk_db(self._active_circuits)
 
-    # -- what stands --------------------------------------------------------------------------------------------------
+    # -- active circuits ----------------------------------------------------------------------------------------------
 
     @property
-    def _standing(self) -> tuple[PlannedCircuit, ...]:
+    def _active_circuits(self) -> tuple[PlannedCircuit, ...]:
         return self.active.circuits if self.active else ()
 
     @property
     def _states_in_use(self) -> dict[int, State]:
         return dict(self.active.routing.states) if self.active else {}
 
-    def _check_free(self, requests: Sequence[CircuitRequest]) -> None:
-        """Refuse modules that a standing circuit uses in the same direction."""
+    @property
+    def _busy_ports(self) -> set[int]:
+        return {arm.exit.port for circuit in self._active_circuits for arm in circuit.arms}
+
+    def _check_modules_free(self, requests: Sequence[CircuitRequest]) -> None:
+        """Raise ``ConfigError`` if an active circuit uses a requested module in the same direction."""
         for request in requests:
-            for circuit in self._standing:
-                taken = [
-                    name
-                    for name, end in (
-                        (request.source, circuit.request.source),
-                        (request.target, circuit.request.target),
-                    )
-                    if name == end
-                ]
-                if taken:
+            for circuit in self._active_circuits:
+                ends = ((request.source, circuit.request.source), (request.target, circuit.request.target))
+                busy = [name for name, other in ends if name == other]
+                if busy:
                     raise ConfigError(
-                        f"circuit {request}: {' and '.join(taken)} serves {circuit.request} already",
-                        hint="Disconnect that one first.",
+                        f"circuit {request}: circuit {circuit.request} already uses {' and '.join(busy)}",
+                        hint=f"Disconnect {circuit.request.name} first.",
                     )
 
-    def _without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return what is left of a plan; PUCs of the others are free, whatever their currents."""
-        keep = [number for number, circuit in enumerate(plan.circuits) if circuit.request not in requests]
-        circuits = tuple(plan.circuits[number] for number in keep)
+    def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
+        """Return a plan without some circuits; their PUCs count as free, whatever their currents."""
+        circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
-        routing = replace(
-            plan.routing, states=states, paths=tuple(path for circuit in circuits for path in circuit.paths)
+        paths = tuple(path for circuit in circuits for path in circuit.paths)
+        return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
+
+    def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
+        """Park all PUCs that a plan's circuits do not use; return the plan and the phase shift in rad."""
+        setting = setting_with_active(
+            self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )
-        return replace(plan, circuits=circuits, routing=routing)
+        parked = replace(plan, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
+        return parked, setting.shift_rad
 
-    def _stand(self, plan: CircuitPlan, proofs: Sequence[CircuitProof]) -> None:
-        """Remember what is set up now, and the losses of the circuits that were just proven."""
+    def _remember_active_circuits(self, plan: CircuitPlan, proofs: Sequence[CircuitProof]) -> None:
         self.active = plan
-        known = {(circuit.request, circuit.paths) for circuit in plan.circuits}
-        kept = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in known}
-        self._proven_loss_db = kept | {
-            (proof.circuit.request, proof.circuit.paths): proof.measured_loss_db
-            for proof in proofs
-            if proof.measured_loss_db is not None
-        }
+        self._lighting.remember_losses(plan.circuits, proofs)
 
-    # -- before, and back ---------------------------------------------------------------------------------------------
+    # -- roll back ----------------------------------------------------------------------------------------------------
 
-    def _before(self, circuits: Sequence[PlannedCircuit], standing: Sequence[PlannedCircuit] | None = None) -> _Before:
-        """Look at what is about to be changed: currents, transmitters, and the light of the circuits that stay."""
+    def _state_before(
+        self, circuits: Sequence[PlannedCircuit], staying: Sequence[PlannedCircuit] | None = None
+    ) -> _StateBeforeChange:
+        """Read the heater currents, the transmitters, and the light of circuits that stay, before a change.
+
+        Args:
+            circuits: Circuits whose transmitters the change may switch.
+            staying: Circuits that stay active; all active ones if omitted.
+        """
         bench = self.bench
-        stay = self._standing if standing is None else standing
-        found: dict[str, NDArray[np.float64]] = {}
+        staying = self._active_circuits if staying is None else staying
+        driven_ma: list[NDArray[np.float64]] = []
         lit: set[str] = set()
-        exits_dbm: list[float | None] = []
+        levels_dbm: list[float | None] = []
 
-        def ask_mesh() -> None:
-            # Read back where the controller can: another program may have set it since.
-            found["driven_ma"] = bench.mesh.driven_ma()
-            exits_dbm.extend(self._lights_dbm(stay))
+        def read_mesh() -> None:
+            # Read back if the controller can: another program may have changed the currents.
+            driven_ma.append(bench.mesh.confirmed_currents_ma())
+            levels_dbm.extend(self._lighting.fibre_levels_dbm(staying))
 
-        def ask_module(name: str) -> None:
+        def read_module(name: str) -> None:
             status = bench.transponders[name].status()
             if not (status.tx_disabled or status.tx_fault):
                 lit.add(name)
 
-        asked: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, ask_mesh)]
-        bench.side_by_side(asked + [(name, functools.partial(ask_module, name)) for name in ends_of(circuits)])
-        return _Before(found["driven_ma"], frozenset(lit), tuple(exits_dbm))
+        jobs: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, read_mesh)]
+        jobs += [(name, functools.partial(read_module, name)) for name in transmitters_of(circuits)]
+        bench.run_parallel(jobs)
+        return _StateBeforeChange(driven_ma[0], frozenset(lit), tuple(levels_dbm))
 
     @contextlib.contextmanager
-    def _undone_if_failed(self, before: _Before, circuits: Sequence[PlannedCircuit]) -> Iterator[None]:
-        """Put mesh and transmitters back as they were if what follows fails or is interrupted.
+    def _rollback_on_error(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit]) -> Iterator[None]:
+        """Restore mesh and transmitters if the block fails or is interrupted.
 
         Raises:
-            CircuitError: The block raised something else than a ``LumionError``, such as a failing computation.
+            CircuitError: The block raised something other than ``LumionError``, such as a failed computation.
         """
         try:
             yield
@@ -505,21 +442,21 @@ class PathSetup:
             reason = f"unexpected {type(error).__name__}: {error}"
             self._roll_back(before, circuits, reason)
             raise CircuitError(
-                f"setting up the circuits ended with an {reason}; all is as it was before",
+                f"setting up the circuits ended with an {reason}; the mesh was rolled back",
                 hint="Please report it, with the event log.",
             ) from error
-        except BaseException as error:  # an interrupt stays one, even if the controller is gone as well
+        except BaseException as error:  # an interrupt is raised again, even if the controller has failed as well
             with contextlib.suppress(LumionError):
                 self._roll_back(before, circuits, type(error).__name__)
             raise
 
-    def _roll_back(self, before: _Before, circuits: Sequence[PlannedCircuit], reason: str) -> None:
-        """Drive the former currents again, and switch the transmitters back.
+    def _roll_back(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], reason: str) -> None:
+        """Drive the former currents again, and restore the transmitters.
 
-        If the currents cannot be driven, nothing counts as set up, and the transmitters are switched back all the same.
-        Polarizations stay where a search has left them: the right setting depends on the fibre alone.
+        If the currents cannot be driven, no circuit counts as active, but the transmitters are restored. Polarization
+        controllers stay where a search has left them: the right setting depends on the fibre alone.
         """
-        events, needed = self.bench.events, ends_of(self._standing)
+        events, needed = self.bench.events, transmitters_of(self._active_circuits)
         try:
             self.bench.mesh.program(before.driven_ma)
             self.bench.mesh.confirm_driven(before.driven_ma)
@@ -528,12 +465,14 @@ class PathSetup:
             events.add("not rolled back", reason=str(error) or type(error).__name__, after=reason)
             raise
         finally:
-            self._switch_back(before, circuits, needed)
-        events.add("rolled back", after=reason, **self._standing_verdict())
+            self._restore_transmitters(before, circuits, needed)
+        events.add("rolled back", after=reason, **self._proof_after_rollback())
 
-    def _switch_back(self, before: _Before, circuits: Sequence[PlannedCircuit], needed: Collection[str]) -> None:
-        """Switch transmitters on that were on before, and off that were off; one that fails is in the event log."""
-        for name in ends_of(circuits):
+    def _restore_transmitters(
+        self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], needed: Collection[str]
+    ) -> None:
+        """Switch transmitters back to their former state; log those that fail."""
+        for name in transmitters_of(circuits):
             module = self.bench.transponders[name]
             try:
                 if name in before.lit:
@@ -543,8 +482,8 @@ class PathSetup:
             except LumionError as error:
                 self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
-    def _standing_verdict(self) -> dict[str, object]:
-        """Prove what stands, after a rollback; a device that does not answer is part of the verdict."""
+    def _proof_after_rollback(self) -> dict[str, object]:
+        """Prove the active circuits after a rollback, and return the result as event details."""
         try:
             proofs = self.prove()
         except LumionError as error:
@@ -552,37 +491,30 @@ class PathSetup:
         bad = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
         return {"standing": "not proven", "why": "; ".join(bad)} if bad else {"standing": "proven"}
 
-    def _lights_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
-        """Return the light at the exits of circuits, arm by arm; ``None`` in the dark."""
-        return tuple(self._exits.quickly_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
-
     def _check_undisturbed(
-        self, stay: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
+        self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
     ) -> None:
-        """Compare the light of the circuits that stay with what it was before.
-
-        Raises:
-            CircuitError: One of them has changed by more than is allowed.
-        """
-        arms = [circuit for circuit in stay for _ in circuit.arms]
-        for circuit, was_dbm, is_dbm in zip(arms, before_dbm, self._lights_dbm(stay), strict=True):
+        """Raise ``CircuitError`` if the light of a circuit that stays has changed by more than the allowed amount."""
+        arms = [circuit for circuit in circuits for _ in circuit.arms]
+        levels_dbm = self._lighting.fibre_levels_dbm(circuits)
+        for circuit, was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
             if was_dbm is None:
-                continue  # dark before: nothing of it to be disturbed
+                continue  # an arm without light cannot be disturbed
             if is_dbm is None or abs(is_dbm - was_dbm) > allowed_db:
-                now = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
+                change = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
                 raise CircuitError(
-                    f"standing circuit {circuit.request} was disturbed ({now}, allowed ±{allowed_db:g} dB)",
-                    hint="All is as it was before. Plan all circuits anew together, with establish().",
+                    f"active circuit {circuit.request} was disturbed ({change}, allowed ±{allowed_db:g} dB)",
+                    hint="The mesh was rolled back. Plan all circuits together, with establish().",
                 )
 
-    # -- change -------------------------------------------------------------------------------------------------------
+    # -- program ------------------------------------------------------------------------------------------------------
 
-    def _make_before_break(self, plan: CircuitPlan, before: _Before) -> None:
-        """Where a circuit goes on elsewhere, set first what nobody who stands uses."""
-        stands = {circuit.request: circuit.paths for circuit in self._standing}
-        if not any(stands.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
+    def _make_before_break(self, plan: CircuitPlan, before: _StateBeforeChange) -> None:
+        """If an active circuit moves to another path, first program the heaters that no active circuit uses."""
+        active = {circuit.request: circuit.paths for circuit in self._active_circuits}
+        if not any(active.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
             return
-        used = pucs_of(self._standing)
+        used = pucs_of(self._active_circuits)
         free = np.repeat([puc not in used for puc in range(self.bench.mesh.topology.n_pucs)], 2)
         self.bench.mesh.program(np.where(free, plan.currents_ma, before.driven_ma))
         self.bench.events.add("made before break", heaters=int(free.sum()))
@@ -595,229 +527,51 @@ class PathSetup:
         )
         milestone("programmed")
 
-    def _connected(
-        self, plan: CircuitPlan, before: _Before, align: bool, milestone: Milestone
+    def _connect_by_routes(
+        self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try ways for new circuits until all are proven; return what stands then, and the proofs of the new ones."""
-        lit, suspects, tried = before.lit, frozenset[int](), list[str]()
-        was_dbm = before.exits_dbm
+        """Try routes for new circuits until all are proven; return the plan of all circuits, and the new proofs."""
+        lit, suspects, failures = before.lit, frozenset[int](), list[str]()
+        levels_dbm = before.levels_dbm
         while True:
-            whole = self._set_beside(plan, before, suspects, milestone)
-            # At once, for what takes longer may be a fibre of theirs that moves by itself.
-            self._check_undisturbed(self._standing, was_dbm, GLITCH_DB)
-            self._check_dark(plan.circuits, lit)
-            whole, proofs = self._light_and_prove(whole, plan.circuits, lit, align, milestone)
+            all_circuits = self._program_with_active(plan, before, suspects, milestone)
+            # Check immediately: a later change could be an active circuit's own fibre drifting.
+            self._check_undisturbed(self._active_circuits, levels_dbm, GLITCH_DB)
+            self._lighting.check_dark(plan.circuits, lit)
+            all_circuits, proofs = self._lighting.light_and_prove(
+                all_circuits, plan.circuits, lit, busy_ports=self._busy_ports, align=align, milestone=milestone
+            )
             if all(proof.proven for proof in proofs):
-                self._check_undisturbed(self._standing, was_dbm, _LOST_DB)
-                return whole, proofs
-            findings = self._diagnosed(proofs, whole, before)
-            lit = frozenset()  # a diagnosis leaves them dark
-            failure = verdict(proofs) + "".join(f" {finding}" for finding in findings)
+                self._check_undisturbed(self._active_circuits, levels_dbm, _LOST_DB)
+                return all_circuits, proofs
+            findings = self._lighting.diagnose(proofs, all_circuits, self._active_circuits, before.driven_ma)
+            lit = frozenset()  # the diagnosis has switched the new transmitters off
+            failure = describe_proofs(proofs) + "".join(f" {finding}" for finding in findings)
             suspects |= {puc for finding in findings for puc in finding.pucs}
-            tried.append(failure)
-            if not any(finding.pucs for finding in findings) or len(tried) == _MOST_WAYS:
+            failures.append(failure)
+            if not any(finding.pucs for finding in findings) or len(failures) == _MAX_ROUTES:
                 raise CircuitError(failure)
             requests = [circuit.request for circuit in plan.circuits]
+            record = record_avoiding(self.record, suspects)
             try:
-                plan = plan_circuits(self.bench, avoiding(self.record, suspects), requests, fixed=self._states_in_use)
+                plan = plan_circuits(self.bench, record, requests, fixed=self._states_in_use)
             except RoutingError as error:
-                raise CircuitError(f"{failure} There is no other way: {error}") from error
-            was_dbm = self._lights_dbm(self._standing)
+                raise CircuitError(f"{failure} No alternative path was found: {error}") from error
+            levels_dbm = self._lighting.fibre_levels_dbm(self._active_circuits)
             self.bench.events.add("another way", avoiding=sorted(suspects), after=failure)
 
-    def _set_beside(
-        self, plan: CircuitPlan, before: _Before, suspects: Collection[int], milestone: Milestone
+    def _program_with_active(
+        self, plan: CircuitPlan, before: _StateBeforeChange, suspects: Collection[int], milestone: Milestone
     ) -> CircuitPlan:
-        """Program new circuits beside those that stand, and return all of them as one plan."""
-        setting = setting_beside(
+        """Program new circuits without changing the active ones, and return the plan of all circuits."""
+        setting = setting_with_active(
             self.bench.mesh.topology,
-            avoiding(self.record, suspects),
+            record_avoiding(self.record, suspects),
             self._states_in_use | plan.routing.states,
-            pucs_of(self._standing),
+            pucs_of(self._active_circuits),
             before.driven_ma,
             plan.couplings,
         )
-        whole = joined(self.active, plan, setting)
-        self._program(whole, milestone, setting.shift_rad)
-        return whole
-
-    def _check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-        """Refuse exits that are lit before their transmitter is on: what arrives there later would prove nothing.
-
-        Raises:
-            CircuitError: There is such light; the message says where and how much.
-        """
-        dark = [(each, arm) for each in circuits if each.request.source not in lit for arm in each.arms]
-        strays_dbm = self._exits.quickly_dbm([arm.exit for _, arm in dark], monitors_only=True)
-        for (circuit, arm), stray_dbm in zip(dark, strays_dbm, strict=True):
-            if stray_dbm is not None and stray_dbm > arm_level_dbm(circuit, arm) - _STRAY_DB:
-                raise CircuitError(
-                    f"circuit {circuit.request}: port {arm.exit.port} should be dark and has {stray_dbm:.1f} dBm "
-                    f"before {circuit.request.source} is switched on",
-                    hint="Another source shines into the mesh: look for a laser or module left on, or swapped fibres.",
-                )
-
-    def _diagnosed(
-        self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before
-    ) -> tuple[CircuitFinding, ...]:
-        """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
-        # A module that a standing circuit needs cannot be switched off to see whose light is where.
-        needed = ends_of(self._standing)
-        alone = [proof for proof in proofs if not set(ends_of([proof.circuit])) & set(needed)]
-        diagnosis = Diagnosis(self.bench, self.record, self._exits, whole, pucs_of(self._standing), before.driven_ma)
-        findings = diagnosis.of(alone)
-        for finding in findings:
-            self.bench.events.add("diagnosis", **finding.as_event())
-        return findings
-
-    # -- light --------------------------------------------------------------------------------------------------------
-
-    def _light_and_prove(
-        self,
-        plan: CircuitPlan,
-        circuits: Sequence[PlannedCircuit],
-        lit: Collection[str],
-        align: bool,
-        milestone: Milestone,
-    ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Switch light on, align polarizations, level arms, wait for the receivers, and judge; all is in the log.
-
-        Args:
-            plan: All that is driven.
-            circuits: Those of it that are new.
-            lit: Transmitters that are on already.
-            align: Search the polarization at every new input.
-            milestone: Told of each milestone.
-
-        Returns:
-            The plan with arms levelled, and the proofs of the new circuits.
-        """
-        bench = self.bench
-        # Light before the polarization search, which has nothing else to go by.
-        light_up(bench, circuits, lit)
-        movable = [circuit for circuit in circuits if circuit.entry.polarization is not None]
-        light: list[CircuitLight] | None = None
-        if not align:
-            light = self._prover.look(circuits)
-            seen = dict(zip((circuit.request for circuit in circuits), light, strict=True))
-            movable = [circuit for circuit in movable if not self._is_in_place(circuit, seen[circuit.request])]
-        alignments = self._align(movable, circuits)
-        plan, levels = self._level_arms(plan, circuits)
-        circuits = [each for each in plan.circuits if each.request in {circuit.request for circuit in circuits}]
-        milestone("settled")
-        if light is None or movable or levels or any(seen.los for seen in light):
-            self._prover.await_los_clear(circuits)
-            light = None
-        milestone("los_clear")
-        proofs = self._proofs(circuits, alignments, light, LOCK_TIMEOUT_S, levels)
-        for proof in proofs:
-            bench.events.add("proof", **summary(proof))
-        return plan, proofs
-
-    def _level_arms(
-        self, plan: CircuitPlan, circuits: Sequence[PlannedCircuit]
-    ) -> tuple[CircuitPlan, dict[CircuitRequest, ArmLevels]]:
-        """Tell the arms of new circuits of two polarizations apart at their receivers, and level them."""
-        found: dict[CircuitRequest, ArmLevels] = {}
-        leveller = ArmLeveller(self.bench, self.record)
-        for circuit in circuits:
-            if circuit.strategy == "dual":
-                driven = next(each for each in plan.circuits if each.request == circuit.request)
-                plan, found[circuit.request] = leveller.level(plan, driven)
-        return plan, found
-
-    def _proofs(
-        self,
-        circuits: Sequence[PlannedCircuit],
-        alignments: Mapping[CircuitRequest, Alignment] | None = None,
-        light: Sequence[CircuitLight] | None = None,
-        lock_timeout_s: float = 0.0,
-        levels: Mapping[CircuitRequest, ArmLevels] | None = None,
-    ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by what is seen of them now, or was seen just before."""
-        seen = self._prover.look(circuits) if light is None else light
-        proofs = self._prover.judge(self.record, circuits, seen, alignments or {}, levels or {})
-        return self._prover.accept(proofs, lock_timeout_s)
-
-    def _switch_off(self, names: Sequence[str]) -> None:
-        self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names])
-
-    def _align(
-        self, circuits: Sequence[PlannedCircuit], lit: Sequence[PlannedCircuit]
-    ) -> dict[CircuitRequest, Alignment]:
-        """Search the polarization at the inputs of circuits, side by side; of ``lit`` ones that have light."""
-        taken = {arm.exit.port for each in (*self._standing, *lit) for arm in each.arms}
-        leaving_w = self._exits.leaving_w() if circuits else {}  # once for all, who then search side by side
-        jobs = [functools.partial(self._aligned, circuit, leaving_w, taken) for circuit in circuits]
-        found = self.bench.clock.side_by_side(jobs)
-        alignments = {}
-        for circuit, alignment in zip(circuits, found, strict=True):
-            name = circuit.entry.polarization
-            if isinstance(alignment, LumionError):
-                self.bench.events.add("not aligned", controller=name, reason=str(alignment))
-                continue
-            alignments[circuit.request] = alignment
-            self.bench.events.add(
-                "aligned",
-                controller=name,
-                reads=alignment.reads,
-                swing_db=round(alignment.swing_db, 2),
-                remaining_loss_db=round(alignment.remaining_loss_db, 3),
-                method=alignment.method,
-            )
-        return alignments
-
-    def _is_in_place(self, circuit: PlannedCircuit, light: CircuitLight) -> bool:
-        """Return whether so little light is lost that the polarization cannot have moved."""
-        # Polarization that has moved can only cost light; a circuit in service is compared with its own last proof, so
-        # that a prediction a little off never starts a search under somebody's traffic.
-        loss_db = light.mesh_loss_db(circuit)
-        last_db = self._proven_loss_db.get((circuit.request, circuit.paths), circuit.budget.mesh_loss_db)
-        return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
-
-    def _aligned(
-        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
-    ) -> Alignment | CircuitError | DeviceError:
-        """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
-        name = circuit.entry.polarization or ""
-        try:
-            refuse_power_feedback(circuit)
-            self._refuse_other_way(circuit, leaving_w, taken)
-            return self._aligner.maximise(name, self.bench.polarizer(name), self._light_to_search_by(circuit))
-        except (CircuitError, DeviceError) as error:
-            return error
-
-    def _refuse_other_way(
-        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
-    ) -> None:
-        """Refuse to search by the leakage at an exit while the light itself leaves the mesh elsewhere.
-
-        Raises:
-            CircuitError: It does; the message says where.
-        """
-        arm = circuit.arms[0]
-        bright_w = w_from_dbm(arm_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
-        elsewhere = [port for port, w in leaving_w.items() if port not in taken and w > bright_w / _BRIGHT]
-        if elsewhere and leaving_w.get(arm.exit.port, bright_w) < bright_w / _DARK:
-            raise CircuitError(
-                f"circuit {circuit.request}: port {arm.exit.port} is dark, and light leaves the mesh at {elsewhere}"
-            )
-
-    def _light_to_search_by(self, circuit: PlannedCircuit) -> Callable[[], float]:
-        """Return what reads the light at an exit, until it is clear that there is none."""
-        arm = circuit.arms[0]
-        dark_w = self._exits.soon_w(arm.exit, arm_level_dbm(circuit, arm)) / _DARK
-        readings: list[float] = []
-
-        def read_w() -> float:
-            power_w = self._exits.read_soon_w(arm.exit)
-            readings.append(power_w)
-            if len(readings) == _DARK_READS and max(readings) < dark_w:
-                raise CircuitError(
-                    f"no light arrives at port {arm.exit.port}, whatever the polarization",
-                    device=circuit.entry.polarization,
-                    hint="Check the source, the fibre and the path behind the controller.",
-                )
-            return power_w
-
-        return read_w
+        all_circuits = combined_plan(self.active, plan, setting)
+        self._program(all_circuits, milestone, setting.shift_rad)
+        return all_circuits

@@ -1,4 +1,4 @@
-"""Where the time of a set-up goes."""
+"""Durations of the phases of a set-up."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.planned import PlannedCircuit
 
 Milestone = Callable[[str], None]
-"""Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
+"""Called with the name of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
 
 
 class Spans:
-    """Tells where the time of a set-up goes.
+    """Measures how long each phase of a set-up takes.
 
     Args:
-        bench: The bench whose clock counts.
-        milestone: Told of each milestone as well.
+        bench: The bench whose clock is used.
+        milestone: Called with each milestone as well.
     """
 
     def __init__(self, bench: Bench, milestone: Milestone) -> None:
@@ -26,18 +26,18 @@ class Spans:
         self._spent_ms: dict[str, float] = {}
 
     def note(self, name: str) -> None:
-        """End a span now; spans of one name add up."""
+        """End a phase now; phases of the same name add up."""
         now_s = self._bench.clock.now()
         self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
         self._last_s = now_s
 
     def reached(self, name: str) -> None:
-        """End the span of a milestone, and tell of it."""
+        """End the phase before a milestone, and report the milestone."""
         self.note(name)
         self._milestone(name)
 
     def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
-        """Put the spans into the event log, in bench time."""
+        """Write the durations to the event log, in milliseconds of bench time."""
         spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
         names = [str(circuit.request) for circuit in circuits]
         self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))

@@ -1,4 +1,4 @@
-"""Trimming: a PUC on an arm couples only partly, and what the arm has too much leaves by another port."""
+"""Trimming: a PUC on an arm couples only partly, so that the arm's excess light leaves by another port."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import STATES, opposite_state
 from lumion_hw.mesh.routing.result import to_wave_path
 
-MOST_TRIM_DB = 15.0
-"""More is no trimming: the couplers' own imperfections would decide."""
+MAX_TRIM_DB = 15.0
+"""Largest trim; above it, imperfections of the couplers would dominate."""
 _HARMLESS_DB = -40.0
-"""Of strays that bring less than this to a receiver, over what the arm keeps, none is better than another."""
+"""Stray light below this level at receivers, relative to the trimmed arm, counts as equally harmless."""
 
 
 @dataclass(frozen=True)
 class Trimmer:
-    """Chooses PUCs that take light off arms, so that it ends where it harms least.
+    """Chooses PUCs that trim arms, so that the diverted light does least harm.
 
     Attributes:
         mesh: The mesh.
-        planning: What is known of it.
-        wiring: Who is at the ports.
+        planning: Data that planning derives from the calibration record.
+        wiring: Fibres at the ports.
         states: State of every PUC.
-        currents_ma: Heater currents that make them.
-        paths: Ways of all arms.
+        currents_ma: Heater currents for these states.
+        paths: Paths of all arms.
     """
 
     mesh: MeshTopology
@@ -41,45 +41,45 @@ class Trimmer:
     paths: Sequence[Path]
 
     def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
-        """Return the PUCs that can take so much light off a path, those first whose stray harms least.
+        """Return the PUCs that can trim a path by this loss, least harmful stray light first.
 
         Args:
             path: The arm to trim.
-            loss_db: What it is to lose.
+            loss_db: Loss to add to the arm.
         """
-        if not 0.0 < loss_db <= MOST_TRIM_DB:
+        if not 0.0 < loss_db <= MAX_TRIM_DB:
             return []
         kept = 10.0 ** (-loss_db / 10.0)
         found = []
         receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
-        for wave, state in self.free_waves(path):
+        for wave, state in self.unshared_waves(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
             coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
             if low <= coupling <= high:
-                port = self._end_of(wave, opposite_state(state))
-                # What strays over what is kept, and how much of it a receiver gets.
+                port = self._stray_port(wave, opposite_state(state))
+                # Diverted over remaining power, times the part that reaches a receiver.
                 harm = (1.0 - kept) / kept * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
-                found.append((self._badness(harm, port), ArmTrim(puc, coupling, loss_db, port)))
+                found.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(found, key=lambda each: each[0])]
 
-    def free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield where a path enters PUCs that no other path passes, and itself once, with their states."""
+    def unshared_waves(self, path: Path) -> Iterator[tuple[int, State]]:
+        """Yield where a path enters PUCs that it uses only once and no other path uses, with their states."""
         shared = {puc for each in self.paths if each is not path for puc in each.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
             if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:
                 yield wave, state
 
-    def _badness(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return what to sort strays by: light at a receiver, then light that goes round or back into a source."""
+    def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
+        """Return a sort key for stray light: power at a receiver, then light that circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
-    def _end_of(self, wave: int, state: State) -> int | None:
-        """Return the port where light ends that passes one PUC in another state; ``None`` if it goes round."""
+    def _stray_port(self, wave: int, state: State) -> int | None:
+        """Return the port where light leaves that takes the other state of a PUC; ``None`` if it circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
         for _ in range(4 * self.mesh.n_pucs):
             if node < 0:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.output import echo_json, echo_table, error_document, json_option, note, say
 from lumion_hw.errors import ConfigError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def bench() -> None:
     """Check, show and describe bench files.
 

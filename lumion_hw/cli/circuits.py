@@ -25,9 +25,10 @@ from lumion_hw.files.writing import Over, check_target
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
-    from lumion_hw.circuits.hold import CircuitHealth
     from lumion_hw.circuits.lease_clock import LeaseClock
-    from lumion_hw.circuits.state import CircuitState, MeshFinding, StandingCircuit
+    from lumion_hw.circuits.maintenance import CircuitHealth
+    from lumion_hw.circuits.state import ActiveCircuit, CircuitState, MeshFinding
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
@@ -94,6 +95,7 @@ class BenchTarget:
             with CircuitService.open(
                 self.bench, record, directory, program=program, take_over=self.take_over
             ) as service:
+                note_doubts(service.setup.record)
                 if service.lost:
                     names = ", ".join(circuit.name for circuit in service.lost)
                     note(f"the mesh was dark: {names} stood before and is to be connected again")
@@ -114,6 +116,12 @@ class BenchTarget:
                 hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
             )
         return record
+
+
+def note_doubts(record: CalibrationRecord | None) -> None:
+    """Warn about a record whose calibration was not certified."""
+    if record is not None and record.doubts:
+        note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
 
 
 def target_options(function: Any) -> Any:
@@ -196,8 +204,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
         proofs = service.connect(requests, progress=bars)
         state = service.state
     for proof in proofs:
-        if proof.levels is not None and proof.levels.untold:
-            note(f"{_name(proof.circuit.request)}: its arms were not told apart: {proof.levels.untold}")
+        if proof.levels is not None and proof.levels.unresolved:
+            note(f"{proof.circuit.request.name}: its arms were not told apart: {proof.levels.unresolved}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -215,7 +223,7 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
         raise click.UsageError("Give pairs, or --all.")
     if everything:
         gone = _brought_to_rest(target)
-        left: tuple[StandingCircuit, ...] = ()
+        left: tuple[ActiveCircuit, ...] = ()
     else:
         with target.opened("lumion disconnect") as service:
             gone = service.disconnect([":".join(pair) for pair in pairs])
@@ -269,7 +277,7 @@ def hold(
     transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
     for as long as it does; other commands that change the bench are refused meanwhile.
     """
-    from lumion_hw.circuits.hold import Upkeep
+    from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
 
     over: Over = "any" if force else "nothing"  # least of all the record in use
@@ -277,18 +285,18 @@ def hold(
         check_target(renew, "the renewed record", over)
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
-        requests = [each for each in _requests(pairs, {}) if _name(each) not in _names(service.state.circuits)]
+        requests = [each for each in _requests(pairs, {}) if each.name not in _names(service.state.circuits)]
         if requests:
             service.connect(requests)
         if not service.state.circuits:
             raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
-        service.setup.bench.events.follow(_note_lease)
-        upkeep = Upkeep(service, period_s=period_s, reads_per_s=reads_per_s)
+        service.setup.bench.events.add_listener(_note_lease)
+        maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
-            upkeep.run(for_s, _teller(every_s, target.as_json))
-        health, summary = upkeep.health, upkeep.summary()
-        if renew is not None and upkeep.drifted_rad:
-            save_record(upkeep.renewed(), renew, over)
+            maintenance.run(for_s, _teller(every_s, target.as_json))
+        health, summary = maintenance.health, maintenance.summary()
+        if renew is not None and maintenance.drifted_rad:
+            save_record(maintenance.record_with_drift(), renew, over)
     if target.as_json:
         echo_json({"circuits": [each.document() for each in health], **summary})
     else:
@@ -393,19 +401,19 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
     """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
-    from lumion_hw.circuits.state import standing_plan
+    from lumion_hw.circuits.state import restored_plan
     from lumion_hw.storage import load_record
 
-    model, names = load(target.file), {_name(request) for request in requests}
+    model, names = load(target.file), {request.name for request in requests}
     with target.directory() as directory:
         record, state = load_record(target.record_of(directory)), read_state(directory)[0]
-    stands = standing_plan(model, record, state)
+    stands = restored_plan(model, record, state)
     standing = () if stands is None else stands.circuits
     there = {circuit.name for circuit in state.circuits}
-    missing = [each for each in requests if _name(each) not in there]
+    missing = [each for each in requests if each.name not in there]
     with RunProgress(None, quiet=True) as bars:
         plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
-    return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
+    return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 
 def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
@@ -422,7 +430,7 @@ def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> 
         return ""
     wanted = {puc for path in alone.paths for puc in path.pucs}
     others = [
-        _name(each.request)
+        each.request.name
         for each in plan.everything
         if each is not circuit and wanted & {puc for path in each.paths for puc in path.pucs}
     ]
@@ -440,12 +448,12 @@ _HEADERS = ("circuit", "hops", "loss dB", "predicted dB", "received dBm", "margi
 _NUMBERS = ("measured_loss_db", "predicted_loss_db", "received_dbm", "margin_db", "overload_margin_db")
 
 
-def _row(circuit: StandingCircuit) -> tuple[object, ...]:
+def _row(circuit: ActiveCircuit) -> tuple[object, ...]:
     numbers = (circuit.proof.get(name) for name in _NUMBERS)
     return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
-def _listed(circuit: StandingCircuit, now: LeaseClock) -> tuple[object, ...]:
+def _listed(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
     document = _standing_document(circuit, now)
     margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
     return (
@@ -459,7 +467,7 @@ def _listed(circuit: StandingCircuit, now: LeaseClock) -> tuple[object, ...]:
     )
 
 
-def _standing_document(circuit: StandingCircuit, now: LeaseClock) -> dict[str, Any]:
+def _standing_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
     """Return a standing circuit as JSON, with the marks that its age brings."""
     seen_s = None
     if circuit.seen_utc is not None:
@@ -486,18 +494,18 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
     from lumion_hw.circuits.state import proof_document
 
     return {
-        "circuit": _name(proof.circuit.request),
+        "circuit": proof.circuit.request.name,
         "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
         **proof_document(proof),
         "los": proof.los,
-        "arms_untold": proof.levels.untold if proof.levels is not None else "",
+        "arms_untold": proof.levels.unresolved if proof.levels is not None else "",
     }
 
 
 def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
     plain = circuit.budget
     return {
-        "circuit": _name(circuit.request),
+        "circuit": circuit.request.name,
         "strategy": circuit.strategy,
         "paths": [dataclasses.asdict(path) for path in circuit.paths],
         **dataclasses.asdict(plain),
@@ -519,7 +527,7 @@ def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitH
         if marks == said["marks"] and said["at_s"] is not None and held_s < said["at_s"] + every_s:
             return
         said.update(at_s=held_s, marks=marks)
-        words = "  ".join(each.words() for each in health)
+        words = "  ".join(each.describe() for each in health)
         (note if as_json else say)(f"{_span(held_s):>8}  {words}")
 
     return tell
@@ -550,10 +558,10 @@ def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> lis
     return list(dict.fromkeys(found))
 
 
-def _brought_to_rest(target: BenchTarget) -> tuple[StandingCircuit, ...]:
+def _brought_to_rest(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
     """Switch all off, without a calibration record, and return what stood."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
-    from lumion_hw.circuits.service import bring_to_rest
+    from lumion_hw.circuits.service import switch_everything_off
 
     with (
         target.directory() as directory,
@@ -562,7 +570,7 @@ def _brought_to_rest(target: BenchTarget) -> tuple[StandingCircuit, ...]:
         CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal,
     ):
         stood = journal.state.circuits
-        bring_to_rest(bench, journal, lock)
+        switch_everything_off(bench, journal, lock)
     return stood
 
 
@@ -574,7 +582,7 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
-    from lumion_hw.circuits.state import MeshVerdict, judged, read_state
+    from lumion_hw.circuits.state import MeshVerdict, compare_with_mesh, read_state
 
     state, begun = read_state(directory)
     only = None if state.circuits else [load(target.file).mesh_section.controller]
@@ -582,7 +590,7 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
         BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
         open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
     ):
-        finding = judged(b.mesh, state, begun)
+        finding = compare_with_mesh(b.mesh, state, begun)
         if finding.verdict not in (MeshVerdict.AS_LEFT, MeshVerdict.AS_BEFORE):
             dark = tuple(_broken(circuit, f"the mesh is {finding.verdict}") for circuit in state.circuits)
             return finding, dataclasses.replace(state, circuits=dark), True
@@ -593,21 +601,21 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
     return finding, dataclasses.replace(state, circuits=measured), broken
 
 
-def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[StandingCircuit, ...]:
+def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
     """Return the circuits of the journal as they are measured now."""
     from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
-    from lumion_hw.circuits.state import now_utc, proof_document, standing_plan
+    from lumion_hw.circuits.state import now_utc, proof_document, restored_plan
     from lumion_hw.storage import load_record
 
     setup = PathSetup(bench, load_record(record))
-    plan = standing_plan(bench.model, setup.record, state, wiring_with_device_losses(bench))
+    plan = restored_plan(bench.model, setup.record, state, wiring_with_device_losses(bench))
     if plan is None:
         return ()
     setup.adopt(plan)
-    proofs, silent = setup.prove_answering()
-    found = {_name(proof.circuit.request): proof for proof in proofs}
-    why = {_name(request): text for request, text in silent.items()}
+    proofs, silent = setup.prove_reachable()
+    found = {proof.circuit.request.name: proof for proof in proofs}
+    why = {request.name: text for request, text in silent.items()}
     measured = []
     for circuit in state.circuits:
         proof = found.get(circuit.name)
@@ -619,16 +627,12 @@ def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[StandingC
     return tuple(measured)
 
 
-def _broken(circuit: StandingCircuit, why: str) -> StandingCircuit:
+def _broken(circuit: ActiveCircuit, why: str) -> ActiveCircuit:
     """Return a circuit that carries no good light: without the numbers of a time when it did."""
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {why}",), seen_utc=now_utc())
 
 
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"
-
-
-def _names(standing: Sequence[StandingCircuit]) -> list[str]:
+def _names(standing: Sequence[ActiveCircuit]) -> list[str]:
     return [circuit.name for circuit in standing]

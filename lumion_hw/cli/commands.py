@@ -41,7 +41,12 @@ COMMANDS = (
 """One row per command; a new command is one more row."""
 
 
-@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=COMMANDS,
+    other_programs=("lumion-calibrate",),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @version_option
 def lumion() -> None:
     """Drive, calibrate and rehearse a photonic-fabric bench.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.circuits import BenchTarget, target_options
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import LONGEST_D, Duration
 from lumion_hw.cli.common.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError, ConfigError, LumionError
@@ -29,7 +30,7 @@ _LOOK_S = 0.05
 _FAILED = 3
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def fabric() -> None:
     """Keep the jobs of a bench connected, and put spares in the place of what fails.
 
@@ -67,7 +68,7 @@ def _run(manager: FabricManager, for_s: float | None) -> None:
 
     service = manager.service
     box, me = RequestBox(service.journal.path.parent), service.lock.owner
-    manager.run(for_s, between=lambda: box.serve(me, lambda request: request.perform(manager)))
+    manager.run(for_s, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
 
 
 @fabric.command()
@@ -167,7 +168,7 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
         hooks = CommandHooks(hook) if hook else None
         with (
             FabricJournal(directory, bench.model.name) as journal,
-            FabricManager(service, journal, hooks=hooks, tell=_tell(target.as_json)) as manager,
+            FabricManager(service, journal, hooks=hooks, on_event=_tell(target.as_json)) as manager,
         ):
             yield manager
 
@@ -273,7 +274,7 @@ def _job_state(model: Any, job: Any, state: FabricState, standing: set[str]) -> 
 
     if job.name in state.refused:
         return f"refused: {state.refused[job.name]}"
-    wanted = {f"{each.source}:{each.target}" for each in job_requests(model, job, state.places)}
+    wanted = {each.name for each in job_requests(model, job, state.places)}
     return "connected" if wanted <= standing else "to be connected"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, PORT, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -24,7 +25,7 @@ _LOSS_DB, _COUPLING = Number("dB", 0.0, 10_000.0), Number("", 0.0, 1.0)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def mesh() -> None:
     """Draw a mesh, route circuits through it, find matchings.
 

@@ -70,7 +70,7 @@ def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str
     Raises:
         ConfigError: It is no name of a kind, or there is one already; or the role has no channels.
     """
-    from lumion_hw.bench.file.known_kinds import known_names
+    from lumion_hw.bench.file.known_kinds import kind_names
 
     package = name.replace("-", "_")
     if not _NAME.fullmatch(name) or keyword.iskeyword(package):
@@ -78,7 +78,7 @@ def words_of(name: str, role: str, channels: int | None = None) -> dict[str, str
             f"{name!r} cannot be the name of a kind",
             hint="Give maker and model in small letters and digits, joined by '-', such as acme-pm8.",
         )
-    if name in known_names():
+    if name in kind_names():
         raise ConfigError(f"there is a kind {name!r} already", hint="Bench files can use it; or choose another name.")
     if importlib.util.find_spec(package) is not None:
         raise ConfigError(f"there is a package {package!r} already, which would be hidden", hint="Choose another name.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -32,7 +33,7 @@ COUNTED_BY = click.option(
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def plan() -> None:
     """Spares for a service level, and what faults cost a fleet beyond what failed."""
 
@@ -83,11 +84,11 @@ def _faults(rate: float, repair: float, server_share: float, per_server: int, ca
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:
-        return Faults.at_rate(rate, repair, server_share, per_server)
+        return Faults.from_rate(rate, repair, server_share, per_server)
     given = click.get_current_context().get_parameter_source
     if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
         raise click.UsageError("Give --causes, or --rate, --repair and --server-share: not both.")
-    return Faults.of_causes(read_causes(causes), per_server)
+    return Faults.from_causes(read_causes(causes), per_server)
 
 
 def _simulation_options(function: _Command) -> _Command:

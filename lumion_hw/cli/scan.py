@@ -14,7 +14,7 @@ from lumion_hw.cli.common.opening import devices_with
 from lumion_hw.cli.common.output import echo_json, json_option, note, progress, say, table
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.cli.snapshot import held_bench, held_options
+from lumion_hw.cli.snapshot import lock_options, locked_bench
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.files.writing import check_target
 
@@ -63,7 +63,7 @@ def _word(text: str) -> Any:
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@held_options
+@lock_options
 @click.option(
     "--set",
     "swept",
@@ -120,7 +120,7 @@ def scan(
     names = _each_once(swept)
     drawn = _picture_of(out) if picture else None
     in_force = None if record is None else load_record(Path(record))
-    with held_bench(bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, held) as (
+    with locked_bench(bench_file, devices_with(bench_file, [*names, *readings]), "lumion scan", as_json, held) as (
         bench,
         standing,
     ):

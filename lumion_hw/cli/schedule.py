@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, SEED, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, say
@@ -32,7 +33,7 @@ _RATE = Number("bytes/s", 1.0, 1e15)
 _SHOWN_CONFIGURATIONS = 20
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def schedule() -> None:
     """Sequences of circuits for collectives, demands and phases of a job, and what they cost."""
 
@@ -140,9 +141,9 @@ def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool
 
 def _say_bound(made: Schedule) -> None:
     if made.collective == "straggler all-reduce":
-        from lumion_hw.schedules.straggler import least_rounds
+        from lumion_hw.schedules.straggler import min_straggler_rounds
 
-        say(f"{len(made.rounds)} rounds; no schedule has fewer than {least_rounds(made.ranks)}")
+        say(f"{len(made.rounds)} rounds; no schedule has fewer than {min_straggler_rounds(made.ranks)}")
 
 
 @schedule.command()
@@ -277,12 +278,12 @@ def demand(
     """Turn a matrix of counts (CSV or NPY) into configurations with hold times."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
-    from lumion_hw.schedules.demand import demand_from, read_counts
+    from lumion_hw.schedules.demand import demand_from_counts, read_counts
 
     if duplex and count is None:
         raise click.UsageError("Give --configurations with --duplex: permutations serve everything, matchings do not.")
     columns = None if rank_of_column is None else _whole_numbers("--rank-of-column", rank_of_column)
-    wanted = demand_from(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
+    wanted = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
     wanted = wanted.reversed() if combine else wanted
     found = birkhoff(wanted) if count is None else bounded(wanted, count, duplex=duplex)
     model = _model(rate, alpha, delta, relock, hidden)
@@ -387,17 +388,17 @@ def route(
 
     Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
     """
-    from lumion_hw.schedules.mesh_steps import on_mesh, regrouped, relabelled
+    from lumion_hw.schedules.mesh_steps import regroup_schedule, relabel_ranks, route_schedule
 
     if phases is not None and modules is None:
         raise click.UsageError("Give --bench, --record and --modules with --phases.")
     made = _named_or_read(name, ranks)
     router, names = _router(layout, inputs, outputs, bench_file, record, modules)
     router.max_hops = max_hops
-    places = relabelled(router, made) if relabel else tuple(range(made.ranks))
-    router = router.seated(places) if relabel else router
-    made = regrouped(router, made) if regroup else made
-    found = on_mesh(router, made)
+    places = relabel_ranks(router, made) if relabel else tuple(range(made.ranks))
+    router = router.with_ports_of(places) if relabel else router
+    made = regroup_schedule(router, made) if regroup else made
+    found = route_schedule(router, made)
     if out is not None or phases is not None:
         _save_routed(made, found, [names[each] for each in places] if names else [], out, phases, duration, force)
     if as_json:
@@ -459,7 +460,7 @@ def _routed_document(router: MeshRouter, found: MeshSchedule) -> dict[str, Any]:
         "mesh_sha256": router.mesh.sha256,
         "rounds": found.rounds,
         "extra": found.extra,
-        "least_extra": found.least_extra,
+        "least_extra": found.min_extra,
         "steps": [
             {
                 "round": step.number,
@@ -474,7 +475,7 @@ def _routed_document(router: MeshRouter, found: MeshSchedule) -> dict[str, Any]:
 
 
 def _say_routed(router: MeshRouter, made: Schedule, found: MeshSchedule, places: Sequence[int]) -> None:
-    from lumion_hw.schedules.mesh_steps import fewest_rounds
+    from lumion_hw.schedules.mesh_steps import min_rounds
 
     rows = [
         (step.number, len(step.circuits), len(step.kept), max((p.hops for p in step.routing.paths), default=0))
@@ -485,10 +486,10 @@ def _say_routed(router: MeshRouter, made: Schedule, found: MeshSchedule, places:
         say(f"ranks have the ports that were those of {', '.join(map(str, places))}")
     say(
         f"{found.rounds} rounds, {found.extra} more settings for rounds without routes "
-        f"(at least {found.least_extra}, proven), {found.rerouted} circuits led elsewhere"
+        f"(at least {found.min_extra}, proven), {found.rerouted} circuits led elsewhere"
     )
     if made.collective in ("all-to-all", "matchings"):
-        say(f"{len(found.steps)} settings; fewer than {fewest_rounds(made)} cannot do on any mesh")
+        say(f"{len(found.steps)} settings; fewer than {min_rounds(made)} cannot do on any mesh")
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:
@@ -555,12 +556,12 @@ def phases(
         plan = load_phases(file)
     document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
     document |= {"configurations": prepared_document(prepared)} if prepared else {}
-    times = iteration_times(plan, delta, [each.alone for each in prepared.values()] or None)
+    times = iteration_times(plan, delta, [each.excludes_others for each in prepared.values()] or None)
     modelled: IterationTimes | None = None
     if measured:
-        from lumion_hw.schedules.phase_run import measured_iteration, model_beside
+        from lumion_hw.schedules.phase_run import measured_iteration, model_with_measured_dark_times
 
-        modelled = model_beside(measured, prepared, plan)
+        modelled = model_with_measured_dark_times(measured, prepared, plan)
         times = measured_iteration(measured, measured[-1].iteration, plan)
         document |= _measured_document(measured, modelled, settle_s) | {"changes": changes}
     document["iteration"] = _times_document(times)
@@ -613,13 +614,13 @@ def _prepared(
 def _measured_document(
     measured: Sequence[MeasuredPhase], modelled: IterationTimes, settle_s: float | None
 ) -> dict[str, Any]:
-    from lumion_hw.schedules.phase_run import measured_darkness
+    from lumion_hw.schedules.phase_run import measured_dark_times
 
     return {
         "model": _times_document(modelled),
         "iterations": measured[-1].iteration + 1,
         "dark_s": {each.tag: each.switched.longest_dark_s for each in measured if each.switched is not None},
-        "ports": measured_darkness(measured),
+        "ports": measured_dark_times(measured),
         "controller_settle_s": settle_s,
         "heat_mw": {each.tag: each.heat_mw for each in measured},
     }
@@ -628,7 +629,7 @@ def _measured_document(
 def _say_darkness(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
     """Say how long each port was dark, beside what the controller says that its heaters need."""
     from lumion_hw.schedules.cost import time_text
-    from lumion_hw.schedules.phase_run import measured_darkness
+    from lumion_hw.schedules.phase_run import measured_dark_times
 
     rows = [
         (
@@ -639,7 +640,7 @@ def _say_darkness(measured: Sequence[MeasuredPhase], settle_s: float | None) -> 
             time_text(each.longest_s),
             None if settle_s is None else time_text(settle_s),
         )
-        for each in measured_darkness(measured)
+        for each in measured_dark_times(measured)
     ]
     titles = ("phase", "port", "changes", "dark, median", "longest", "heaters settle in")
     echo_table("\ndark times port by port", titles, rows)
@@ -707,7 +708,7 @@ def _say_times(
     changes: Mapping[str, MeasuredChange],
 ) -> None:
     from lumion_hw.schedules.cost import time_text
-    from lumion_hw.schedules.phases import warnings
+    from lumion_hw.schedules.phases import plan_warnings
 
     last = {each.tag: each for each in measured}
     said = (None,) * len(plan.phases) if modelled is None else tuple(time_text(wait) for wait in modelled.waits_s)
@@ -725,5 +726,5 @@ def _say_times(
     say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
     if modelled is not None:
         say(f"by the model, with the dark times that were measured: {time_text(modelled.total_s)}")
-    for warning in warnings(plan, times):
+    for warning in plan_warnings(plan, times):
         note(warning)

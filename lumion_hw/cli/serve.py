@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.circuits import BenchTarget
+from lumion_hw.cli.circuits import BenchTarget, note_doubts
 from lumion_hw.cli.common.numbers import SEED, Number
 from lumion_hw.cli.common.opening import open_bench
 from lumion_hw.cli.common.output import echo_json, json_option, note, say
@@ -237,6 +237,7 @@ def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorPro
 
 
 def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
+    note_doubts(owner.record)
     state = owner.state
     if as_json:
         echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, SEED, Number
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.common.outputs import force_option, out_option
@@ -27,7 +28,7 @@ _SERVER = click.option(
 _PORTS = click.option("--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Of an accelerator.")
 
 
-@click.group("slice")
+@click.group("slice", cls=NamedGroup)
 def slice_() -> None:
     """Slices of a rack: placed side by side on a torus, or anywhere on a circuit fabric."""
 
@@ -146,7 +147,7 @@ def stream(
             (
                 name,
                 *(f"{share:.1%}" for share in (one.accepted, one.short, one.fragmented, one.used, one.bandwidth_share)),
-                f"{one.fabric_faster:.2f}x",
+                f"{one.fabric_speedup:.2f}x",
             )
             for name, one in found.items()
         ],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SHOWN_VALUES = 4
 
 
-def held_options(function: Any) -> Any:
+def lock_options(function: Any) -> Any:
     """Add the options of commands that open a mesh controller and leave its heaters on."""
     for option in (
         click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
@@ -43,7 +43,7 @@ def held_options(function: Any) -> Any:
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@held_options
+@lock_options
 @channels_option("store")
 @out_option("YAML file.  [default: on the terminal]", "-o", "--out")
 @force_option
@@ -69,7 +69,7 @@ def snapshot(
 
     if out is not None:
         check_target(out, "the snapshot", over(force))
-    with held_bench(bench_file, devices_with(bench_file, channels), "lumion snapshot", as_json, held) as (bench, _):
+    with locked_bench(bench_file, devices_with(bench_file, channels), "lumion snapshot", as_json, held) as (bench, _):
         taken = take_snapshot(bench, channels or ("*",))
     if out is not None:
         write_file(out, "the snapshot", snapshot_yaml(taken), over(force))
@@ -88,7 +88,7 @@ def snapshot(
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @click.argument("file", type=click.Path(dir_okay=False))
-@held_options
+@lock_options
 @channels_option("put back")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the difference alone.")
@@ -120,7 +120,7 @@ def restore(
         note(f"{name} did not answer when the snapshot was taken. Its settings are unknown and stay as they are.")
     patterns = channels or tuple(stored.devices)
     only = devices_with(bench_file, channels) or [name for name in load(bench_file).devices if name in stored.devices]
-    with held_bench(bench_file, only, "lumion restore", as_json, held) as (bench, standing):
+    with locked_bench(bench_file, only, "lumion restore", as_json, held) as (bench, standing):
         changes = differences(bench, stored, patterns)
         if not as_json:
             _show(file, changes)
@@ -144,7 +144,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def held_bench(
+def locked_bench(
     file: str, only: Sequence[str] | None, program: str, as_json: bool, held: dict[str, Any]
 ) -> Iterator[tuple[Bench, list[str]]]:
     """Open devices of a bench, its mesh under the lock of the bench and left on; with it go the circuits that stand."""

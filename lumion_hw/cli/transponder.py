@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
-from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
+from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
 from lumion_hw.files.json_text import json_text
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
 _MARKS = {"error": "!!", "warning": "!", "note": ""}
 
 
-@click.group()
+@click.group(cls=NamedGroup)
 def transponder() -> None:
     """Show, tune, switch, watch and dump modules; decode dumps.
 
@@ -51,8 +52,9 @@ def _opened(
     with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
         if device not in bench.transponders:
             devices = bench.model.devices.items()
-            names = ", ".join(name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS)
-            raise ConfigError(f"{bench_file} has no module {device!r}", hint=f"Its modules are {names or 'none'}.")
+            modules = [name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS]
+            hint = name_hint(device, modules, "Its modules are")
+            raise ConfigError(f"{bench_file} has no module {device!r}", hint=hint)
         yield bench.transponders[device], bench.clock
 
 
@@ -281,7 +283,7 @@ def firmware(
 
     if hitless and not start:
         raise click.UsageError("--hitless says how to --run.")
-    content = None if file is None else read_file(Path(file), "the firmware file", most_bytes=_MOST_FIRMWARE_BYTES)
+    content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MOST_FIRMWARE_BYTES)
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "firmware")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.errors import BadValueError, ConfigError, LimitError
 from lumion_hw.sessions.conversation import Conversation
 
 _SLACK = 1e-9  # a limit in THz converted to nm and back
@@ -28,11 +28,26 @@ def check_range(
     raise session.error(
         LimitError,
         label,
-        asked=value,
+        requested=value,
         limit=low if value < low else high,
         unit=unit,
         hint=f"The range is {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
     )
+
+
+def check_fault_id(fault_id: object, device: str, address: str) -> None:
+    """Refuse a fault id that is not a whole number: ``True`` would clear fault 1.
+
+    Raises:
+        BadValueError: The id is of another type; nothing was cleared.
+    """
+    if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
+        raise BadValueError(
+            f"{fault_id!r} is not the id of a fault",
+            device=device,
+            address=address,
+            hint="Ids are whole numbers; faults() lists them. Nothing was cleared.",
+        )
 
 
 def number_each(

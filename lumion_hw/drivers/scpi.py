@@ -275,7 +275,7 @@ class StrictScpi:
         raise self.session.error(
             LimitError,
             f"{label} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
-            asked=value,
+            requested=value,
             limit=lowest if value < lowest else highest,
             unit=unit,
             hint="Nothing was changed.",

@@ -28,8 +28,8 @@ from .meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedKeysightN77x
 from .meters.santec_mpm import EmulatedSantecMpm as EmulatedSantecMpm
 from .meters.thorlabs_pm import ThorlabsPm100 as ThorlabsPm100
 from .meters.thorlabs_pm_sensor import SensorProfile as SensorProfile
+from .optics.inline_devices import Amplification as Amplification
 from .optics.light import Light as Light
-from .optics.light_parts import Amplification as Amplification
 from .optics.world import SpectralLine as SpectralLine
 from .polarization.keysight_n778x import EmulatedKeysightN7785C as EmulatedKeysightN7785C
 from .polarization.novoptel_pm1000 import Pm1000 as Pm1000
@@ -51,7 +51,11 @@ from .transponders.cmis.recorded import RecordedModule as RecordedModule
 from .transponders.i2c_bridge import I2cBridge as I2cBridge
 from .transponders.sfp import SfpModule as SfpModule, SfpProfile as SfpProfile
 from .wires.device import EmulatedDevice as EmulatedDevice, MessagePeer as MessagePeer
-from .wires.mains import Cord as Cord, MessageCord as MessageCord, Switchable as Switchable
+from .wires.mains import (
+    DeviceConnection as DeviceConnection,
+    MessageConnection as MessageConnection,
+    Switchable as Switchable,
+)
 from .wires.serial_device import SerialDevice as SerialDevice
 from .wires.server import EmulatorServer as EmulatorServer
 from .wires.text_device import TextDevice as TextDevice

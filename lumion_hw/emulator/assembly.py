@@ -1,4 +1,4 @@
-"""A whole emulated bench: one optical world, and every device of the bench file speaking its bytes into it."""
+"""A complete emulated bench: one optical world, and every device of the bench file connected to it."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class DeviceSpec:
     """One device to emulate.
 
     Attributes:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         kind: Kind as in the bench file, for messages.
-        make: Makes it on its bench; ``None`` if it cannot be emulated.
-        faults: Returns what can go wrong with it, besides supply and cable.
-        inside: Name of the device that this one is plugged into; it has no body of its own.
+        make: Makes the device on its bench; ``None`` if it cannot be emulated.
+        faults: Returns the faults of this device, in addition to supply and cable.
+        inside: Name of the device that this one is plugged into, and whose connection it uses.
     """
 
     name: str
@@ -57,16 +57,16 @@ class EmulationSpec:
     """A bench to emulate.
 
     Attributes:
-        mesh: The mesh.
-        wiring: Which module's light goes where.
-        devices: Every device.
+        mesh: Layout of the mesh.
+        wiring: Fibres between modules, instruments and mesh.
+        devices: All devices.
         controller: Name of the device that drives the heaters of the mesh; others of its kind drive nothing.
-        heater_channels: Drive channel of every heater, by 2·PUC + arm.
-        monitor_ports: Port of every monitor channel.
+        heater_channels: Drive channel of each heater, by 2·PUC + arm.
+        monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
         physics: Spreads from which the hidden truth is drawn.
-        temperature: Name of the device that holds the chip's temperature; ``None`` for a chip that is held anyway.
+        temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
     """
 
     mesh: MeshTopology
@@ -85,22 +85,22 @@ class EmulatedBench:
     """Emulated devices on one clock, from one seed.
 
     Args:
-        spec: What to emulate.
-        clock: Virtual for tests and demonstrations, the wall clock when served to other programs.
-        seed: Seed of everything random; the same seed gives the same bench and the same noise.
-        warm: Modules have been powered for long; otherwise they start up as they would.
-        aged_s: Time that has passed since the chip was as the seed draws it.
+        spec: Bench to emulate.
+        clock: Virtual for tests and demonstrations, the wall clock for a bench that is served to other programs.
+        seed: Random seed; the same seed gives the same bench and the same noise.
+        warm: Whether modules have been powered for a long time; otherwise they start up first.
+        aged_s: Time since the chip was as the seed draws it.
 
     Attributes:
-        spec: What is emulated.
+        spec: Bench that is emulated.
         clock: Clock of all devices.
-        warm: Modules have been powered for long.
-        world: The light. Its hidden truth is for tests only.
-        slow_drift: What time does to the chip; it knows the age of the bench.
-        chip_id: Name of the hidden chip: another seed, mesh or physics is another chip.
+        warm: Whether modules have been powered for a long time.
+        world: Optical model. Its hidden truth is for tests only.
+        slow_drift: Slow drift of the chip, with the age of the bench.
+        chip_id: Name of the hidden chip; it differs for another seed, mesh or physics.
         faults: Scripted faults.
-        devices: The emulated devices by name; of a module it is what stands between it and the host.
-        transponders: The emulated modules themselves by device name, with faults and pins of their own.
+        devices: The emulated devices by name; for a module, the bridge between it and the host.
+        transponders: The emulated modules themselves by device name, for their faults and pins.
     """
 
     def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0) -> None:
@@ -130,11 +130,11 @@ class EmulatedBench:
         bodies: dict[str, Switchable] = {}
         for device in spec.devices:
             if device.make is None:
-                raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
-            if device.inside is None:  # what is plugged into another device has no body of its own
+                raise ConfigError(f"the emulator does not support devices of kind {device.kind}", device=device.name)
+            if device.inside is None:  # a device inside another one shares its connection
                 bodies[device.name] = device.make(self)
         self.devices = {device.name: bodies[device.inside or device.name] for device in spec.devices}
-        # Whoever talks to a device then lets happen what is due on the whole bench.
+        # Any exchange with a device then runs the events that are due on the whole bench.
         for body in bodies.values():
             body.bench_time = self.world.time
         self.faults = BenchFaults(
@@ -146,7 +146,7 @@ class EmulatedBench:
             spec.monitor_ports,
             self.world.time,
         )
-        self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
+        self.world.mesh_output_w()  # loads the solver now, so that no served device misses a deadline by it
 
     def link(self, device: str) -> Link:
         """Return a new in-memory link to a device. Raises ``ConfigError`` if there is no such device."""
@@ -155,16 +155,16 @@ class EmulatedBench:
     # -- for the kinds of devices, which make themselves ---------------------------------------------------------------
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return a random stream of its own for each purpose: adding a device does not change the others."""
+        """Return a separate random stream for each purpose, so that adding a device does not change the others."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
     @property
     def n_channels(self) -> int:
-        """Drive channels that the mesh needs."""
+        """Number of drive channels that the mesh needs."""
         return max(self.spec.heater_channels) + 1
 
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
-        """Return what the outputs of a controller do: they heat the mesh, unless they are wired to something else."""
+        """Return a function that applies a controller's output currents; only ``spec.controller`` heats the mesh."""
         channels = np.array(self.spec.heater_channels)
 
         def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
@@ -174,11 +174,11 @@ class EmulatedBench:
         return drive
 
     def launch(self, name: str) -> Callable[[Light], None]:
-        """Return what the light of a laser does: it enters the mesh where the wiring says so, if it does."""
+        """Return a function that sends the light of a laser into the mesh; a laser without wiring has no effect."""
         return lambda light: self.world.set_source(name, light.power_w, light.wavelength_nm)
 
     def trigger_output(self, name: str) -> Callable[[NDArray[np.float64]], None]:
-        """Return what takes the times of the pulses at a device's trigger output: they go where cables lead them."""
+        """Return a function that sends pulse times from a trigger output to its inputs."""
 
         def pulses(times_s: NDArray[np.float64]) -> None:
             for take in self._trigger_inputs.get(name, ()):
@@ -187,17 +187,17 @@ class EmulatedBench:
         return pulses
 
     def trigger_cable(self, source: str, take: Callable[[NDArray[np.float64]], None]) -> None:
-        """Lead the pulses of a device's trigger output to another one's trigger input."""
+        """Connect a device's trigger output to a trigger input, ``take``, which is called with pulse times."""
         self._trigger_inputs.setdefault(source, []).append(take)
 
     def turn(self, name: str) -> Callable[[Jones], None]:
-        """Return what a polarization controller does to the light: that of the input the wiring names."""
+        """Return a function that sets the Jones matrix of a polarization controller."""
         return lambda jones: self.world.set_polarization(name, jones)
 
     @cached_property
     def coherent_light(self) -> CoherentLight:
         """Light of all coherent modules."""
-        # A tenth of a second of tables, which benches without such modules need not load.
+        # Loading its tables takes 0.1 s, so benches without coherent modules do not.
         from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
 
         return CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
@@ -206,9 +206,9 @@ class EmulatedBench:
         """Put a pluggable module behind an I2C bridge, and return the bridge.
 
         Args:
-            name: Device name of the bench file.
+            name: Device name in the bench file.
             module: The module; it has ``advance``, and faults act on it.
-            target: How the bus sees it.
+            target: The module as a target on the bus.
         """
         from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 

@@ -1,6 +1,6 @@
-"""Servers joined by light: jobs and their circuits, detection of failures, spares that stand by, and recovery.
+"""Servers joined by light: jobs and their circuits, failure detection, warm spares, and recovery.
 
-The modules inside are private: users import from here.
+The modules are private: import names from this package.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
-"""What to do about a failure, decided from what is known: no device, no clock and no file takes part.
+"""Decisions on failures, made in pure code without devices, clocks or files.
 
-The manager asks :func:`decide`, acts, and asks again with the reason if the action failed. Every action ends in a state
-of the fabric, which is computed here as well.
+The manager calls :func:`decide`, acts, and calls it again with the reason if the action failed. The state of the fabric
+after each action is calculated here as well.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from lumion_hw.circuits import CircuitRequest
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.fabric.journal import FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.standby import StandbyPlan, loops
+from lumion_hw.fabric.standby import StandbyPlan, loop_requests
 from lumion_hw.mesh.routing import Path
 
 
 @dataclass(frozen=True)
 class FabricView:
-    """What a decision depends on.
+    """Everything that a decision depends on.
 
     Attributes:
         model: The bench file, with its servers, jobs and spares.
-        state: Who is in whose place, which units have failed, which jobs are refused.
+        state: Replaced members, failed units and refused jobs.
         connected: Connected circuits, with their paths through the mesh.
-        plans: What each spare could do about the failed unit, best first.
-        unusable: Why other spares are no use, one text each.
+        plans: Plans of each spare for the failed unit, best first.
+        unusable: Reasons why other spares cannot be used, one text each.
     """
 
     model: BenchModel
@@ -50,7 +50,7 @@ class FabricView:
 
 @dataclass(frozen=True)
 class Swap:
-    """Put a spare in the place of a failed unit.
+    """Replace a failed unit by a spare.
 
     Attributes:
         plan: The spare, and the circuits that change.
@@ -66,7 +66,7 @@ class Reroute:
     Attributes:
         request: The circuit.
         avoid: PUCs to avoid.
-        idle: Loops of spares, which make room if there is no other path.
+        idle: Loops of spares, which are removed if there is no other path.
     """
 
     request: CircuitRequest
@@ -76,7 +76,7 @@ class Reroute:
 
 @dataclass(frozen=True)
 class BlameSender:
-    """No other path helps, so the sender of the circuit, or its fibre, is at fault.
+    """No other path helps, so the sender of the circuit or its fibre is at fault.
 
     Attributes:
         verdict: The verdict on the sender.
@@ -104,12 +104,12 @@ class DropSpare:
 
 @dataclass(frozen=True)
 class Refuse:
-    """Leave jobs without circuits, since no spare can be had.
+    """Leave jobs without circuits because no spare can be used.
 
     Attributes:
         jobs: Names of the jobs.
-        reason: Why, with what is wrong with every spare.
-        circuits: Circuits of the jobs, which lead nowhere now.
+        reason: Why, with the problem of every spare.
+        circuits: Circuits of the jobs, which are of no use now.
         lost: Modules of failed units, which may be dead.
     """
 
@@ -128,32 +128,32 @@ Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
 
 
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
-    """Return what to do about a failure.
+    """Return the action for a failure.
 
     Args:
-        view: What is known.
-        verdict: What has failed.
-        failures: Why earlier decisions on this verdict could not be carried out, in order.
+        view: The present state.
+        verdict: The failure.
+        failures: Reasons why earlier decisions on this verdict failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
     if verdict.name not in view.in_service:
         unit = find_unit(view.model, verdict.name)
-        return DropSpare(verdict.name, tuple(loops(unit)), unit.nics)
+        return DropSpare(verdict.name, tuple(loop_requests(unit)), unit.nics)
     usable = [plan for plan in view.plans if plan.spare in view.spares]
     if len(failures) < len(usable):
         return Swap(usable[len(failures)])
-    reasons = [*view.unusable, *(f"{plan.spare}: {why}" for plan, why in zip(usable, failures, strict=False))]
+    reasons = [*view.unusable, *(f"{plan.spare}: {reason}" for plan, reason in zip(usable, failures, strict=False))]
     return _refuse(view, verdict, reasons)
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
     """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
-    request = next((each for each in view.connected if _name(each) == verdict.name), None)
+    request = next((each for each in view.connected if each.name == verdict.name), None)
     if request is None:
         return DoNothing()
     proven = {puc for each, paths in view.connected.items() if each != request for path in paths for puc in path.pucs}
-    # Whatever its path, a circuit begins and ends at the PUCs of its ports.
+    # Every path of a circuit begins and ends at the PUCs of its ports, so these cannot be avoided.
     inner = [puc for path in view.connected[request] for puc in path.pucs[1:-1] if puc not in proven]
     half = len(inner) // 2
     attempts = [tuple(pucs) for pucs in (inner, inner[:half], inner[half:]) if pucs]
@@ -170,13 +170,13 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
-    why = "; ".join(reasons) or "the bench file names no spare that is free"
+    reason = "; ".join(reasons) or "the bench file has no free spare"
     jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.at, job.members)]
     known = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
-        f"{verdict.words}. No spare can take its place: {why}",
+        f"{verdict.words}. No spare can replace it: {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
         tuple(nic for name in sorted(failed & known.keys()) for nic in known[name].nics),
     )
@@ -186,13 +186,13 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
 
 
 def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
-    """Return the state once a spare serves in the place of a failed unit.
+    """Return the state after a spare has replaced a failed unit.
 
     Args:
-        view: What was known.
+        view: The state before.
         verdict: The failure.
         spare: The spare.
-        proven: PUCs that proven light passes now, and that are healthy therefore.
+        proven: PUCs on proven paths, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(each for each in members if view.state.at(each) == verdict.name)
@@ -202,18 +202,18 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
 
 
 def after_reroute(state: FabricState, avoid: Iterable[int]) -> FabricState:
-    """Return the state once a circuit was routed around PUCs."""
+    """Return the state after a circuit was routed around PUCs."""
     return dataclasses.replace(state, avoided=tuple(sorted({*state.avoided, *avoid})))
 
 
 def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse) -> FabricState:
-    """Return the state once jobs are refused."""
+    """Return the state after jobs were refused."""
     refused = {**state.refused, **dict.fromkeys(decision.jobs, decision.reason)}
     return dataclasses.replace(with_failed(state, verdict), refused=refused)
 
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the state with the unit of a verdict among the failed ones."""
+    """Return the state with the unit of a verdict marked as failed."""
     return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
 
 
@@ -223,11 +223,7 @@ def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the spares that are healthy and free, among them replaced members that were repaired."""
+    """Return the spares that are healthy and free, including replaced members that were repaired."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
     known, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
     return tuple(name for name in known if name not in busy and name not in state.failed)
-
-
-def _name(request: CircuitRequest) -> str:
-    return f"{request.source}:{request.target}"

@@ -1,8 +1,9 @@
-"""From what detectors see to a verdict that names a suspect. No device is asked here, and no clock.
+"""Verdicts from the evidence of detectors: which unit or path has failed. No device or clock is used here.
 
-One dark receiver may be a fade, a fibre, a cell or a port: it calls for another look, and then for another way, not for
-a spare. A server is the suspect when all the light it sends goes out together, over fibres that have nothing else in
-common; or when its processes say so. Dark fibre is not a dead process: each verdict says which of the two was seen.
+One dark receiver may be due to a fade, a fibre, a PUC or a port: it calls for a second check, and then for another
+path, not for a spare. A server is suspected if all light that it sends goes out together over fibres that have nothing
+else in common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict says which of
+the two was observed.
 """
 
 from __future__ import annotations
@@ -13,48 +14,48 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TOGETHER_S = 0.02
-"""Light of several fibres that goes out within this time has gone out together: what they share is their server."""
+"""Light of several fibres that goes out within this time has a common cause: the server."""
 
-Sees = Literal["dark", "lit", "gone", "back"]
-"""``dark`` and ``lit`` are said of circuits, ``gone`` and ``back`` of servers and accelerators."""
+Observation = Literal["dark", "lit", "gone", "back"]
+"""``dark`` and ``lit`` apply to circuits, ``gone`` and ``back`` to servers and accelerators."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one detector has seen.
+    """One observation of a detector.
 
     Attributes:
         detector: Name of the detector.
-        sees: What.
-        subject: Circuit, as ``from:to``; or server or accelerator.
-        since_s: Bench time at which it was not so for the last time.
-        at_s: Bench time at which it was so for the first time.
-        told_s: Bench time at which it was told.
-        words: What was seen, in words.
+        observation: The observation.
+        subject: Circuit as ``from:to``, or server, or accelerator.
+        since_s: Bench time of the last check without this observation.
+        at_s: Bench time of the first check with it.
+        reported_s: Bench time when it was reported.
+        reason: Description of the observation.
     """
 
     detector: str
-    sees: Sees
+    observation: Observation
     subject: str
     since_s: float
     at_s: float
-    told_s: float
-    words: str = ""
+    reported_s: float
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class FailureVerdict:
-    """What is believed to have failed.
+    """Verdict on a failure.
 
     Attributes:
-        suspect: ``unit`` calls for a spare, ``path`` for another way to the same place.
-        name: Server, accelerator, or circuit.
+        suspect: ``unit`` calls for a spare, ``path`` for another path between the same ends.
+        name: Name of the server, accelerator or circuit.
         cause: ``light`` or ``process``.
-        words: Why, in a sentence.
-        since_s: Bench time of the last sign that all was well: the fault lies between it and ``at_s``.
+        words: Reason, as a sentence.
+        since_s: Bench time of the last check without a failure: the fault lies between it and ``at_s``.
         at_s: Bench time of the verdict.
-        detectors: Who saw it, the first one first.
-        circuits: Circuits that are dark.
+        detectors: Detectors that observed it, the first one first.
+        circuits: Dark circuits.
     """
 
     suspect: Literal["unit", "path"]
@@ -68,18 +69,18 @@ class FailureVerdict:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> FailureVerdict:
-        """Return a verdict that was written down with ``dataclasses.asdict``."""
+        """Return a verdict from its stored fields."""
         named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
         return cls(**{**document, **named})
 
 
 @dataclass(frozen=True)
-class FedBy:
-    """Who sends the light of a circuit.
+class CircuitSender:
+    """Unit and module that send the light of a circuit.
 
     Attributes:
         unit: Server or accelerator.
-        module: The transmitting module.
+        module: Transmitting module.
     """
 
     unit: str
@@ -88,12 +89,12 @@ class FedBy:
 
 @dataclass
 class FadeCounts:
-    """What was seen so far.
+    """Counters of observations so far.
 
     Attributes:
-        fades: Circuits that were dark for a while and came back by themselves.
+        fades: Circuits that were dark for a while and recovered without action.
         verdicts: Verdicts reached.
-        false_alarms: Verdicts whose light came back although nobody had repaired anything.
+        false_alarms: Verdicts whose light came back without a repair.
     """
 
     fades: int = 0
@@ -103,142 +104,144 @@ class FadeCounts:
 
 @dataclass
 class Judge:
-    """Collects evidence and says when it is enough.
+    """Collects evidence and decides when it is sufficient for a verdict.
 
     Attributes:
-        fed: Circuits in service and who feeds them.
-        fade_s: Dark for less, a fibre alone has only faded.
-        counters: Fades, verdicts, false alarms.
-        searched: Circuits whose polarization is being searched: their light goes and comes, which says nothing.
+        senders: Circuits in service and their senders.
+        fade_s: Darkness of a single fibre up to this time is only a fade.
+        counters: Counts of fades, verdicts and false alarms.
+        searched: Circuits whose polarization is being searched; their light comes and goes, so it is no evidence.
     """
 
-    fed: Mapping[str, FedBy]
+    senders: Mapping[str, CircuitSender]
     fade_s: float
     counters: FadeCounts = field(default_factory=FadeCounts)
     searched: Collection[str] = ()
     _dark: dict[str, dict[str, Evidence]] = field(default_factory=dict)
     _gone: dict[str, Evidence] = field(default_factory=dict)
-    _told: set[str] = field(default_factory=set)
-    _asked: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
+    _explained: set[str] = field(default_factory=set)
 
-    def watch(self, fed: Mapping[str, FedBy]) -> None:
-        """Judge other circuits from now on; what was seen of those that are no more is forgotten."""
-        self.fed = fed
-        self._dark = {name: seen for name, seen in self._dark.items() if name in fed}
-        # What is gone stays so until it is back or repaired, whoever stands in its place.
-        self._told &= set(fed) | {each.unit for each in fed.values()} | set(self._gone)
-        self._asked &= set(fed)
+    def watch(self, senders: Mapping[str, CircuitSender]) -> None:
+        """Judge these circuits from now on; forget evidence about circuits that no longer exist."""
+        self.senders = senders
+        self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
+        # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
+        self._reported &= set(senders) | {each.unit for each in senders.values()} | set(self._gone)
+        self._explained &= set(senders)
 
-    def take(self, evidence: Evidence) -> None:
-        """Note what a detector has seen."""
+    def add(self, evidence: Evidence) -> None:
+        """Add evidence from a detector."""
         name = evidence.subject
-        if evidence.sees == "dark" and name in self.fed:
+        if evidence.observation == "dark" and name in self.senders:
             self._dark.setdefault(name, {}).setdefault(evidence.detector, evidence)
-        elif evidence.sees == "lit" and evidence.detector in self._dark.get(name, {}):
+        elif evidence.observation == "lit" and evidence.detector in self._dark.get(name, {}):
             del self._dark[name][evidence.detector]
             if not self._dark[name]:
                 del self._dark[name]
-                self._asked.discard(name)
-                if name in self._told or self.fed[name].unit in self._told:
-                    self._told -= {name, self.fed[name].unit}
+                self._explained.discard(name)
+                if name in self._reported or self.senders[name].unit in self._reported:
+                    self._reported -= {name, self.senders[name].unit}
                     self.counters.false_alarms += 1
                 elif name not in self.searched:
                     self.counters.fades += 1
-        elif evidence.sees == "gone":
+        elif evidence.observation == "gone":
             self._gone.setdefault(name, evidence)
-        elif evidence.sees == "back":
+        elif evidence.observation == "back":
             self._gone.pop(name, None)
-            self._told.discard(name)
+            self._reported.discard(name)
 
-    def verdict(self, now_s: float) -> FailureVerdict | None:
-        """Return what has failed, if the evidence is enough; each thing is told once."""
+    def next_verdict(self, now_s: float) -> FailureVerdict | None:
+        """Return the next verdict if there is sufficient evidence; each failure is reported once."""
         for unit, evidence in self._gone.items():
-            if unit not in self._told:
-                words = f"{unit} is gone: {evidence.words or evidence.detector}"
-                return self._tell("unit", unit, "process", words, [evidence], (), now_s)
-        for unit, circuits in self._by_unit().items():
-            if unit not in self._told and self._went_together(unit, circuits):
-                seen = self._first(circuits)
-                words = f"all light of {unit} went out together ({len(circuits)} fibres)"
-                return self._tell("unit", unit, "light", words, seen, circuits, now_s)
+            if unit not in self._reported:
+                reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
+                return self._report_failure("unit", unit, "process", reason, [evidence], (), now_s)
+        for unit, circuits in self._circuits_by_unit().items():
+            if unit not in self._reported and self._went_dark_together(unit, circuits):
+                evidence_seen = self._evidence_in_order(circuits)
+                reason = f"all light of {unit} went out together ({len(circuits)} fibres)"
+                return self._report_failure("unit", unit, "light", reason, evidence_seen, circuits, now_s)
         return None
 
-    def unexplained(self, now_s: float) -> list[str]:
-        """Return circuits dark for longer than a fade: what feeds them is to be asked, then :meth:`explain`."""
+    def unexplained_circuits(self, now_s: float) -> list[str]:
+        """Return circuits dark for longer than a fade; check their senders, then call :meth:`explain`."""
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return when each dark circuit is more than a fade, of those that nothing is known of yet."""
+        """Return for each dark circuit without a verdict the time when it is more than a fade."""
         return {
-            name: self._first([name])[0].at_s + self.fade_s
+            name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark
-            if name not in self._told and name not in self._asked and self.fed[name].unit not in self._told
+            if name not in self._reported
+            and name not in self._explained
+            and self.senders[name].unit not in self._reported
             if name not in self.searched
         }
 
-    def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> FailureVerdict:
-        """Return the verdict on a circuit that stays dark, by what its transmitter says.
+    def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
+        """Return the verdict on a circuit that stays dark, from the state of its transmitter.
 
         Args:
             circuit: The circuit.
-            sends: Its transmitter says that it sends light; ``None`` if it does not answer.
-            words: What it says.
+            sends: Whether its transmitter reports that it sends light; ``None`` if it does not answer.
+            reason: Report of the transmitter.
             now_s: Bench time.
         """
-        self._asked.add(circuit)
-        seen, unit = self._first([circuit]), self.fed[circuit].unit
+        self._explained.add(circuit)
+        seen, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
         if sends:
-            text = f"{circuit} is dark, and its transmitter says it sends ({words}): fibre, cell or port"
-            return self._tell("path", circuit, "light", text, seen, (circuit,), now_s)
-        said = "does not answer" if sends is None else "sends nothing"
-        text = f"{circuit} is dark, and its transmitter {said} ({words})"
-        return self._tell("unit", unit, "light", text, seen, (circuit,), now_s)
+            text = f"{circuit} is dark, but its transmitter reports light ({reason}): fibre, PUC or port"
+            return self._report_failure("path", circuit, "light", text, seen, (circuit,), now_s)
+        state = "does not answer" if sends is None else "sends no light"
+        text = f"{circuit} is dark, and its transmitter {state} ({reason})"
+        return self._report_failure("unit", unit, "light", text, seen, (circuit,), now_s)
 
     def next_due_s(self) -> float:
-        """Return when a fade becomes more than that; infinity if nothing is dark."""
+        """Return when the next fade counts as a failure; infinity if nothing is dark."""
         return min(self._waiting().values(), default=math.inf)
 
     def forget(self, name: str) -> None:
-        """Take a server, an accelerator or a circuit for well again."""
+        """Treat a server, an accelerator or a circuit as healthy again."""
         self._gone.pop(name, None)
-        self._told.discard(name)
-        for circuit in [each for each, fed in self.fed.items() if name in (each, fed.unit)]:
+        self._reported.discard(name)
+        for circuit in [each for each, senders in self.senders.items() if name in (each, senders.unit)]:
             self._dark.pop(circuit, None)
-            self._asked.discard(circuit)
+            self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits were dark: the mesh was off, and what is dark from now on is seen anew."""
-        self._told -= set(self._dark) | {self.fed[name].unit for name in self._dark if name in self.fed}
-        self._told |= set(self._gone)
+        """Forget which circuits are dark, after the mesh was off; circuits still dark are observed again."""
+        self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
+        self._reported |= set(self._gone)
         self._dark.clear()
-        self._asked.clear()
+        self._explained.clear()
 
     @property
     def dark(self) -> tuple[str, ...]:
         """Circuits that are dark now."""
         return tuple(self._dark)
 
-    def _by_unit(self) -> dict[str, tuple[str, ...]]:
+    def _circuits_by_unit(self) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
-        for name, fed in self.fed.items():
-            found[fed.unit] = (*found.get(fed.unit, ()), name)
+        for name, senders in self.senders.items():
+            found[senders.unit] = (*found.get(senders.unit, ()), name)
         return found
 
-    def _went_together(self, unit: str, circuits: Iterable[str]) -> bool:
-        """Return whether all light of a unit went out, over two fibres at least, within one short time."""
+    def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
+        """Return whether all light of a unit, over at least two fibres, went out within a short time."""
         circuits = tuple(name for name in circuits if name not in self.searched)
-        modules = {self.fed[name].module for name in circuits}
+        modules = {self.senders[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
         firsts = [min(self._dark[name].values(), key=lambda each: each.at_s) for name in circuits]
-        # Each went out between the last look that saw it and the first that did not.
+        # Each light went out between the last check with light and the first one without.
         return max(each.since_s for each in firsts) <= min(each.at_s for each in firsts) + TOGETHER_S
 
-    def _first(self, circuits: Iterable[str]) -> list[Evidence]:
+    def _evidence_in_order(self, circuits: Iterable[str]) -> list[Evidence]:
         seen = [each for name in circuits for each in self._dark.get(name, {}).values()]
-        return sorted(seen, key=lambda each: each.told_s)
+        return sorted(seen, key=lambda each: each.reported_s)
 
-    def _tell(
+    def _report_failure(
         self,
         suspect: Literal["unit", "path"],
         name: str,
@@ -248,7 +251,7 @@ class Judge:
         circuits: tuple[str, ...],
         now_s: float,
     ) -> FailureVerdict:
-        self._told |= {name, *circuits}
+        self._reported |= {name, *circuits}
         self.counters.verdicts += 1
         detectors = tuple(dict.fromkeys(each.detector for each in seen))
         since_s = min((each.since_s for each in seen), default=now_s)

@@ -1,4 +1,4 @@
-"""What a job does when its fabric changes: nothing, or what a program of its own does."""
+"""Hooks of a job for changes of its fabric: none, or calls of an external program."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _TIMEOUT_S = 600.0
 
 
 class JobHooks(Protocol):
-    """What a job does when its fabric changes. ``stop`` orders and returns; the others wait until it is done."""
+    """Actions of a job when its fabric changes. ``stop`` returns at once; the others wait until they are done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the survivors out of the old group."""
+        """Order the surviving members out of the old group."""
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form the new group: the spare has the rank of the lost member."""
+        """Form the new group, in which the spare has the rank of the lost member."""
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of a peer."""
+        """Give the spare the state of another member."""
 
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Go on."""
+    def resume(self, job: str, members: Sequence[str]) -> None:
+        """Continue the job."""
 
 
 class NoHooks:
-    """For fabrics whose jobs look after themselves."""
+    """Hooks for jobs that handle changes themselves."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
         """Do nothing."""
@@ -39,17 +39,17 @@ class NoHooks:
     def restore(self, job: str, members: Sequence[str]) -> None:
         """Do nothing."""
 
-    def go(self, job: str, members: Sequence[str]) -> None:
+    def resume(self, job: str, members: Sequence[str]) -> None:
         """Do nothing."""
 
 
 class CommandHooks:
-    """Calls a program with what is to be done: ``PROGRAM … stop|rebuild|restore|go JOB MEMBER…``.
+    """Calls an external program: ``PROGRAM … stop|rebuild|restore|go JOB MEMBER…``.
 
-    ``stop`` has the failed member as its last argument, and is not waited for until ``rebuild``.
+    ``stop`` has the failed member as its last argument, and is waited for only in ``rebuild``.
 
     Args:
-        argv: Program and arguments; no shell.
+        argv: Program and arguments; no shell is used.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
@@ -57,32 +57,32 @@ class CommandHooks:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the survivors out of the old group; goes on at once."""
-        self._stopping = self._begun("stop", job, [*members, failed])
+        """Order the surviving members out of the old group, without waiting."""
+        self._stopping = self._start("stop", job, [*members, failed])
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
         """Form the new group.
 
         Raises:
-            ConfigError: The program fails, or takes ten minutes.
+            ConfigError: The program fails, or takes more than ten minutes.
         """
         if self._stopping is not None:
             self._wait(self._stopping, "stop")
             self._stopping = None
-        self._do("rebuild", job, members)
+        self._call("rebuild", job, members)
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of a peer. Raises as :meth:`rebuild`."""
-        self._do("restore", job, members)
+        """Give the spare the state of another member. Raises the errors of :meth:`rebuild`."""
+        self._call("restore", job, members)
 
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Go on. Raises as :meth:`rebuild`."""
-        self._do("go", job, members)
+    def resume(self, job: str, members: Sequence[str]) -> None:
+        """Continue the job. Raises the errors of :meth:`rebuild`."""
+        self._call("go", job, members)
 
-    def _do(self, what: str, job: str, members: Sequence[str]) -> None:
-        self._wait(self._begun(what, job, members), what)
+    def _call(self, what: str, job: str, members: Sequence[str]) -> None:
+        self._wait(self._start(what, job, members), what)
 
-    def _begun(self, what: str, job: str, members: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, what: str, job: str, members: Sequence[str]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen([*self._argv, what, job, *members], stdin=subprocess.DEVNULL)
         except OSError as error:
@@ -95,4 +95,4 @@ class CommandHooks:
             program.kill()
             raise ConfigError(f"the job hook {self._argv[0]} {what} took longer than {_TIMEOUT_S:.0f} s") from None
         if code:
-            raise ConfigError(f"the job hook {self._argv[0]} {what} ended with {code}")
+            raise ConfigError(f"the job hook {self._argv[0]} {what} ended with exit code {code}")

@@ -1,4 +1,4 @@
-"""The jobs of a fabric and their circuits: what is to stand, what stands, and which spares are free."""
+"""Jobs of a fabric and their circuits: required circuits, active circuits, and free spares."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lumion_hw.errors import BusyError, CircuitError, LumionError
 from lumion_hw.fabric.decisions import free_spares
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests
-from lumion_hw.fabric.spans import Told
-from lumion_hw.fabric.standby import loops
+from lumion_hw.fabric.spans import EventCallback
+from lumion_hw.fabric.standby import loop_requests
 
 
 class JobCircuits:
-    """Connects the jobs of a bench file, with spares in the places of members that do not answer.
+    """Connects the jobs of a bench file, with spares for members that do not answer.
 
     Args:
-        service: The circuits, restored.
-        journal: The fabric's journal.
-        tell: Told of what happens.
+        service: The circuits.
+        journal: Journal of the fabric.
+        on_event: Called with each event and its details.
 
     Attributes:
         service: The circuits.
@@ -32,74 +32,76 @@ class JobCircuits:
         bench: The open bench.
     """
 
-    def __init__(self, service: CircuitService, journal: FabricJournal, tell: Told) -> None:
-        self.service, self.journal, self._tell = service, journal, tell
+    def __init__(self, service: CircuitService, journal: FabricJournal, on_event: EventCallback) -> None:
+        self.service, self.journal, self._emit = service, journal, on_event
         self.bench: Bench = service.setup.bench
 
     @property
     def state(self) -> FabricState:
-        """What the journal knows: who is in whose place, failed units, refused jobs."""
+        """State in the journal: replaced members, failed units, refused jobs."""
         return self.journal.state
 
     @property
     def jobs(self) -> tuple[JobModel, ...]:
-        """The jobs of the bench file."""
+        """Jobs of the bench file."""
         return self.bench.model.fabric.all_jobs
 
     def members(self, job: JobModel) -> tuple[str, ...]:
-        """Return who stands in the places of a job's members, in rank order."""
+        """Return the units that serve as a job's members, in rank order."""
         return tuple(self.state.at(member) for member in job.members)
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Spares that are healthy and free, and what was replaced and has been repaired."""
+        """Spares that are healthy and free, including repaired members that were replaced."""
         return free_spares(self.bench.model, self.state)
 
-    def _wanted(self) -> list[CircuitRequest]:
+    def _required_requests(self) -> list[CircuitRequest]:
         """Return the circuits of all jobs that are not refused."""
         model = self.bench.model
         jobs = [job for job in self.jobs if job.name not in self.state.refused]
         return [request for job in jobs for request in job_requests(model, job, self.state.places)]
 
-    def _standing(self) -> list[CircuitRequest]:
+    def _active_requests(self) -> list[CircuitRequest]:
         active = self.service.setup.active
         return [] if active is None else [circuit.request for circuit in active.circuits]
 
     def connect(self) -> None:
-        """Take down circuits that no job needs, and connect those that the jobs lack.
+        """Remove circuits that no job needs, and connect the missing circuits of jobs.
 
-        A member that does not answer has failed, and a spare is taken in its place. A job that cannot be connected is
+        A member that does not answer counts as failed and is replaced by a spare. A job that cannot be connected is
         refused, with the reason in the journal.
 
         Raises:
             LumionError: The mesh controller failed, or a journal cannot be written.
         """
-        self._take_down_leftovers()
+        self._remove_leftovers()
         for job in self.jobs:
             while job.name not in self.state.refused:
                 wanted = job_requests(self.bench.model, job, self.state.places)
-                missing = [request for request in wanted if request not in self._standing()]
+                missing = [request for request in wanted if request not in self._active_requests()]
                 if not missing:
                     break
                 try:
-                    self.service.connect([*missing, *self._loops_with_room(missing)])
+                    self.service.connect([*missing, *self._possible_loops(missing)])
                 except LumionError as error:
                     self._raise_if_controller(error)
                     check_faults(self.bench)
                     self._substitute(job, str(error))
                 else:
-                    self._tell("connected", {"circuits": [circuit_name(request) for request in missing]})
+                    self._emit("connected", {"circuits": [request.name for request in missing]})
 
-    def _take_down_leftovers(self) -> None:
-        wanted, standing = self._wanted(), self._standing()
-        idle = [loop for name in self.spares for loop in loops(find_unit(self.bench.model, name))]
+    def _remove_leftovers(self) -> None:
+        wanted, standing = self._required_requests(), self._active_requests()
+        idle = [loop for name in self.spares for loop in loop_requests(find_unit(self.bench.model, name))]
         leftover = [request for request in standing if request not in wanted]
         if all(request in standing for request in wanted):
             leftover = [request for request in leftover if request not in idle]
-        # Else loops make room first: jobs go before spares.
-        self._free(leftover, [end for each in leftover for end in (each.source, each.target) if not self._answers(end)])
+        # Otherwise tear down spare loops first: jobs have priority.
+        self._remove_circuits(
+            leftover, [end for each in leftover for end in (each.source, each.target) if not self._is_responding(end)]
+        )
 
-    def _answers(self, module: str) -> bool:
+    def _is_responding(self, module: str) -> bool:
         try:
             self.bench.transponders[module].status()
         except LumionError:
@@ -107,17 +109,17 @@ class JobCircuits:
         return True
 
     def _raise_if_controller(self, error: Exception) -> None:
-        """Raise an error that no other spare helps against: of the mesh controller, or a bench that was taken over."""
+        """Raise errors that no other spare can help with: of the mesh controller, or after a take-over."""
         device = error.device if isinstance(error, LumionError) else None
         if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
 
-    def _substitute(self, job: JobModel, words: str) -> None:
-        """Put spares in the places of members that do not answer, or refuse the job."""
+    def _substitute(self, job: JobModel, reason: str) -> None:
+        """Replace members that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)
-            if at in failed or not all(map(self._answers, find_unit(self.bench.model, at).nics)):
+            if at in failed or not all(map(self._is_responding, find_unit(self.bench.model, at).nics)):
                 failed.setdefault(at, "its modules do not answer")
                 free = [name for name in self.spares if name not in failed and name not in places.values()]
                 if free:
@@ -125,24 +127,24 @@ class JobCircuits:
         state = dataclasses.replace(self.state, failed=failed)
         changed = {member: at for member, at in places.items() if member != at}
         if changed != dict(self.state.places):
-            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=words)
+            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=reason)
             return
-        refused = {**self.state.refused, job.name: words}
-        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=words)
-        self._tell("refused", {"jobs": [job.name], "words": words})
+        refused = {**self.state.refused, job.name: reason}
+        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=reason)
+        self._emit("refused", {"jobs": [job.name], "words": reason})
 
-    def _loops_with_room(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return loops of spares that are possible beside what is missing, if all ways are chosen together."""
-        room: list[CircuitRequest] = []
+    def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
+        """Return the loops of spares that fit next to the missing circuits if all paths are chosen together."""
+        loops: list[CircuitRequest] = []
         for name in self.spares:
-            more = [*room, *loops(find_unit(self.bench.model, name))]
+            candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]
             with contextlib.suppress(LumionError):
-                self.service.setup.plan_change((), [*missing, *more])
-                room = more
-        return room
+                self.service.setup.plan_change((), [*missing, *candidates])
+                loops = candidates
+        return loops
 
     def _retry_refused(self) -> None:
-        """Take refused jobs up again, except those that lack a spare for a failed member."""
+        """Accept refused jobs again, except those that lack a spare for a failed member."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -156,43 +158,41 @@ class JobCircuits:
                     places[member] = free[0]
             else:
                 places = {member: at for member, at in places.items() if member != at}
-                refused = {name: words for name, words in self.state.refused.items() if name != job.name}
+                refused = {name: reason for name, reason in self.state.refused.items() if name != job.name}
                 state = dataclasses.replace(self.state, places=places, refused=refused)
                 self.journal.note("tried again", state)
 
-    def _free(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Take circuits down, without waiting for modules that may be dead.
+    def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
+        """Remove circuits without waiting for modules that may be dead.
 
         Args:
-            requests: The circuits; those that are not connected are left out.
+            requests: The circuits; those that are not connected are ignored.
             lost: Modules that may be dead.
         """
-        standing = [request for request in requests if request in self._standing()]
-        dead = [circuit_name(each) for each in standing if {each.source, each.target} & set(lost)]
-        alive = [circuit_name(each) for each in standing if circuit_name(each) not in dead]
+        standing = [request for request in requests if request in self._active_requests()]
+        dead = [each.name for each in standing if {each.source, each.target} & set(lost)]
+        alive = [each.name for each in standing if each.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
             self.service.disconnect(alive)
 
-    def check_standing(self) -> None:
+    def check_job_circuits(self) -> None:
         """Measure the circuits of all jobs.
 
         Raises:
-            CircuitError: A job is refused, or a circuit is not connected or not proven; the message names each.
+            CircuitError: A job is refused, or a circuit is not connected or not proven; the message lists them.
             LumionError: A device does not answer.
         """
-        bad = [f"{job} is refused: {why}" for job, why in self.state.refused.items()]
-        standing = self._standing()
-        bad += [f"{circuit_name(each)} is not connected" for each in self._wanted() if each not in standing]
+        bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
+        standing = self._active_requests()
+        bad += [f"{each.name} is not connected" for each in self._required_requests() if each not in standing]
         bad += [
-            f"{circuit_name(proof.circuit.request)}: {', '.join(proof.failures)}"
-            for proof in self.confirm()
-            if not proof.proven
+            f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]
         if bad:
             raise CircuitError(
-                f"not every circuit of the jobs carries light: {'; '.join(bad)}",
+                f"some circuits of the jobs do not carry light: {'; '.join(bad)}",
                 hint="`lumion fabric status BENCH` shows jobs, spares and failed units.",
             )
 
@@ -202,15 +202,10 @@ class JobCircuits:
         Raises:
             LumionError: A device does not answer.
         """
-        wanted = self._wanted()
+        wanted = self._required_requests()
         self.service.setup.await_los_clear(wanted)
         proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in wanted)
         bad = [proof for proof in proofs if not proof.proven]
         if bad:
-            self._tell("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
+            self._emit("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
         return proofs
-
-
-def circuit_name(request: CircuitRequest) -> str:
-    """Return the name of a circuit, such as ``sfp-a:sfp-b``."""
-    return f"{request.source}:{request.target}"

@@ -1,9 +1,9 @@
-"""What the fabric's manager knows, kept in a file: who stands in whose place, what has failed, which recovery goes on.
+"""Journal of the fabric's manager: replaced members, failed units, and the recovery in progress.
 
-One journal (:mod:`lumion_hw.storage.line_journal`) beside that of the circuits. A recovery is two entries: ``begun``
-before anything is changed, ``ended`` with the spans when it is done or refused. A manager that is killed in between
-leaves ``begun`` alone, and the next one goes on from what stands. Every entry holds all that is known: a journal that
-has grown large begins anew with its last one.
+The journal (:mod:`lumion_hw.storage.line_journal`) lies next to that of the circuits. A recovery has two entries:
+``begun`` before anything changes, and ``ended`` with the spans when it is done or refused. If a manager is killed in
+between, only ``begun`` remains, and the next manager continues. Every entry holds the complete state, so a large
+journal can restart with its last entry.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import is_there
+from lumion_hw.files.reading import path_exists
 from lumion_hw.storage.line_journal import LineJournal, checked, read_lines
 
 JOURNAL = "fabric.jsonl"
@@ -29,16 +29,16 @@ _WHAT = "the journal of the fabric"
 
 @dataclass(frozen=True)
 class FabricState:
-    """What is known.
+    """State of the fabric.
 
     Attributes:
-        places: Who stands in the place of a job's member, by member; members that stand themselves are left out.
-        failed: Why a server or accelerator counts as failed, by name.
-        avoided: PUCs that circuits are led round since a path over them has failed.
-        refused: Why a job has no circuits, by job.
-        open: FailureVerdict on which a recovery was begun that has not ended.
-        fades: Times light was gone for a while and came back.
-        false_alarms: Verdicts whose light came back by itself.
+        places: Unit that serves in the place of a job's member, by member; members that were not replaced are omitted.
+        failed: Reason why a server or accelerator counts as failed, by name.
+        avoided: PUCs that circuits avoid because a path over them has failed.
+        refused: Reason why a job has no circuits, by job.
+        open: Verdict of a recovery that was begun and not finished.
+        fades: Number of times light was gone for a while and came back.
+        false_alarms: Number of verdicts whose light came back without a repair.
     """
 
     places: Mapping[str, str] = field(default_factory=dict)
@@ -50,44 +50,44 @@ class FabricState:
     false_alarms: int = 0
 
     def at(self, member: str) -> str:
-        """Return who stands in the place of a member."""
+        """Return the unit that serves in the place of a member."""
         return self.places.get(member, member)
 
 
 class FabricJournal:
-    """The journal, open for writing; hold the bench's lock meanwhile.
+    """Journal of the fabric, open for writing; the caller must hold the bench's lock.
 
     Args:
         directory: State directory of the bench.
         bench: Name of the bench.
 
     Raises:
-        ConfigError: It is of another bench, or damaged.
-        LumionError: Nothing can be written there.
+        ConfigError: The journal belongs to another bench or is damaged.
+        LumionError: The directory is not writable.
     """
 
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
         self._lines = LineJournal(Path(directory) / JOURNAL, _WHAT, header)
-        self.state = _state(self._lines.take_found(), self._lines.path)
+        self.state = _state(self._lines.take_existing_entries(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
-        """Note that a recovery begins. Nothing may be changed before this has returned."""
+        """Record that a recovery begins. Nothing may be changed before this method has returned."""
         self._note("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
 
-    def end(self, outcome: str, state: FabricState, **told: Any) -> None:
-        """Note how it ended, and what is known now; ``told`` is kept for the history."""
-        self._note("ended", dataclasses.replace(state, open=None), outcome=outcome, **told)
+    def end(self, outcome: str, state: FabricState, **details: Any) -> None:
+        """Record the outcome of a recovery and the new state; further details are kept for the history."""
+        self._note("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
 
-    def note(self, what: str, state: FabricState, **told: Any) -> None:
-        """Note something else that has changed what is known, such as ``failed`` and ``repaired``."""
-        self._note(what, state, **told)
+    def note(self, what: str, state: FabricState, **details: Any) -> None:
+        """Record another change of the state, such as ``failed`` or ``repaired``."""
+        self._note(what, state, **details)
 
-    def _note(self, what: str, state: FabricState, **told: Any) -> None:
-        entry = {"entry": what, "utc": now_utc(), **told, "state": dataclasses.asdict(state)}
+    def _note(self, what: str, state: FabricState, **details: Any) -> None:
+        entry = {"entry": what, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state = state
-        self._lines.begin_anew(entry)
+        self._lines.restart_if_large(entry)
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -101,13 +101,13 @@ class FabricJournal:
 
 
 def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]]]:
-    """Return what the journal of a bench says, and its entries, changing nothing.
+    """Return the state and the entries of a bench's journal, without changing it.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The journal is damaged.
     """
     path = Path(directory) / JOURNAL
-    if not is_there(path, _WHAT):
+    if not path_exists(path, _WHAT):
         return FabricState(), []
     entries = read_lines(path, _WHAT).entries
     return _state(entries, path), list(entries[1:])
@@ -115,7 +115,7 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
 
 def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
     if entries and entries[0].get("format") != _FORMAT:
-        raise ConfigError(f"{path} is no {_FORMAT} journal", hint="Choose another directory with --state.")
+        raise ConfigError(f"{path} is not a {_FORMAT} journal", hint="Choose another directory with --state.")
     states = [entry["state"] for entry in entries if "state" in entry]
     if not states:
         return FabricState()

@@ -1,7 +1,7 @@
-"""The manager of a fabric: keeps jobs connected, notices failures, puts spares in their place.
+"""The manager of a fabric: keeps jobs connected, notices failures, and replaces failed units by spares.
 
-Everything it decides is in its journal before it is done, and every step can be done again: a manager that is killed is
-followed by one that reads both journals and the mesh, and goes on from what stands.
+Every decision is in the journal before it is carried out, and every step can be repeated. If a manager is killed, the
+next one reads both journals and the mesh, and continues from there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, Self
 
 from lumion_hw.bench.controller_faults import HOST_SILENCE, check_faults, latched_faults
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitService, Upkeep
-from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits import CircuitMaintenance, CircuitPlan, CircuitProof, CircuitService
+from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.decisions import (
@@ -34,23 +34,23 @@ from lumion_hw.fabric.decisions import (
     in_service,
     with_failed,
 )
-from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
+from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
-from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
+from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureVerdict, Judge
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
-from lumion_hw.fabric.jobs import JobCircuits, circuit_name
+from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
-from lumion_hw.fabric.keeping import PolarizationKeeper
+from lumion_hw.fabric.polarization_keeper import PolarizationKeeper
 from lumion_hw.fabric.recovery import Recovery
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.spans import SpanTimer, Told, ToldTimer, span_documents
+from lumion_hw.fabric.spans import EventCallback, ReportingTimer, SpanTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
-"""Time until a refused job is tried again; it doubles from try to try up to the longest."""
+"""Time until a refused job is tried again; it doubles from try to try up to the longest time."""
 _SLICE_S = 0.05
-"""Longest wait of one detector while others look as well: then it asks whether they have found something."""
+"""Longest wait of one detector while others run in parallel, so that it notices their findings."""
 _STEP_S = 0.5
 _DARK_W = w_from_dbm(-25.0)
 
@@ -59,16 +59,16 @@ class FabricManager(JobCircuits):
     """Keeps the jobs of a bench file connected.
 
     Args:
-        service: The circuits, restored.
-        journal: The fabric's journal.
-        hooks: What jobs do when their fabric changes.
-        detectors: What failures are noticed by; those of the bench file if not given.
-        tell: Told of what happens.
+        service: The restored circuits.
+        journal: Journal of the fabric.
+        hooks: Actions of the jobs when their fabric changes.
+        detectors: Failure detectors; those of the bench file if omitted.
+        on_event: Called with each event and its details.
 
     Attributes:
         standby: Plans for every single failure.
-        judge: What was seen so far.
-        fault_s: Bench time of the next fault where it is known, in a rehearsal; spans count from it.
+        judge: Evidence so far.
+        fault_s: Bench time of the next fault if it is known, as in a rehearsal; spans count from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
 
@@ -79,12 +79,12 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        tell: Told = lambda what, told: None,
+        on_event: EventCallback = lambda what, told: None,
     ) -> None:
-        super().__init__(service, journal, tell)
+        super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()
         model = self.bench.model
-        self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
+        self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
         self.standby = Standby(service)
         self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
@@ -97,27 +97,27 @@ class FabricManager(JobCircuits):
         self._retry_s, self._retry_after_s = math.inf, FIRST_RETRY_S
 
     @property
-    def upkeep(self) -> Upkeep:
-        """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
-        return self._keeper.upkeep
+    def maintenance(self) -> CircuitMaintenance:
+        """Maintenance of the circuits, which tracks polarizations during :meth:`run` and knows their health."""
+        return self._keeper.maintenance
 
     # -- begin and end ------------------------------------------------------------------------------------------------
 
     def begin(self) -> Recovery | None:
-        """Set up again what the controller no longer drives, finish what was begun, connect the jobs, and watch.
+        """Restore circuits after a shutdown, finish an interrupted recovery, connect the jobs, and start watching.
 
-        Jobs that were refused are tried again.
+        Refused jobs are tried again.
 
         Returns:
-            The recovery that an earlier manager had begun, if there was one.
+            The interrupted recovery of an earlier manager, if there was one and it is now finished.
 
         Raises:
-            SafetyError: A fault keeps the heaters off and has to be cleared by name.
+            SafetyError: A fault keeps the heaters off and must be cleared by its name.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
-        with self._keeper.alone():
-            was_off = self.service.set_up_again() is not None
+        with self._keeper.exclusive():
+            was_off = self.service.restore_after_shutdown() is not None
             if was_off:
                 self.judge.forget_light()
             if self.state.open is not None:
@@ -131,18 +131,18 @@ class FabricManager(JobCircuits):
         """Finish a recovery that was begun and interrupted.
 
         Args:
-            verdict: The verdict on which it was begun.
-            was_off: The controller had switched its heaters off meanwhile. Then all light was gone, and a verdict by
-                light is withdrawn: a circuit that is still dark leads to another one.
+            verdict: The verdict that started the recovery.
+            was_off: Whether the controller had switched its heaters off in the meantime. Then all light was gone, so a
+                verdict by light is withdrawn; a circuit that is still dark leads to a new verdict.
         """
         if was_off and verdict.cause == "light":
-            words = f"{verdict.words}: withdrawn, the mesh controller had switched off"
-            self.journal.end("withdrawn", self.state, words=words)
+            reason = f"{verdict.words}: withdrawn, because the mesh controller had switched off"
+            self.journal.end("withdrawn", self.state, words=reason)
             self.judge.forget(verdict.name)
-            self._tell("withdrawn", {"words": words})
+            self._emit("withdrawn", {"words": reason})
             return None
-        self._tell("resumed", {"verdict": verdict.words})
-        standing = self._standing()
+        self._emit("resumed", {"verdict": verdict.words})
+        standing = self._active_requests()
         for job in self.jobs:
             for member in job.members:
                 if self.state.at(member) != verdict.name:
@@ -150,7 +150,7 @@ class FabricManager(JobCircuits):
                 for spare in self.spares:
                     places = {**self.state.places, member: spare}
                     if all(request in standing for request in job_requests(self.bench.model, job, places)):
-                        # The commit was made and noted; the manager died before it could say so.
+                        # The circuits were switched and recorded; the manager died before it recorded the end.
                         view = FabricView(self.bench.model, self.state, {})
                         state = after_swap(view, verdict, spare)
                         self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
@@ -158,18 +158,18 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def refresh(self) -> None:
-        """Let spares stand by, make plans anew, and watch what stands now."""
-        with self._keeper.alone():
+        """Warm the spares up, make new plans, and watch the circuits that are active now."""
+        with self._keeper.exclusive():
             self.standby.avoided = self.state.avoided
-            self.standby.warm(self.spares)
-            self._watch_anew()
+            self.standby.warm_up(self.spares)
+            self._restart_detectors()
             self.plan()
 
     def plan(self) -> None:
-        """Make plans for every single failure, in the background where the clock is a real one."""
+        """Make plans for every single failure, in the background if the clock is a real one."""
         self._stop_planning()
         arguments = (self._in_service(), self.spares, tuple(self.state.failed))
-        if hasattr(self.bench.clock, "runners"):  # a virtual clock: planning takes none of its time
+        if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
             self.standby.prepare(*arguments)
         else:
             self._planner = threading.Thread(
@@ -178,7 +178,7 @@ class FabricManager(JobCircuits):
             self._planner.start()
 
     def _stop_planning(self) -> None:
-        """End planning in the background: its plans are of circuits that change, or no longer needed."""
+        """Stop planning in the background, because the circuits change or the plans are no longer needed."""
         self.standby.stop()
         if self._planner is not None:
             self._planner.join()
@@ -187,42 +187,42 @@ class FabricManager(JobCircuits):
     def _in_service(self) -> tuple[str, ...]:
         return in_service(self.bench.model, self.state)
 
-    def _watch_anew(self) -> None:
+    def _restart_detectors(self) -> None:
         active = self.service.setup.active
         circuits = () if active is None else active.circuits
         names = (*self._in_service(), *self.spares)
         known = units(self.bench.model)
         sender = {nic: name for name in names for nic in known[name].nics}
-        fed = {
-            circuit_name(each.request): FedBy(sender[each.request.source], each.request.source)
+        senders = {
+            each.request.name: CircuitSender(sender[each.request.source], each.request.source)
             for each in circuits
             if each.request.source in sender
         }
-        self.judge.watch(fed)
-        exits = ExitPower(self.bench, self.service.setup.record)
-        promised = {circuit_name(each.request): exits.promised_ma(each) for each in circuits}
-        watched = Watched(
+        self.judge.watch(senders)
+        exits = OutputPowerReader(self.bench, self.service.setup.record)
+        promised = {each.request.name: exits.budgeted_photocurrent_ma(each) for each in circuits}
+        watched = WatchTargets(
             self.bench,
-            tuple(each for each in circuits if circuit_name(each.request) in fed),
+            tuple(each for each in circuits if each.request.name in senders),
             names,
             {name: each for name, each in promised.items() if each is not None},
         )
         for detector in self._detectors:
             detector.start(watched)
-        self._watching = [*self._detectors, *self._stand_in(watched)]
+        self._watching = [*self._detectors, *self._fallback_detector(watched)]
 
-    def _stand_in(self, watched: Watched) -> list[Detector]:
-        """Return what watches circuits that a detector cannot: light that is gone already never goes out."""
+    def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
+        """Return a detector for circuits that another detector cannot watch because they are dark already."""
         unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
         if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if circuit_name(each.request) in unwatched)
+        circuits = tuple(each for each in watched.circuits if each.request.name in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
     def close(self) -> None:
-        """End the watch; circuits stay as they are. Idempotent."""
+        """Stop watching; circuits stay as they are. Idempotent."""
         self._stop_planning()
         for detector in self._detectors:
             detector.close()
@@ -239,71 +239,71 @@ class FabricManager(JobCircuits):
         self,
         for_s: float | None = None,
         *,
-        ended: Callable[[], bool] = lambda: False,
-        between: Callable[[], None] = lambda: None,
-        every_s: float = _STEP_S,
+        is_over: Callable[[], bool] = lambda: False,
+        between_steps: Callable[[], None] = lambda: None,
+        max_step_s: float = _STEP_S,
     ) -> list[Recovery]:
-        """Watch, recover from what fails, and keep the polarizations, for a time or until something is so.
+        """Watch the circuits, recover from failures, and track polarizations, for a time or until a condition holds.
 
         Args:
-            for_s: How long, ``None`` without an end.
-            ended: Asked between two steps whether that was all.
-            between: Called between two steps, for what others ask of this manager.
-            every_s: Longest step.
+            for_s: Duration in seconds; ``None`` without an end.
+            is_over: Called between two steps; returning true ends the run.
+            between_steps: Called between two steps, to serve requests to this manager.
+            max_step_s: Longest step, in seconds.
 
         Returns:
-            The recoveries made.
+            The recoveries.
 
         Raises:
-            SafetyError: A fault other than the silence of this host keeps the heaters off; once it is cleared,
-                :meth:`begin` sets the circuits up again.
-            LumionError: The mesh controller failed, or a journal cannot be written. What a recovery has begun is
-                ended by the next manager.
+            SafetyError: A fault other than the silence of this host keeps the heaters off; after clearing it, call
+                :meth:`begin`.
+            LumionError: The mesh controller failed, or a journal cannot be written. The next manager finishes a
+                recovery in progress.
         """
         deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
-        made: list[Recovery] = []
+        recoveries: list[Recovery] = []
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
             """Watch for one step, or begin again after the controller was off; return whether it is off now."""
             try:
-                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), every_s))
+                recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
                 if not all(fault.source in HOST_SILENCE for fault in latched_faults(self.bench)):
                     raise
-                self._tell("controller off", {"words": str(error)})
+                self._emit("controller off", {"words": str(error)})
                 return True
             if recovery is not None:
-                made.append(recovery)
-            between()
+                recoveries.append(recovery)
+            between_steps()
             return False
 
         def watch() -> None:
             is_off = False
             try:
-                while self.bench.clock.now() < deadline and not ended():
+                while self.bench.clock.now() < deadline and not is_over():
                     is_off = step_or_begin(is_off)
             finally:
                 over.set()
 
-        self._keeper.begin()
-        self.judge.searched = self.upkeep.searching
-        keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
-        self.bench.clock.side_by_side([watch, keep])
-        return made
+        self._keeper.prepare()
+        self.judge.searched = self.maintenance.searching
+        keep: Callable[[], None] = partial(self._keeper.run, over.is_set)
+        self.bench.clock.run_parallel([watch, keep])
+        return recoveries
 
     def measure(self) -> None:
-        """Measure all circuits, for whoever shows their margins: the watch itself does not.
+        """Measure all circuits for displays of their margins; watching itself does not measure margins.
 
-        May be called by another thread beside :meth:`run`, on a real clock.
+        Another thread may call this during :meth:`run`, on a real clock.
         """
         self._keeper.measure()
 
     def step(self, timeout_s: float) -> Recovery | None:
-        """Watch until something has failed and is recovered from, or a time has passed.
+        """Watch until a failure is recovered from, or until a time has passed.
 
         Raises:
-            SafetyError: The mesh controller has switched its heaters off; :meth:`begin` sets the circuits up again.
+            SafetyError: The mesh controller has switched its heaters off; :meth:`begin` restores the circuits.
             LumionError: As :meth:`run`.
         """
         before = dataclasses.replace(self.judge.counters)
@@ -312,76 +312,76 @@ class FabricManager(JobCircuits):
             self._retry_when_due()
             recovery = self._watch(timeout_s)
             if recovery is None:
-                recovery = self._explained()
+                recovery = self._diagnose_dark_circuits()
             self._note_counters(before)
-            return None if recovery is None else self._after(recovery)
+            return None if recovery is None else self._follow_up(recovery)
         finally:
-            self._keeper.speak()
+            self._keeper.resume()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
-        """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
+        """Poll all detectors until there is a verdict, a fade becomes a failure, or the time is over."""
         deadline = self.bench.clock.now() + timeout_s
-        stop, made = threading.Event(), list[Recovery | None]()
-        late = list[FailureVerdict]()
+        stop, recoveries = threading.Event(), list[Recovery | None]()
+        slow_verdicts = list[FailureVerdict]()
 
-        def look(detector: Detector) -> None:
+        def poll(detector: Detector) -> None:
             clock = self.bench.clock
             while not stop.is_set():
                 began_s = clock.now()
                 end_s = min(deadline, self.judge.next_due_s())
-                if began_s >= end_s and detector.waits:
+                if began_s >= end_s and detector.is_blocking:
                     stop.set()
                     return
-                most_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
-                news = detector.look(max(most_s, 0.0))
+                max_wait_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
+                news = detector.poll(max(max_wait_s, 0.0))
                 with self._guard:
                     for each in news:
-                        self.judge.take(each)
-                    verdict = None if stop.is_set() else self.judge.verdict(clock.now())
+                        self.judge.add(each)
+                    verdict = None if stop.is_set() else self.judge.next_verdict(clock.now())
                     if verdict is not None:
                         stop.set()
-                if verdict is not None and detector.waits:
-                    made.append(self._acted(verdict))  # at once: others may be in the middle of a slow question
+                if verdict is not None and detector.is_blocking:
+                    recoveries.append(self._act_on(verdict))  # at once: other detectors may be in a slow read
                 elif verdict is not None:
-                    late.append(verdict)
-                if not detector.waits and not stop.is_set():
+                    slow_verdicts.append(verdict)
+                if not detector.is_blocking and not stop.is_set():
                     rest_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
                     if rest_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(look, detector) for detector in self._watching])
+        self.bench.clock.run_parallel([partial(poll, detector) for detector in self._watching])
         if not self._watching:
             self.bench.clock.sleep(timeout_s)
-        return made[0] if made else self._acted(late[0]) if late else None
+        return recoveries[0] if recoveries else self._act_on(slow_verdicts[0]) if slow_verdicts else None
 
-    def _explained(self) -> Recovery | None:
-        """Ask the transmitters of circuits that stay dark, and act on what they say."""
-        for circuit in self.judge.unexplained(self.bench.clock.now()):
-            module = self.judge.fed[circuit].module
-            sends, words = self._sends(module)
+    def _diagnose_dark_circuits(self) -> Recovery | None:
+        """Check the transmitters of circuits that stay dark, and act on their state."""
+        for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
+            module = self.judge.senders[circuit].module
+            sends, reason = self._transmitter_state(module)
             if sends and self._may_be_polarization(circuit):
                 continue
-            return self._acted(self.judge.explain(circuit, sends, words, self.bench.clock.now()))
+            return self._act_on(self.judge.explain(circuit, sends, reason, self.bench.clock.now()))
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Have the polarization of a dark circuit searched, once, if its light does not reach the mesh at all.
+        """Request one polarization search for a dark circuit whose light does not reach the mesh at all.
 
-        A fibre that somebody has moved looks like one that is cut; a cell that is broken sends the light elsewhere.
+        A fibre that was moved looks like one that is cut; a broken PUC would send the light elsewhere.
         """
         self._searched &= set(self.judge.dark)
-        if not self._keeper.is_keeping or circuit in self._searched:
+        if not self._keeper.is_tracking or circuit in self._searched:
             return False
-        place = self.upkeep.place_of(circuit)
-        if place is None or place.place != "fibre before the mesh" or not self.upkeep.search_soon(circuit):
+        place = self.maintenance.find_fault(circuit)
+        if place is None or place.place != "fibre before the mesh" or not self.maintenance.request_search(circuit):
             return False
         self._searched.add(circuit)
-        self._tell("searching", {"circuit": circuit, "words": f"{circuit}: {place}; its polarization is searched"})
+        self._emit("searching", {"circuit": circuit, "words": f"{circuit}: {place}; searching its polarization"})
         return True
 
-    def _sends(self, module: str) -> tuple[bool | None, str]:
-        """Return whether a transmitter says that it sends light; ``None`` if it does not answer."""
+    def _transmitter_state(self, module: str) -> tuple[bool | None, str]:
+        """Return whether a transmitter reports light, with a text; ``None`` if it does not answer."""
         try:
             device = self.bench.transponders[module]
             status, power_dbm = device.status(), device.monitors().tx_power_dbm
@@ -390,7 +390,7 @@ class FabricManager(JobCircuits):
         if status.tx_fault or status.tx_disabled:
             return False, f"{module}: {'fault' if status.tx_fault else 'switched off'}"
         if power_dbm is None or w_from_dbm(power_dbm) < _DARK_W:
-            return False, f"{module} sends no power"
+            return False, f"{module} sends no light"
         return True, f"{module} sends {power_dbm:.1f} dBm"
 
     def _note_counters(self, before: FadeCounts) -> None:
@@ -399,43 +399,43 @@ class FabricManager(JobCircuits):
             state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
             what = "false alarm" if after.false_alarms > before.false_alarms else "fade"
             self.journal.note(what, state)
-            self._tell(what, {"fades": after.fades, "false_alarms": after.false_alarms})
+            self._emit(what, {"fades": after.fades, "false_alarms": after.false_alarms})
 
     # -- recover ------------------------------------------------------------------------------------------------------
 
-    def fail(self, name: str, words: str = "declared by hand") -> Recovery | None:
-        """Take a server or accelerator out of service, as if it had failed.
+    def mark_failed(self, name: str, reason: str = "declared by hand") -> Recovery | None:
+        """Take a server or accelerator out of service as if it had failed.
 
         Raises:
-            ConfigError: There is none of this name, or it has failed already.
+            ConfigError: The unit does not exist or has failed already.
         """
         find_unit(self.bench.model, name)
         if name in self.state.failed:
             raise ConfigError(f"{name} has failed already: {self.state.failed[name]}")
         now_s = self.bench.clock.now()
-        recovery = self._acted(FailureVerdict("unit", name, "process", words, now_s, now_s, ("operator",)))
-        return None if recovery is None else self._after(recovery)
+        recovery = self._act_on(FailureVerdict("unit", name, "process", reason, now_s, now_s, ("operator",)))
+        return None if recovery is None else self._follow_up(recovery)
 
-    def repaired(self, name: str) -> None:
-        """Take a server or accelerator back: as a spare, or for a job that had to be refused.
+    def mark_repaired(self, name: str) -> None:
+        """Take a repaired server or accelerator back, as a spare or for a refused job.
 
         Raises:
-            ConfigError: It has not failed.
+            ConfigError: The unit has not failed.
             LumionError: A device failed, or a job that is connected again could not be proven.
         """
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
-        failed = {each: words for each, words in self.state.failed.items() if each != name}
+        failed = {unit: reason for unit, reason in self.state.failed.items() if unit != name}
         self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
-        self._tell("repaired", {"unit": name})
-        with self._keeper.alone():
+        self._emit("repaired", {"unit": name})
+        with self._keeper.exclusive():
             self._retry_refused()
             self.connect()
             self.refresh()
 
-    def put_back(self) -> None:
-        """Take everything for repaired, and let every member stand where the bench file has it: after a rehearsal.
+    def restore_bench_file_places(self) -> None:
+        """Treat everything as repaired and use the members of the bench file again, after a rehearsal.
 
         Raises:
             LumionError: A device failed, or a circuit could not be proven.
@@ -444,12 +444,12 @@ class FabricManager(JobCircuits):
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
         self.journal.note("put back", state)
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self.connect()
             self.refresh()
 
     def _retry_when_due(self) -> None:
-        """Try refused jobs again from time to time: whatever kept them from being connected may be gone."""
+        """Try refused jobs again from time to time: the cause of the refusal may be gone."""
         if not self.state.refused:
             self._retry_after_s, self._retry_s = FIRST_RETRY_S, math.inf
             return
@@ -459,55 +459,56 @@ class FabricManager(JobCircuits):
         if now_s < self._retry_s:
             return
         self._retry_after_s, self._retry_s = min(2.0 * self._retry_after_s, LONGEST_RETRY_S), math.inf
-        with self._keeper.alone():
+        with self._keeper.exclusive():
             self._retry_refused()
             self.connect()
             self.refresh()
 
-    def _acted(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal.
+    def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
+        """Recover from a verdict; if no recovery is possible, refuse the job, with the reason in the journal.
 
         Raises:
-            SafetyError: The mesh controller has switched its heaters off, so that the light proves nothing.
+            SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
         """
         if verdict.cause == "light":
             self.service.check_driven()
-        self._keeper.hush()
+        self._keeper.pause()
         self.bench.events.add("verdict", **dataclasses.asdict(verdict))
-        self._tell("verdict", dataclasses.asdict(verdict))
+        self._emit("verdict", dataclasses.asdict(verdict))
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
-        """Put a spare in the place of what has failed, or lead a circuit another way. Can be done again.
+        """Replace a failed unit by a spare, or route a circuit around broken PUCs. The call can be repeated.
 
         Returns:
-            What was done; ``None`` if nothing had to be done, or if it was refused.
+            The recovery; ``None`` if nothing had to be done, or if jobs were refused.
 
         Raises:
-            LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays begun.
+            LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays open in the
+                journal.
         """
         fault_s = verdict.since_s if self.fault_s is None else self.fault_s
-        timer = ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
+        timer = ReportingTimer(self.bench, fault_s, self.fault_cpu_s, self._emit)
         self.fault_s = self.fault_cpu_s = None
         timer.mark("detected")
         self.journal.begin(verdict)
-        view, failures = self._view(verdict), list[str]()
+        view, failures = self._fabric_view(verdict), list[str]()
         while isinstance(decision := decide(view, verdict, failures), Swap | Reroute):
             if len(timer.spans) > 1:
                 timer.rewind("detected")
             try:
                 proofs = self._carry_out(decision, timer)
-            except Exception as error:  # noqa: BLE001 - whatever one attempt raises, the next one is made
+            except Exception as error:  # noqa: BLE001 - after any error the next attempt is made
                 self._raise_if_controller(error)
                 check_faults(self.bench)
                 failures.append(str(error))
                 self.bench.events.add("attempt failed", of=type(decision).__name__, reason=str(error))
             else:
-                return self._done(view, verdict, decision, proofs, timer)
+                return self._record_recovery(view, verdict, decision, proofs, timer)
         return self._without_recovery(verdict, decision)
 
-    def _view(self, verdict: FailureVerdict) -> FabricView:
-        """Return what is known for a decision, with plans made beforehand, or made now where those are out of date."""
+    def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
+        """Return the basis of a decision, with the prepared plans, or with new ones if those are outdated."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -517,24 +518,25 @@ class FabricManager(JobCircuits):
             plans = standby.plans[verdict.name]
         else:
             plans = standby.plans_for(verdict.name, self.spares, tuple(self.state.failed))
-        unusable = tuple(f"{spare}: {why}" for (of, spare), why in standby.refused.items() if of == verdict.name)
+        refused = standby.refused.items()
+        unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit == verdict.name)
         return dataclasses.replace(view, plans=plans, unusable=unusable)
 
     def _carry_out(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change the circuits, and prove them. Raises if that fails; then all is as before."""
+        """Change the circuits and prove them. Raises an error if that fails; then everything is as before."""
         if isinstance(decision, Reroute):
-            plan = self._around(decision)
+            plan = self._reroute_plan(decision)
             timer.mark("route_found")
             return self.service.switch(plan, milestone=timer.mark)
         failed, spare = decision.plan.failed, decision.plan.spare
         for job in self.jobs:
             if failed in self.members(job):
                 self._hooks.stop(job.name, self.members(job), failed)
-        self._tell("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
+        self._emit("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
         timer.mark("spare_chosen")
-        return self._switched(decision.plan, timer)
+        return self._change_over(decision.plan, timer)
 
-    def _done(
+    def _record_recovery(
         self,
         view: FabricView,
         verdict: FailureVerdict,
@@ -542,18 +544,19 @@ class FabricManager(JobCircuits):
         proofs: tuple[CircuitProof, ...],
         timer: SpanTimer,
     ) -> Recovery:
-        """Write down what was done, and return it."""
+        """Record a recovery in journal and event log, and return it."""
         new = {proof.circuit.request for proof in proofs}
-        kept = tuple(request for request in self._standing() if request not in new)
-        failed, spare, told = "", "", dict[str, Any]()
+        kept = tuple(request for request in self._active_requests() if request not in new)
+        failed, spare, details = "", "", dict[str, Any]()
         if isinstance(decision, Swap):
             failed, spare = verdict.name, decision.plan.spare
-            passed = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
-            state, told = after_swap(view, verdict, spare, passed), {"failed": failed, "spare": spare}
+            proven_pucs = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
+            state = after_swap(view, verdict, spare, proven_pucs)
+            details = {"failed": failed, "spare": spare}
         else:
-            state, told = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
+            state, details = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
             self.judge.forget(verdict.name)
-        self.journal.end("done", state, **told, words=verdict.words, spans=span_documents(timer.spans))
+        self.journal.end("done", state, **details, words=verdict.words, spans=span_documents(timer.spans))
         if spare:
             self.bench.events.add("replaced", failed=failed, spare=spare)
         return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, kept)
@@ -561,64 +564,64 @@ class FabricManager(JobCircuits):
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
     ) -> Recovery | None:
-        """Do what is left where nothing takes the place of what has failed."""
+        """Carry out a decision that replaces nothing."""
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
         if isinstance(decision, DoNothing):
             self.journal.end("nothing to do", self.state, words=verdict.words)
             return None
-        self._fence(verdict.name)
-        self._free(decision.circuits, decision.lost)
+        self._block_failed_unit(verdict.name)
+        self._remove_circuits(decision.circuits, decision.lost)
         if isinstance(decision, DropSpare):
             self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
-            self._tell("spare lost", {"unit": verdict.name, "words": verdict.words})
+            self._emit("spare lost", {"unit": verdict.name, "words": verdict.words})
         else:
             self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
-            self._tell("refused", {"jobs": list(decision.jobs), "words": decision.reason})
+            self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})
         self.refresh()
         return None
 
-    def _switched(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change over to a plan: in one commit for a warm spare, by taking down and connecting for a cold one."""
+    def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+        """Change to a plan: in one commit for a warm spare, by disconnecting and connecting for a cold one."""
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)
-        # What has failed may shine all the same, and light of others would prove nothing.
-        self._fence(plan.failed)
-        self._free([*plan.gone, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
+        # The failed unit may still shine, and its light would make proofs of other circuits meaningless.
+        self._block_failed_unit(plan.failed)
+        self._remove_circuits([*plan.removed, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
         try:
-            return self.service.connect([*plan.moved, *plan.wanted], milestone=timer.mark)
+            return self.service.connect([*plan.moved, *plan.added], milestone=timer.mark)
         except LumionError:
             if plan.moved:
                 self.service.connect(list(plan.moved))
             raise
 
-    def _after(self, recovery: Recovery) -> Recovery:
-        """What has time: modules and meters are asked, job hooks called, spares and plans made ready again."""
-        recovery = self._confirmed(recovery)
-        told = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
-        self._tell("recovered", told)
+    def _follow_up(self, recovery: Recovery) -> Recovery:
+        """Do the slower rest of a recovery: confirm links, call job hooks, warm spares up and make new plans."""
+        recovery = self._confirm_links(recovery)
+        details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
+        self._emit("recovered", details)
         for job in self.jobs:
             if recovery.spare and recovery.spare in self.members(job):
                 members = self.members(job)
                 self._hooks.rebuild(job.name, members)
                 self._hooks.restore(job.name, members)
-                self._hooks.go(job.name, members)
-        self._fence(recovery.failed)
+                self._hooks.resume(job.name, members)
+        self._block_failed_unit(recovery.failed)
         self.refresh()
         return recovery
 
-    def _confirmed(self, recovery: Recovery) -> Recovery:
-        """Wait for the links: what receivers and meters say of the new circuits comes after what photodiodes said."""
+    def _confirm_links(self, recovery: Recovery) -> Recovery:
+        """Wait for the links: receivers and meters confirm the new circuits after the photodiodes have."""
         new = {proof.circuit.request for proof in recovery.proofs}
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
         except LumionError as error:
             self._raise_if_controller(error)
-            self._tell("not confirmed", {"reason": str(error)})
+            self._emit("not confirmed", {"reason": str(error)})
             return recovery
-        timer = ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
+        timer = ReportingTimer(self.bench, self._fault_time_s(recovery), None, self._emit, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
         self.journal.note(
@@ -629,19 +632,19 @@ class FabricManager(JobCircuits):
         )
         return confirmed
 
-    def _fault_of(self, recovery: Recovery) -> float:
+    def _fault_time_s(self, recovery: Recovery) -> float:
         """Return the bench time that the spans of a recovery count from."""
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
-    def _fence(self, failed: str) -> None:
-        """Keep what has failed from shining into the mesh when it comes back by itself."""
+    def _block_failed_unit(self, failed: str) -> None:
+        """Switch off the transmitters of a failed unit, so that it does not shine into the mesh if it comes back."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
-            with contextlib.suppress(LumionError):  # it may be dead for good
+            with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()
 
-    def _around(self, decision: Reroute) -> CircuitPlan:
-        """Return a plan for a circuit around PUCs; loops of spares make room if there is no other path."""
+    def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
+        """Return a plan for a circuit around PUCs; loops of spares are removed if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

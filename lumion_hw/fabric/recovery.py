@@ -1,4 +1,4 @@
-"""What became of a recovery."""
+"""Result of a recovery."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lumion_hw.fabric.spans import Span
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a recovery did.
+    """Result of a recovery.
 
     Attributes:
-        verdict: What it was begun for.
-        failed: The server or accelerator that was replaced; empty if a path was.
-        spare: What stands in its place; empty if a path was replaced.
-        spans: In order; the detection first.
-        proofs: Proofs of the new circuits, by photodiodes and then by modules and meters.
-        kept: Circuits of others that were not touched: every PUC on their way kept its state and its current.
+        verdict: The verdict that it was begun for.
+        failed: The server or accelerator that was replaced; empty if a path was replaced.
+        spare: The unit that replaced it; empty if a path was replaced.
+        spans: Durations in order; the detection first.
+        proofs: Proofs of the new circuits, first by photodiodes and then by modules and meters.
+        kept: Other circuits, which were not touched: all their PUCs kept state and current.
     """
 
     verdict: FailureVerdict
@@ -30,14 +30,14 @@ class Recovery:
     kept: tuple[CircuitRequest, ...]
 
     def __repr__(self) -> str:
-        """Return one line."""
+        """Return the result in one line."""
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
         proven = sum(proof.proven for proof in self.proofs)
         took_ms = self.spans[-1].at_ms if self.spans else 0.0
         return f"<Recovery: {what}, {proven} of {len(self.proofs)} proofs hold, {took_ms:.0f} ms since the fault>"
 
     def _repr_html_(self) -> str:
-        """Return its spans as a table for a notebook."""
+        """Return the spans as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"

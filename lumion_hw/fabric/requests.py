@@ -1,8 +1,8 @@
-"""Requests to the manager that keeps a bench's fabric, from programs that do not hold the bench.
+"""Requests to the manager of a bench's fabric, from programs that do not hold the bench.
 
-A request is a file in the state directory. The manager renames it before it acts, and leaves the outcome in a file
-beside it; whoever sent it waits for that. A request carries its time and the manager it is meant for, so that no later
-manager acts on it: by then the unit may be healthy again.
+A request is a file in the state directory. The manager renames it before it acts, and writes the outcome to a file next
+to it, which the sender waits for. A request carries its time and its manager, so that no later manager acts on it: by
+then the unit may be healthy again.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from lumion_hw.files.writing import write_file, writing
 if TYPE_CHECKING:
     from lumion_hw.fabric.manager import FabricManager
 
-LONGEST_AGE_S = 60.0
-"""A request that is older is refused: its sender no longer waits for it."""
+MAX_AGE_S = 60.0
+"""Older requests are refused: their senders no longer wait."""
 _FOLDER = "requests"
-_MOST_BYTES = 65536
+_MAX_BYTES = 65536
 _WHAT = "a request to the fabric's manager"
 
 
 @dataclass(frozen=True)
 class FabricRequest:
-    """What a manager is to do.
+    """A request to a manager.
 
     Attributes:
         what: ``fail``, ``repaired`` or ``recover``.
         unit: The server or accelerator; empty for ``recover``.
-        reason: Why, for the history.
+        reason: Reason, recorded in the history.
     """
 
     what: str
@@ -48,27 +48,27 @@ class FabricRequest:
     reason: str = "declared by hand"
 
     def perform(self, manager: FabricManager) -> None:
-        """Do it, and measure the circuits of all jobs.
+        """Carry out the request, then measure the circuits of all jobs.
 
         Raises:
-            ConfigError: There is no such request, or no such unit, or it is in another state.
-            CircuitError: A circuit of a job does not carry light now.
+            ConfigError: The request or the unit does not exist, or the unit is in another state.
+            CircuitError: A circuit of a job carries no light afterwards.
             LumionError: A device failed, or a journal cannot be written.
         """
         actions: dict[str, Callable[[], object]] = {
-            "fail": lambda: manager.fail(self.unit, self.reason),
-            "repaired": lambda: manager.repaired(self.unit),
+            "fail": lambda: manager.mark_failed(self.unit, self.reason),
+            "repaired": lambda: manager.mark_repaired(self.unit),
             "recover": manager.begin,
         }
         if self.what not in actions:
-            raise ConfigError(f"there is no request {self.what[:40]!r}", hint=f"There are {', '.join(actions)}.")
+            raise ConfigError(f"there is no request {self.what[:40]!r}", hint=f"Requests: {', '.join(actions)}.")
         actions[self.what]()
-        manager.check_standing()
+        manager.check_job_circuits()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a request.
+    """Outcome of a request.
 
     Attributes:
         error: Why it failed; empty if it succeeded.
@@ -90,7 +90,7 @@ class RequestBox:
         self._folder = Path(directory) / _FOLDER
 
     def send(self, request: FabricRequest, manager: LockOwner) -> str:
-        """Leave a request for a manager, and return its number. Raises ``LumionError`` if it cannot be written."""
+        """Write a request for a manager and return its number. Raises ``LumionError`` if it cannot be written."""
         number = uuid.uuid4().hex
         document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
         with writing(_WHAT, self._folder):
@@ -99,7 +99,7 @@ class RequestBox:
         return number
 
     def withdraw(self, number: str) -> bool:
-        """Take a request back; return whether the manager had not taken it."""
+        """Withdraw a request; return whether the manager had not started it."""
         try:
             self._path(number, "json").unlink()
         except OSError:
@@ -107,7 +107,7 @@ class RequestBox:
         return True
 
     def outcome(self, number: str) -> Outcome | None:
-        """Return what came of a request, once; ``None`` before the manager has ended it.
+        """Return the outcome of a request and delete it; ``None`` if the manager has not finished it.
 
         Raises:
             ConfigError: The outcome cannot be read.
@@ -116,19 +116,19 @@ class RequestBox:
         if not path.exists():
             return None
         try:
-            document: Any = read_json(path, "the outcome of a request", most_bytes=_MOST_BYTES)
+            document: Any = read_json(path, "the outcome of a request", max_bytes=_MAX_BYTES)
             return Outcome(str(document["error"]), int(document["exit_code"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise ConfigError(f"{path} is no outcome of a request ({error!r})") from error
+            raise ConfigError(f"{path} is not the outcome of a request ({error!r})") from error
         finally:
             path.unlink(missing_ok=True)
 
     def serve(self, me: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
-        """Do what others ask of this manager, and leave the outcomes. Never raises because of a request.
+        """Carry out the waiting requests and write their outcomes. Never raises because of a request.
 
         Args:
             me: This program, as the owner of the bench.
-            perform: Does one request; whatever it raises is the outcome.
+            perform: Carries out one request; an error that it raises becomes the outcome.
         """
         with contextlib.suppress(OSError):
             for path in sorted(self._folder.glob("*.json")):
@@ -139,13 +139,13 @@ class RequestBox:
         try:
             path.rename(taken)
         except OSError:
-            return  # withdrawn meanwhile
+            return  # withdrawn in the meantime
         outcome = Outcome()
         try:
             perform(_request(taken, me))
         except LumionError as error:
             outcome = Outcome(str(error), error.exit_code)
-        except Exception as error:  # noqa: BLE001 - a request ends no manager
+        except Exception as error:  # noqa: BLE001 - a request must not end the manager
             outcome = Outcome(f"unexpected {type(error).__name__}: {error}", 1)
         finally:
             with contextlib.suppress(LumionError):
@@ -157,20 +157,20 @@ class RequestBox:
 
 
 def _request(path: Path, me: LockOwner) -> FabricRequest:
-    """Return the request of a file.
+    """Return the request in a file.
 
     Raises:
-        ConfigError: It is none, too old, or meant for another manager.
+        ConfigError: The file holds no request, or one that is too old or meant for another manager.
     """
-    document: Any = read_json(path, _WHAT, most_bytes=_MOST_BYTES)
+    document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
     try:
         request = FabricRequest(str(document["what"]), str(document["unit"]), str(document["reason"]))
         age_s, manager = time.time() - float(document["sent_s"]), str(document["manager"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} is no request to a fabric's manager ({error!r})") from error
+        raise ConfigError(f"{path} is not a request to a fabric's manager ({error!r})") from error
     if manager != _identity(me):
-        raise ConfigError(f"the request was meant for another manager, {manager}", hint="Send it again.")
-    if not age_s <= LONGEST_AGE_S:
+        raise ConfigError(f"the request is for another manager, {manager}", hint="Send it again.")
+    if not age_s <= MAX_AGE_S:
         raise ConfigError(f"the request is {age_s:.0f} s old", hint="Send it again if it is still wanted.")
     return request
 

@@ -1,4 +1,4 @@
-"""Servers, accelerators, and which circuits join those of a job."""
+"""Servers and accelerators, and the circuits that connect the members of a job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 from lumion_hw.bench.file.model import BenchModel, JobModel, ServerModel
 from lumion_hw.circuits import CircuitRequest
-from lumion_hw.errors import CircuitError, ConfigError
+from lumion_hw.errors import CircuitError, ConfigError, name_hint
 
 
 @dataclass(frozen=True)
 class FabricUnit:
-    """What a spare takes the place of: a whole server, or one of its accelerators.
+    """Unit that a spare can replace: a whole server, or one of its accelerators.
 
     Attributes:
-        name: Its name.
+        name: Name of the unit.
         server: Name of the server.
         nics: Its modules, in NIC order.
-        interfaces: Network interfaces of the same, as far as the bench file names them.
-        risks: What fails together with it: the server's risk groups, and the server itself.
+        interfaces: Its network interfaces, as far as the bench file names them.
+        risks: Groups that fail together with it: the server's risk groups, and the server itself.
     """
 
     name: str
@@ -42,28 +42,29 @@ def units(model: BenchModel) -> dict[str, FabricUnit]:
 
 
 def find_unit(model: BenchModel, name: str) -> FabricUnit:
-    """Return a server or accelerator by name. Raises ``ConfigError`` naming those there are."""
+    """Return a server or accelerator by name. Raises ``ConfigError`` for an unknown name."""
     known = units(model)
     if name not in known:
-        raise ConfigError(f"there is no server {name!r}", hint=f"Servers: {', '.join(known)}.")
+        raise ConfigError(f"there is no server {name!r}", hint=name_hint(name, known, "The servers are"))
     return known[name]
 
 
 def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
-    """Return the server a module sits in, ``None`` if it sits in none."""
+    """Return the server that contains a module; ``None`` if there is none."""
     return next((server for server in model.servers if transponder in server.nics), None)
 
 
 def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | None = None) -> list[CircuitRequest]:
-    """Return the circuits that a job asks for.
+    """Return the circuits that a job needs.
 
-    A pair is joined NIC by NIC. In a ring the last NIC of each member goes to the first of the next, both ways; members
-    with one NIC send to the next and receive from the one before. Listed links take the next free NIC of both members.
+    A pair is connected NIC by NIC. In a ring, the last NIC of each member is connected to the first NIC of the next, in
+    both directions; members with one NIC send to the next member and receive from the previous one. Listed links use
+    the next free NIC of both members.
 
     Args:
         model: The bench.
         job: The job.
-        places: Who stands in the place of a member, where it is not the member itself.
+        places: Unit that serves in the place of a member, for members that were replaced.
 
     Raises:
         ConfigError: A member does not exist, or has too few NICs.
@@ -86,10 +87,10 @@ def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | N
 
 
 def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitRequest]:
-    """Return the circuits that join two servers, NIC by NIC, both directions.
+    """Return the circuits that connect two servers NIC by NIC, in both directions.
 
     Raises:
-        ConfigError: No such server, or the two have different numbers of NICs.
+        ConfigError: A server does not exist, or the two have different numbers of NICs.
     """
     one, other = find_unit(model, first), find_unit(model, second)
     if len(one.nics) != len(other.nics):
@@ -102,10 +103,10 @@ def _link(near: str, far: str) -> tuple[CircuitRequest, CircuitRequest]:
 
 
 def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
-    """Return the circuits with the spare's NICs in the place of the failed server's, one for one.
+    """Return the circuits with the failed server's NICs replaced by the spare's, one for one.
 
     Raises:
-        ConfigError: No such server.
+        ConfigError: A server does not exist.
         CircuitError: The spare has too few NICs.
     """
     old, new = find_unit(model, failed).nics, find_unit(model, spare).nics
@@ -113,13 +114,13 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
     in_use = [nic for nic in old if any(nic in (request.source, request.target) for request in requests)]
     missing = [nic for nic in in_use if old.index(nic) >= len(new)]
     if missing:
-        raise CircuitError(f"{spare} has {len(new)} NICs, too few to take the place of {', '.join(missing)}")
+        raise CircuitError(f"{spare} has {len(new)} NICs, too few to replace {', '.join(missing)}")
     place = {nic: new[old.index(nic)] for nic in in_use}
     return [CircuitRequest(place.get(r.source, r.source), place.get(r.target, r.target)) for r in requests]
 
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:
-    """Return the servers that circuits join to one server, in order of appearance."""
+    """Return the servers that circuits connect to one server, in order of appearance."""
     nics = set(find_unit(model, server).nics)
     found: list[str] = []
     for request in requests:

@@ -1,11 +1,12 @@
-"""Where the time of a recovery goes: one span after the other, each with where its number is from.
+"""Duration of each phase of a recovery, with the origin of each number.
 
-There is never one number called "recovery": spans are told one by one, in milliseconds of bench time, beside the CPU
-time that this software took for each.
+There is no single number called "recovery": each phase (span) is reported separately in milliseconds of bench time,
+with the CPU time that this software used for it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,20 +15,20 @@ from typing import Any
 from lumion_hw.bench.bench import Bench
 from lumion_hw.files.shown import xml_text
 
-Told = Callable[[str, dict[str, Any]], None]
-"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
+EventCallback = Callable[[str, dict[str, Any]], None]
+"""Called with each event (``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …) and its details."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """One span of a recovery.
+    """One phase of a recovery.
 
     Attributes:
-        name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven``, ``link_up``.
-        bench_ms: Bench time since the span before.
+        name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven`` or ``link_up``.
+        bench_ms: Duration in bench time.
         cpu_ms: CPU time of this process in it.
-        at_ms: Bench time since the fault.
-        source: ``measured``, or ``emulated`` with the constant that makes it.
+        at_ms: Its end in bench time since the fault.
+        source: ``measured``, or ``emulated`` with the constant that determines it.
     """
 
     name: str
@@ -46,17 +47,17 @@ SOURCES = {
     "proven": "scans of the photodiodes",
     "link_up": "refresh and line of the modules, averaging of the meter",
 }
-"""What each span is made of; on an emulated bench these are its constants."""
+"""What determines each span; on an emulated bench these are constants of the emulation."""
 
 
 class SpanTimer:
-    """Stamps milestones in bench time and CPU time.
+    """Records the ends of spans in bench time and CPU time.
 
     Args:
         bench: The bench whose clock counts.
-        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last time all was well.
+        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last check without a failure.
         began_cpu_s: CPU time at which the next span began.
-        spans: Spans so far.
+        spans: Earlier spans.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Forget the spans after one: what a failed attempt took counts for the attempt that follows."""
+        """Discard the spans after the named one; the time of a failed attempt counts for the next attempt."""
         while self.spans[-1].name != name:
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
         self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
@@ -77,74 +78,128 @@ class SpanTimer:
     def mark(self, name: str) -> None:
         """End a span now."""
         now_s, cpu_s = self._bench.clock.now(), time.process_time()
-        of = SOURCES.get(name, "")
+        source = SOURCES.get(name, "")
         span = Span(
             name,
             round((now_s - self._last_s) * 1e3, 3),
             round((cpu_s - self._last_cpu_s) * 1e3, 3),
             round((now_s - self._fault_s) * 1e3, 3),
-            f"emulated: {of}" if self._bench.is_emulated else f"measured: {of}",
+            f"emulated: {source}" if self._bench.is_emulated else f"measured: {source}",
         )
         self.spans.append(span)
         self._last_s, self._last_cpu_s = now_s, cpu_s
         self._bench.events.add("span", name=name, bench_ms=span.bench_ms, cpu_ms=span.cpu_ms)
 
 
-class ToldTimer(SpanTimer):
-    """Stamps spans and tells of each as it ends."""
+class ReportingTimer(SpanTimer):
+    """Records spans and reports each one as it ends."""
 
     def __init__(
-        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
+        self,
+        bench: Bench,
+        fault_s: float,
+        began_cpu_s: float | None,
+        on_event: EventCallback,
+        spans: Sequence[Span] = (),
     ) -> None:
         super().__init__(bench, fault_s, began_cpu_s, spans)
-        self._tell = tell
+        self._emit = on_event
 
     def mark(self, name: str) -> None:
-        """End a span now."""
+        """End a span now and report it."""
         super().mark(name)
-        self._tell("span", asdict(self.spans[-1]))
+        self._emit("span", asdict(self.spans[-1]))
 
 
 def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return spans as JSON knows them."""
+    """Return spans as JSON documents."""
     return [asdict(span) for span in spans]
 
 
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb")
-_LEFT, _WIDTH, _ROW, _TOP = 150, 620, 26, 48
+_LEFT, _WIDTH, _ROW, _GAP = 170, 600, 26, 58
+_ZOOM_SHARE = 1 / 3
+"""Spans that all end within this share of the time get a scale of their own: they would be slivers otherwise."""
+_MIN_ZOOMED = 2
+_MIN_TICKS = 4
+LABELS = {
+    "detected": "failure detected",
+    "spare_chosen": "spare chosen",
+    "route_found": "route found",
+    "programmed": "heaters programmed",
+    "settled": "heaters settled",
+    "proven": "light proven",
+    "link_up": "link up",
+    "signal_lost": "signal lost",
+    "group_up": "group formed",
+    "first_allreduce": "first all-reduce",
+    "state_restored": "state restored",
+    "first_step": "first training step",
+}
+"""Names of spans in pictures."""
 
 
 def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]) -> str:
-    """Return spans as a picture: a bar each, one below the other, on one axis of time since the fault.
+    """Return a picture of spans as SVG: one bar each, on an axis of time since the fault.
+
+    If several of the first spans are very short, they are also shown on a scale of their own.
 
     Args:
         title: Title.
         names: Names of the spans, in order.
-        at_ms: End of each since the fault.
-        sources: Where each number is from.
+        at_ms: End of each span since the fault.
+        sources: Origin of each number, shown when the pointer rests on a bar.
     """
     end_ms = max([*at_ms, 1e-3])
-    height = _TOP + _ROW * len(names) + 34
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 110}" height="{height}" '
+    n_short = sum(ended_ms <= _ZOOM_SHARE * end_ms for ended_ms in at_ms)
+    lines: list[str] = []
+    y = 40
+    scales = [(len(names), "")] if n_short < _MIN_ZOOMED else [(n_short, "the first spans"), (len(names), "all spans")]
+    for n_spans, caption in scales:
+        y = _draw_scale(lines, y, caption, names[:n_spans], at_ms[:n_spans], sources[:n_spans])
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 150}" height="{y}" '
         'font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="12" y="24" font-size="15" font-weight="bold">{xml_text(title)}</text>',
     ]
+    return "\n".join([*head, *lines, "</svg>"]) + "\n"
+
+
+def _draw_scale(
+    lines: list[str], y: int, caption: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]
+) -> int:
+    """Draw spans on one time axis below ``y``, and return where the next axis may begin."""
+    step_ms = _tick_step(max([*at_ms, 1e-3]))
+    n_ticks = math.ceil(max([*at_ms, 1e-3]) / step_ms - 1e-9)
+    px_per_ms = _WIDTH / (n_ticks * step_ms)
+    if caption:
+        lines.append(f'<text x="12" y="{y + 14}" fill="#444" font-style="italic">{caption}</text>')
+        y += 20
+    base = y + _ROW * len(names) + 6
+    for tick in range(n_ticks + 1):
+        x = _LEFT + tick * step_ms * px_per_ms
+        lines += [
+            f'<line x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{base + 4}" stroke="#ddd"/>',
+            f'<text x="{x:.1f}" y="{base + 18}" text-anchor="middle">{tick * step_ms:g}</text>',
+        ]
+    lines.append(f'<text x="{_LEFT + _WIDTH + 22}" y="{base + 18}">ms after the fault</text>')
     began_ms = 0.0
     for row, (name, ended_ms, source) in enumerate(zip(names, at_ms, sources, strict=True)):
-        y = _TOP + row * _ROW
-        x, width = _LEFT + began_ms / end_ms * _WIDTH, max((ended_ms - began_ms) / end_ms * _WIDTH, 1.5)
+        top = y + row * _ROW
+        x, width = _LEFT + began_ms * px_per_ms, max((ended_ms - began_ms) * px_per_ms, 1.5)
         lines += [
-            f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end">{xml_text(name)}</text>',
-            f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 9}" '
+            f'<text x="{_LEFT - 8}" y="{top + 15}" text-anchor="end">{xml_text(LABELS.get(name, name))}</text>',
+            f'<rect x="{x:.1f}" y="{top + 3}" width="{width:.1f}" height="{_ROW - 9}" '
             f'fill="{_COLOURS[row % len(_COLOURS)]}"><title>{xml_text(source)}</title></rect>',
-            f'<text x="{x + width + 6:.1f}" y="{y + 15}" fill="#444">{ended_ms - began_ms:.2f}</text>',
+            f'<text x="{x + width + 6:.1f}" y="{top + 15}" fill="#444">{ended_ms - began_ms:.2f} ms</text>',
         ]
         began_ms = ended_ms
-    base = _TOP + _ROW * len(names) + 6
     lines.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_LEFT + _WIDTH}" y2="{base}" stroke="#444"/>')
-    for part in range(5):
-        x = _LEFT + part / 4 * _WIDTH
-        lines.append(f'<text x="{x:.0f}" y="{base + 18}" text-anchor="middle">{end_ms * part / 4:.3g} ms</text>')
-    return "\n".join([*lines, "</svg>"]) + "\n"
+    return base + _GAP - 22
+
+
+def _tick_step(end: float) -> float:
+    """Return the largest of 1, 2 and 5 times a power of ten that gives at least four ticks."""
+    power = 10.0 ** math.floor(math.log10(end))
+    return next(step for step in (power, 0.5 * power, 0.2 * power) if end / step >= _MIN_TICKS or step < 0.3 * power)

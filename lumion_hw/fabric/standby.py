@@ -1,9 +1,9 @@
-"""Spares that stand by: light on, polarization aligned and held, and a plan ready for every single failure.
+"""Warm spares: light on, polarization aligned and tracked, and a recovery plan ready for every single failure.
 
-A spare stands by as a loop: each of its modules sends through the mesh to its own receiver. So its light ends at a
-monitored port, both of its ends are proven by the same measurements as those of any circuit, and whatever holds
-circuits holds it. Where the mesh has no room for a loop beside the jobs, the spare is cold: it can still be used, and
-its light is then switched on and aligned in the recovery.
+A spare waits as a loop: each of its modules sends through the mesh to its own receiver. So its light ends at a
+monitored port, the same measurements prove it as for any circuit, and the same maintenance tracks it. If the mesh has
+no room for a loop next to the jobs, the spare is cold: it can still be used, but its light is switched on and aligned
+only during the recovery.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from lumion_hw.fabric.servers import FabricUnit, find_unit, substituted, touchin
 
 @dataclass(frozen=True)
 class StandbyPlan:
-    """What is to be done if a server or accelerator fails.
+    """Plan for the failure of a server or accelerator.
 
     Attributes:
-        failed: What fails.
-        spare: What takes its place.
-        gone: Standing circuits that make room: those of the failed one, and the loops of the spare.
-        wanted: Circuits in their place.
-        plan: All that stands afterwards; ``None`` for a cold spare that is planned when it is needed.
-        moved: Circuits of others that have to change their way.
-        worst_loss_db: Largest predicted loss of the new circuits over the mesh.
-        is_warm: Its light is on and aligned.
-        left: Healthy spares of other risk groups that would be left.
+        failed: The unit that fails.
+        spare: The unit that replaces it.
+        removed: Active circuits that are removed: those of the failed unit, and the loops of the spare.
+        added: Circuits that replace them.
+        plan: All circuits that are active afterwards; ``None`` for a cold spare that is planned when it is needed.
+        moved: Circuits of other units that must change their path.
+        worst_loss_db: Largest predicted mesh loss of the new circuits.
+        is_warm: Whether the spare's light is on and aligned.
+        spares_left: Healthy spares of other risk groups that remain.
     """
 
     failed: str
     spare: str
-    gone: tuple[CircuitRequest, ...]
-    wanted: tuple[CircuitRequest, ...]
+    removed: tuple[CircuitRequest, ...]
+    added: tuple[CircuitRequest, ...]
     plan: CircuitPlan | None
     moved: tuple[CircuitRequest, ...]
     worst_loss_db: float
     is_warm: bool
-    left: int
+    spares_left: int
 
     @property
     def rank(self) -> tuple[bool, int, float, int]:
-        """Order of choice: warm, then least disturbance, then loss to half a decibel, then balance."""
-        return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.left
+        """Sort key: warm spares first, then fewest moved circuits, lowest loss in 0.5 dB steps, most spares left."""
+        return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.spares_left
 
 
-def loops(unit: FabricUnit) -> list[CircuitRequest]:
-    """Return the circuits of a spare that stands by."""
+def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
+    """Return the loop circuits of a waiting spare."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
 
 
 class Standby:
-    """Plans for every single failure, made of what the record knows: no device is asked.
+    """Recovery plans for every single failure, made from the calibration record without any device.
 
     Args:
         service: The circuits.
 
     Attributes:
-        plans: Plans by what fails, best first; complete only for what :meth:`prepare` was told.
-        refused: Why a spare is no use for a failure, by both names.
-        cold: Why a spare is not warm, by its name.
-        avoided: PUCs that new circuits are led round where that is possible.
+        plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
+        refused: Reason why a spare cannot replace a unit, by the names of unit and spare.
+        cold: Reason why a spare is not warm, by its name.
+        avoided: PUCs that new circuits avoid if possible.
     """
 
     def __init__(self, service: CircuitService) -> None:
@@ -79,17 +79,17 @@ class Standby:
 
     @property
     def is_fresh(self) -> bool:
-        """The plans are of what stands and of the record in use."""
-        return self._made_for is not None and self._made_for == self._now()
+        """Whether the plans match the active circuits and the record in use."""
+        return self._made_for is not None and self._made_for == self._planning_inputs()
 
-    def warm(self, spares: Sequence[str]) -> None:
-        """Let spares stand by, one after the other, as far as there is room in the mesh."""
+    def warm_up(self, spares: Sequence[str]) -> None:
+        """Connect the loops of spares one after the other, as far as the mesh has room."""
         setup = self._service.setup
         self.cold = {}
         for name in spares:
             unit = find_unit(setup.bench.model, name)
             standing = {circuit.request for circuit in setup.active.circuits} if setup.active else set()
-            missing = [request for request in loops(unit) if request not in standing]
+            missing = [request for request in loop_requests(unit) if request not in standing]
             if not missing:
                 continue
             try:
@@ -103,14 +103,14 @@ class Standby:
                 setup.bench.events.add("spare stands by", spare=name)
 
     def prepare(self, in_service: Collection[str], spares: Sequence[str], failed: Collection[str]) -> None:
-        """Plan for the failure of each of these.
+        """Make plans for the failure of each of these units.
 
         Args:
             in_service: Servers and accelerators in service.
             spares: Healthy spares, in the order of the bench file.
-            failed: What has failed already: spares that share a risk with it are left out.
+            failed: Units that have failed already: spares that share a risk with them are not used.
         """
-        now = self._now()
+        now = self._planning_inputs()
         plans, self.refused = {}, {}
         self._is_stopped.clear()
         for name in in_service:
@@ -123,11 +123,11 @@ class Standby:
         )
 
     def stop(self) -> None:
-        """End :meth:`prepare` in another thread after the failure that it plans for now; its plans are dropped."""
+        """Stop :meth:`prepare` in another thread after the failure it is planning; its plans are dropped."""
         self._is_stopped.set()
 
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:
-        """Return the plans for one failure, best first."""
+        """Return the plans for the failure of one unit, best first."""
         model = self._service.setup.bench.model
         known = units(model)
         lost = frozenset[str]().union(*(known[each].risks for each in {*failed, name} if each in known))
@@ -135,46 +135,51 @@ class Standby:
         for spare in spares:
             shared = known[spare].risks & lost
             if spare == name or shared:
-                why = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"
-                self.refused[name, spare] = why
+                reason = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"
+                self.refused[name, spare] = reason
                 continue
-            left = sum(not known[other].risks & known[spare].risks for other in spares if other != spare)
+            spares_left = sum(not known[other].risks & known[spare].risks for other in spares if other != spare)
             try:
-                found.append(self._planned(name, spare, left))
+                found.append(self._plan(name, spare, spares_left))
             except LumionError as error:
                 self.refused[name, spare] = str(error)
         return tuple(sorted(found, key=lambda each: each.rank))
 
-    def _planned(self, failed: str, spare: str, left: int) -> StandbyPlan:
+    def _plan(self, failed: str, spare: str, spares_left: int) -> StandbyPlan:
         setup = self._service.setup
         model = setup.bench.model
         standing = {} if setup.active is None else {each.request: each for each in setup.active.circuits}
         own, stand_in = find_unit(model, failed), find_unit(model, spare)
         lost = touching(list(standing), own.nics)
-        waiting = [request for request in loops(stand_in) if request in standing]
-        gone = (*lost, *waiting)
-        wanted = tuple(substituted(model, [each for each in lost if each not in loops(own)], failed, spare))
+        waiting = [request for request in loop_requests(stand_in) if request in standing]
+        removed = (*lost, *waiting)
+        added = tuple(substituted(model, [each for each in lost if each not in loop_requests(own)], failed, spare))
         is_warm = len(waiting) == len(stand_in.nics)
         moved: tuple[CircuitRequest, ...] = ()
-        stays = [request for request in standing if request not in gone]
+        stays = [request for request in standing if request not in removed]
         idle = [request for request in stays if request.source == request.target]
-        # Moving others is better than no recovery; spares that stand by elsewhere make room first.
-        for freed, avoid in ((gone, self.avoided), (gone, ()), ((*gone, *idle), self.avoided), ((*gone, *idle), ())):
+        # Moving other circuits is better than no recovery; loops of other spares are removed first.
+        for freed, avoid in (
+            (removed, self.avoided),
+            (removed, ()),
+            ((*removed, *idle), self.avoided),
+            ((*removed, *idle), ()),
+        ):
             with contextlib.suppress(RoutingError):
-                plan = setup.plan_change(freed, wanted, avoid=avoid)
-                gone = freed
+                plan = setup.plan_change(freed, added, avoid=avoid)
+                removed = freed
                 break
         else:
             busy = [request for request in stays if request not in idle]
-            plan = setup.plan([*busy, *wanted])
-            gone, before = tuple(standing), {each.request: each.paths for each in standing.values()}
+            plan = setup.plan([*busy, *added])
+            removed, before = tuple(standing), {each.request: each.paths for each in standing.values()}
             after = {each.request: each.paths for each in plan.circuits}
             moved = tuple(request for request in busy if after[request] != before[request])
-        new = [each for each in plan.circuits if each.request in wanted]
+        new = [each for each in plan.circuits if each.request in added]
         worst_db = max((each.budget.mesh_loss_db for each in new), default=0.0)
-        return StandbyPlan(failed, spare, gone, wanted, plan, moved, worst_db, is_warm, left)
+        return StandbyPlan(failed, spare, removed, added, plan, moved, worst_db, is_warm, spares_left)
 
-    def _now(self) -> tuple[object, ...]:
+    def _planning_inputs(self) -> tuple[object, ...]:
         setup = self._service.setup
         standing = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
         return standing, id(setup.record), self.avoided

@@ -25,7 +25,7 @@ _SMALL_BYTES, _PACKED = 32 * MEGABYTE, 32
 _MOST_NAMES = 100_000
 
 
-def most_bytes(file_bytes: int) -> int:
+def max_bytes(file_bytes: int) -> int:
     """Return how much a file of a size may claim to hold: some, and more only as far as it could be packed."""
     return _SMALL_BYTES + _PACKED * file_bytes
 
@@ -113,7 +113,7 @@ def open_hdf5(
     try:
         check_regular(path)
         with h5py.File(path, "r") as file:
-            yield Hdf5Reader(file, most_bytes(path.stat().st_size))
+            yield Hdf5Reader(file, max_bytes(path.stat().st_size))
     except LumionError:
         raise
     except Exception as found:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files.input_kinds import input_kind
 
 MEGABYTE = 1 << 20
-MOST_BYTES = 64 * MEGABYTE
+MAX_BYTES = 64 * MEGABYTE
 """More than any document of this program has."""
 MOST_LEVELS = 32
 _WHOLE_LIMIT = 1 << 64
@@ -31,7 +32,7 @@ def read_file(
     path: Path,
     what: str,
     *,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     error: type[LumionError] = ConfigError,
     hint: str | None = None,
 ) -> bytes:
@@ -40,7 +41,7 @@ def read_file(
     Args:
         path: The file.
         what: What it should be, for the message.
-        most_bytes: Largest size.
+        max_bytes: Largest size.
         error: Class of the error.
         hint: What to do instead.
 
@@ -51,17 +52,17 @@ def read_file(
         check_regular(path)  # before it is opened: to open a device may already do something
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
-            data = file.read(most_bytes + 1)
+            data = file.read(max_bytes + 1)
     except (OSError, ValueError) as found:
         shown = str(path) if len(str(path)) <= 300 else f"{str(path)[:300]}…"
         reason = getattr(found, "strerror", None) or str(found)
         raise error(f"cannot read {what} {shown}: {reason}.", hint=hint) from found
-    if len(data) > most_bytes:
-        raise error(f"{what} {path} is larger than {most_bytes // 1024} KiB", hint=hint or "No such file is as large.")
+    if len(data) > max_bytes:
+        raise error(f"{what} {path} is larger than {max_bytes // 1024} KiB", hint=hint or "No such file is as large.")
     return data
 
 
-def is_there(path: Path, what: str) -> bool:
+def path_exists(path: Path, what: str) -> bool:
     """Return whether there is something at a path.
 
     Raises:
@@ -84,13 +85,31 @@ def read_json(
     path: Path,
     what: str,
     *,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
     error: type[LumionError] = ConfigError,
     hint: str | None = None,
 ) -> Any:
     """Return the document in a JSON file; arguments and errors as for :func:`read_file` and :func:`parse_json`."""
-    data = read_file(path, what, most_bytes=most_bytes, error=error, hint=hint)
+    data = read_file(path, what, max_bytes=max_bytes, error=error, hint=hint)
+    check_kind(data, path, what, error=error, hint=hint)
     return parse_json(data, str(path), error=error, hint=hint)
+
+
+def check_kind(
+    data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
+) -> None:
+    """Raise an error if a file is of another kind of input file than the one expected.
+
+    Args:
+        data: Its content.
+        path: The file, for the message.
+        what: What it should be, such as ``bench file``.
+        error: Class of the error.
+        hint: What to do instead.
+    """
+    kind = input_kind(data)
+    if kind is not None and kind.partition(" ")[2] != what:
+        raise error(f"{path} is {kind}, not a {what}", hint=hint)
 
 
 def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = ConfigError, hint: str | None = None) -> Any:

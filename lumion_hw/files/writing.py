@@ -68,6 +68,11 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
         try:
             mode = real.stat().st_mode
         except FileNotFoundError:
+            if path.is_symlink() and not real.parent.is_dir():
+                raise ConfigError(
+                    f"cannot write {what} {path}: it links to {real}, and there is no directory {real.parent}",
+                    hint="Make that directory, or choose another name.",
+                ) from None
             return real
         if not stat.S_ISREG(mode):
             kind = KINDS.get(stat.S_IFMT(mode), "something else")

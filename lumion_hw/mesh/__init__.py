@@ -1,6 +1,6 @@
-"""The photonic mesh as mathematics: topology, unit cell, scattering, routing, calibration record and its inverse.
+"""Hardware-free model of a photonic mesh: topology, unit cell, scattering, routing, calibration record, programming.
 
-The modules inside are private: users import from here (docs/mesh.md, docs/programming.md).
+The modules inside are private; import from here (docs/mesh.md, docs/programming.md).
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""Planning: spares for a service level, what policies of recovery cost, slices of a rack. Nothing here needs a bench.
+"""Planning: spares for a service level, cost of recovery policies, and slices of a rack. No bench is needed.
 
-The modules inside are private: users import from here (docs/planning.md).
+The modules are private: import names from this package (docs/planning.md).
 """
 
 import lazy_loader

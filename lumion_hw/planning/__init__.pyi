@@ -1,5 +1,5 @@
 from .factors import PUBLISHED as PUBLISHED, FactorMap as FactorMap, factor_map as factor_map
-from .faults import CauseOfFaults as CauseOfFaults, Faults as Faults, read_causes as read_causes
+from .faults import FaultRate as FaultRate, Faults as Faults, read_causes as read_causes
 from .jobs import MIXES as MIXES, JobMix as JobMix, job_mix as job_mix
 from .overprovisioning import (
     COUNTINGS as COUNTINGS,
@@ -24,7 +24,7 @@ from .slices import (
     SliceRequest as SliceRequest,
     StreamResult as StreamResult,
     TorusRack as TorusRack,
-    communication_share_for as communication_share_for,
+    needed_communication_share as needed_communication_share,
     serve_stream as serve_stream,
     torus_share as torus_share,
     training_speedup as training_speedup,

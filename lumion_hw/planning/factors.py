@@ -1,4 +1,4 @@
-"""Where published factors hold: policies compared over sizes of jobs and over how many faults take a whole server."""
+"""Validity of published cost factors: policies compared over job sizes and the share of whole-server faults."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from lumion_hw.planning.overprovisioning import COUNTINGS, Fleet, Mapper, simula
 
 Real = NDArray[np.float64]
 PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}
-"""How many times more these cost than in-rack spares, as published for slices of at most 32 and faults of chips."""
+"""Published cost relative to in-rack spares, for slices of at most 32 accelerators and faults of single chips."""
 
 
 @dataclass(frozen=True, eq=False)
 class FactorMap:
-    """Factors over in-rack spares with jobs that move when there are none left.
+    """Cost factors relative to in-rack spares, where jobs move if no spare is left.
 
     Attributes:
         sizes: Accelerators of every job.
-        server_shares: Share of the faults that take the whole server.
-        factors: By policy: shape ``(sizes, shares)``, its cost over that of in-rack spares.
-        counting: What is counted.
+        server_shares: Part of the faults that affect a whole server.
+        factors: Cost relative to in-rack spares by policy, shape ``(sizes, shares)``.
+        counting: Counted accelerators.
     """
 
     sizes: tuple[int, ...]
@@ -47,25 +47,25 @@ def factor_map(
     seed: int = 0,
     mapper: Mapper = map,
 ) -> FactorMap:
-    """Return the factors for fleets of jobs of one size each.
+    """Return the cost factors for fleets whose jobs all have one size.
 
     Args:
         fleet: Racks and spares.
-        per_accelerator_day: Faults per accelerator and day, of all kinds.
+        per_accelerator_day: Faults of all kinds per accelerator and day.
         repair_days: Days until a part is replaced.
-        sizes: Sizes of jobs.
-        server_shares: Shares of the faults that take the whole server.
+        sizes: Job sizes.
+        server_shares: Parts of the faults that affect a whole server.
         counting: One of :data:`lumion_hw.planning.COUNTINGS`.
-        states: States of each fleet.
-        seed: As of :func:`lumion_hw.planning.simulate`.
-        mapper: As of :func:`lumion_hw.planning.simulate`.
+        states: Number of states of each fleet.
+        seed: As for :func:`lumion_hw.planning.simulate`.
+        mapper: As for :func:`lumion_hw.planning.simulate`.
     """
     if counting not in COUNTINGS:
-        raise ConfigError(f"nothing is counted as {counting!r}", hint=f"Give {', '.join(COUNTINGS)}.")
+        raise ConfigError(f"unknown counting {counting!r}", hint=f"Give {', '.join(COUNTINGS)}.")
     factors = {policy: np.empty((len(sizes), len(server_shares))) for policy in PUBLISHED}
     for row, size in enumerate(sizes):
         for column, share in enumerate(server_shares):
-            faults = Faults.at_rate(per_accelerator_day, repair_days, share, fleet.per_server)
+            faults = Faults.from_rate(per_accelerator_day, repair_days, share, fleet.per_server)
             mix = JobMix.of({size: 1.0})
             found = simulate(fleet, faults, mix, states=states, seed=seed, mapper=mapper)
             for policy, table in factors.items():

@@ -1,4 +1,4 @@
-"""What fails, how often, and how long until it is replaced: at one rate, or by causes from a file."""
+"""Faults: what fails, how often, and the time until replacement, as one rate or by causes from a file."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.planning.spares import unavailable_share
 
-Takes = Literal["accelerator", "server"]
-_TAKES: tuple[Takes, ...] = get_args(Takes)
+FaultScope = Literal["accelerator", "server"]
+_SCOPES: tuple[FaultScope, ...] = get_args(FaultScope)
 _HINT = "Give lines of a name, accelerator or server, faults per accelerator and day, days to repair: docs/planning.md."
 
 
 @dataclass(frozen=True)
-class CauseOfFaults:
-    """One kind of fault.
+class FaultRate:
+    """Rate of one kind of fault.
 
     Attributes:
-        name: What fails.
-        takes: Whether an accelerator alone is lost, or the server with all of its accelerators.
-        per_accelerator_day: Faults per accelerator and day; those of servers are counted per accelerator as well.
+        name: Name of the part that fails.
+        scope: Whether one accelerator is lost, or the server with all of its accelerators.
+        per_accelerator_day: Faults per accelerator and day; also for faults of servers.
         repair_days: Days until the part is back in service.
     """
 
     name: str
-    takes: Takes
+    scope: FaultScope
     per_accelerator_day: float
     repair_days: float
 
     def __post_init__(self) -> None:
-        if self.takes not in _TAKES:
-            raise ConfigError(f"{self.name}: takes {self.takes!r}", hint="Give accelerator or server.")
+        if self.scope not in _SCOPES:
+            raise ConfigError(f"{self.name}: unknown scope {self.scope!r}", hint="Give accelerator or server.")
         for what, value in (("faults per day", self.per_accelerator_day), ("days to repair", self.repair_days)):
             if not (math.isfinite(value) and value >= 0.0):
-                raise ConfigError(f"{self.name}: {what} are zero or more and finite, found {value}")
+                raise ConfigError(f"{self.name}: {what} must be finite and at least 0, found {value}")
 
 
 @dataclass(frozen=True)
 class Faults:
-    """What has failed in a state.
+    """Distribution of failures in a state of the fleet.
 
     Attributes:
-        per_rack: Least and most accelerators that have failed in every rack, drawn evenly, or ``None``.
-        accelerator_unavailable: Otherwise: share of the time that an accelerator alone is lost.
-        server_unavailable: Share of the time that a whole server is lost.
+        per_rack: Smallest and largest number of failed accelerators in every rack, drawn uniformly, or ``None``.
+        accelerator_unavailable: Otherwise: fraction of time that a single accelerator is lost.
+        server_unavailable: Fraction of time that a whole server is lost.
     """
 
     per_rack: tuple[int, int] | None = None
@@ -60,53 +60,56 @@ class Faults:
     def __post_init__(self) -> None:
         for share in (self.accelerator_unavailable, self.server_unavailable):
             if not 0.0 <= share <= 1.0:
-                raise ConfigError(f"a share of the time is between 0 and 1, found {share}")
+                raise ConfigError(f"a fraction of time must be between 0 and 1, found {share}")
         if self.per_rack is not None and not 0 <= self.per_rack[0] <= self.per_rack[1]:
-            raise ConfigError(f"{self.per_rack[0]} to {self.per_rack[1]} failures in a rack", hint="Give least, most.")
+            raise ConfigError(
+                f"the range of failures per rack is {self.per_rack[0]} to {self.per_rack[1]}",
+                hint="Give minimum, maximum.",
+            )
 
     @classmethod
-    def at_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
-        """Return the faults of a rate.
+    def from_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
+        """Return the faults for a rate.
 
         Args:
-            per_accelerator_day: Faults per accelerator and day, of all kinds.
+            per_accelerator_day: Faults of all kinds per accelerator and day.
             repair_days: Days until a part is replaced.
-            server_share: Share of the faults that take the whole server.
-            per_server: Accelerators of a server.
+            server_share: Part of the faults that affect a whole server.
+            per_server: Accelerators per server.
         """
         if not 0.0 <= server_share <= 1.0:
-            raise ConfigError(f"a share of the faults is between 0 and 1, found {server_share}")
-        alone = CauseOfFaults("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
-        server = CauseOfFaults("servers", "server", per_accelerator_day * server_share, repair_days)
-        return cls.of_causes((alone, server), per_server)
+            raise ConfigError(f"a fraction of faults must be between 0 and 1, found {server_share}")
+        alone = FaultRate("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
+        server = FaultRate("servers", "server", per_accelerator_day * server_share, repair_days)
+        return cls.from_causes((alone, server), per_server)
 
     @classmethod
-    def of_causes(cls, causes: Iterable[CauseOfFaults], per_server: int) -> Faults:
-        """Return the faults of causes that strike independently of each other, each with its own time to repair.
+    def from_causes(cls, causes: Iterable[FaultRate], per_server: int) -> Faults:
+        """Return the faults for independent causes, each with its own repair time.
 
         Args:
             causes: The causes.
-            per_server: Accelerators of a server.
+            per_server: Accelerators per server.
         """
-        up = dict.fromkeys(_TAKES, 1.0)
+        up = dict.fromkeys(_SCOPES, 1.0)
         for each in causes:
-            per_day = each.per_accelerator_day * (per_server if each.takes == "server" else 1)
-            up[each.takes] *= 1.0 - unavailable_share(per_day, each.repair_days)
+            per_day = each.per_accelerator_day * (per_server if each.scope == "server" else 1)
+            up[each.scope] *= 1.0 - unavailable_share(per_day, each.repair_days)
         return cls(None, 1.0 - up["accelerator"], 1.0 - up["server"])
 
 
-def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
+def read_causes(path: AnyPath) -> tuple[FaultRate, ...]:
     """Read causes of faults from a CSV file.
 
-    In each line a name, ``accelerator`` or ``server``, faults per accelerator and day, days to repair; empty lines and
-    lines that begin with ``#`` are left out.
+    Each line has a name, ``accelerator`` or ``server``, faults per accelerator and day, and days to repair; empty lines
+    and lines that begin with ``#`` are ignored.
 
     Raises:
-        ConfigError: The file cannot be read, or holds something else; the message names the line.
+        ConfigError: The file cannot be read or has other content; the message names the line.
     """
     path = Path(path)
     try:
-        lines = read_file(path, "causes of faults", most_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
+        lines = read_file(path, "causes of faults", max_bytes=MEGABYTE, hint=_HINT).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
     causes = []
@@ -114,22 +117,22 @@ def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
         if line.strip() and not line.lstrip().startswith("#"):
             causes.append(_cause([cell.strip() for cell in next(csv.reader([line]))], f"{path}:{number}"))
     if not causes:
-        raise ConfigError(f"{path}: holds no cause of faults", hint=_HINT)
+        raise ConfigError(f"{path}: the file holds no causes of faults", hint=_HINT)
     return tuple(causes)
 
 
-def _cause(cells: list[str], where: str) -> CauseOfFaults:
+def _cause(cells: list[str], where: str) -> FaultRate:
     if len(cells) != 4:
         raise ConfigError(f"{where}: expected 4 entries, found {len(cells)}", hint=_HINT)
-    name, takes, *numbers = cells
-    kind = next((each for each in _TAKES if each == takes), None)
+    name, scope, *numbers = cells
+    kind = next((each for each in _SCOPES if each == scope), None)
     if kind is None:
-        raise ConfigError(f"{where}: expected accelerator or server, found {takes[:40]!r}", hint=_HINT)
+        raise ConfigError(f"{where}: expected accelerator or server, found {scope[:40]!r}", hint=_HINT)
     try:
         per_day, days = (float(each) for each in numbers)
     except ValueError:
         raise ConfigError(f"{where}: expected two numbers, found {', '.join(numbers)[:60]!r}", hint=_HINT) from None
     try:
-        return CauseOfFaults(name, kind, per_day, days)
+        return FaultRate(name, kind, per_day, days)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error

@@ -1,4 +1,4 @@
-"""How large jobs are: sizes in accelerators and how often each is asked for."""
+"""Sizes of jobs, in accelerators, and how frequent each size is."""
 
 from __future__ import annotations
 
@@ -12,48 +12,52 @@ from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.files import AnyPath
 from lumion_hw.schedules.demand import read_counts
 
-CountedBy = Literal["jobs", "accelerators"]
-_MOST_SIZE = 65_536
+ShareBasis = Literal["jobs", "accelerators"]
+_MAX_SIZE = 65_536
 
 
 @dataclass(frozen=True)
 class JobMix:
-    """Sizes of jobs and the share of each.
+    """Job sizes and their frequencies.
 
     Attributes:
         sizes: Accelerators per job.
-        shares: Share of the jobs that have each size; they sum to 1.
+        shares: Fraction of the jobs that have each size; they sum to 1.
     """
 
     sizes: tuple[int, ...]
     shares: tuple[float, ...]
 
     @classmethod
-    def of(cls, weights: dict[int, float], counted_by: CountedBy = "jobs") -> JobMix:
-        """Return the mix of weights by size.
+    def of(cls, weights: dict[int, float], counted_by: ShareBasis = "jobs") -> JobMix:
+        """Return the mix for weights by size.
 
         Args:
             weights: Weight of every size, in any unit.
-            counted_by: Whether a weight counts jobs, or the accelerators that jobs of that size hold.
+            counted_by: Whether a weight counts jobs, or the accelerators of jobs of that size.
 
         Raises:
-            ConfigError: A size is no whole number of accelerators, or a weight is negative or not finite, or all are 0.
+            ConfigError: A size is not a valid integer, a weight is negative or not finite, or all weights are 0.
         """
         if counted_by not in ("jobs", "accelerators"):
-            raise ConfigError(f"shares count jobs or accelerators, not {counted_by!r}")
+            raise ConfigError(f"counted_by must be 'jobs' or 'accelerators', not {counted_by!r}")
         for size, weight in weights.items():
-            if not 1 <= size <= _MOST_SIZE or size != int(size):
-                raise ConfigError(f"a job of {size} accelerators", hint=f"Give whole numbers from 1 to {_MOST_SIZE}.")
+            if not 1 <= size <= _MAX_SIZE or size != int(size):
+                raise ConfigError(
+                    f"a job cannot have {size} accelerators", hint=f"Give whole numbers from 1 to {_MAX_SIZE}."
+                )
             if not (np.isfinite(weight) and weight >= 0.0):
-                raise ConfigError(f"the share of jobs of {size} accelerators is {weight}", hint="Give zero or more.")
+                raise ConfigError(
+                    f"the share of jobs of {size} accelerators is {weight}", hint="Give a finite number of at least 0."
+                )
         kept = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
         if not kept:
-            raise ConfigError("a mix of jobs without any job")
+            raise ConfigError("all weights of the job mix are 0")
         jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in kept.items()])
         return cls(tuple(kept), tuple((jobs / jobs.sum()).tolist()))
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Return sizes of so many jobs, shape ``(count,)``."""
+        """Return random sizes of ``count`` jobs, shape ``(count,)``."""
         return rng.choice(np.array(self.sizes), size=count, p=np.array(self.shares))
 
 
@@ -66,11 +70,11 @@ MIXES: dict[str, JobMix] = {
 """Mixes by name. ``tpu-v4-small`` is unverified."""
 
 
-def job_mix(name_or_file: AnyPath, counted_by: CountedBy = "jobs") -> JobMix:
+def job_mix(name_or_file: AnyPath, counted_by: ShareBasis = "jobs") -> JobMix:
     """Return a mix by name, or from a CSV file with a line ``size, share`` per size.
 
     Raises:
-        ConfigError: There is neither such a mix nor such a file, or the file holds something else.
+        ConfigError: There is no such mix or file, or the file has other content.
     """
     name = str(name_or_file)
     if name in MIXES:
@@ -79,7 +83,7 @@ def job_mix(name_or_file: AnyPath, counted_by: CountedBy = "jobs") -> JobMix:
         raise UnknownNameError(f"no mix of jobs is called {name!r}", hint=f"Give {', '.join(MIXES)} or a .csv file.")
     rows = read_counts(name_or_file)
     if rows.shape[1] != 2:
-        raise ConfigError(f"{name}: {rows.shape[1]} numbers in a row", hint="Give a size and its share in each row.")
+        raise ConfigError(f"{name}: a row has {rows.shape[1]} numbers", hint="Give a size and its share in each row.")
     if len(np.unique(rows[:, 0])) < len(rows):
-        raise ConfigError(f"{name}: a size stands there twice")
+        raise ConfigError(f"{name}: a size is listed twice")
     return JobMix.of(dict(rows.tolist()), counted_by)

@@ -1,8 +1,8 @@
-"""What faults cost a fleet beyond what failed, by policy: a simulation of states of many racks (docs/planning.md).
+"""Cost of faults beyond the failed accelerators, by policy, simulated for many racks (docs/planning.md).
 
-A state is one moment: jobs lie in their racks, some accelerators and whole servers have failed. Each policy says which
-healthy accelerators are out of service because of that, and how many stand idle as spares. States are independent and
-drawn in chunks with seeds of their own, so that a result does not depend on how many processes drew them.
+A state is one moment: jobs occupy their racks, and some accelerators and whole servers have failed. Each policy
+determines which healthy accelerators are out of service because of that, and how many are idle as spares. States are
+independent and drawn in chunks with their own seeds, so that a result does not depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.cluster import connected
+from lumion_hw.cluster import connect_cluster
 from lumion_hw.errors import ConfigError
 from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
@@ -27,29 +27,29 @@ Real = NDArray[np.float64]
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 POLICIES = ("job-migration", "server-eviction", "in-rack-spares", "spares-and-racks")
-"""Job migration moves the whole job; server eviction replaces the server; in-rack spares replace the accelerator as
-long as there are any, then the job moves; spares and racks: the same, but jobs move into racks held back for it."""
+"""Job migration moves the whole job; server eviction replaces the server; in-rack spares replace the accelerator while
+there are any, then the job moves; spares and racks: the same, but jobs move to reserved racks."""
 
 # States at a time, and numbers in a table of states by jobs.
-_CHUNK, _MOST_IN_TABLE = 1000, 4_000_000
+_CHUNK, _MAX_IN_TABLE = 1000, 4_000_000
 _LAYOUTS = 16
 _DRAWN_AT_ONCE = 1024
 _MISFITS = 50
 _IDLE = -1
-MOST_STATES, MOST_FLEET = 1_000_000, 65_536
-_MOST_EVENTS = 2e8
+MAX_STATES, MAX_FLEET = 1_000_000, 65_536
+_MAX_EVENTS = 2e8
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Racks of equal servers, with spares that jobs leave free.
+    """Racks of equal servers, with spares that jobs do not use.
 
     Attributes:
         racks: Number of racks that run jobs.
-        per_rack: Accelerators in a rack, spares among them.
+        per_rack: Accelerators in a rack, spares included.
         per_server: Accelerators in a server.
-        spares_per_rack: Accelerators held back in each rack, the first ones of it.
-        spare_racks: Racks held back on top.
+        spares_per_rack: Accelerators reserved in each rack, the first ones of the rack.
+        spare_racks: Additional reserved racks.
     """
 
     racks: int = 64
@@ -60,13 +60,17 @@ class Fleet:
 
     def __post_init__(self) -> None:
         if min(self.racks, self.per_rack, self.per_server) < 1 or min(self.spares_per_rack, self.spare_racks) < 0:
-            raise ConfigError("a fleet has racks of servers of accelerators, and no negative number of anything")
+            raise ConfigError(
+                "a fleet needs at least one rack, server and accelerator, and no negative number of spares"
+            )
         if self.per_rack % self.per_server:
-            raise ConfigError(f"{self.per_rack} accelerators in a rack are no whole number of {self.per_server}")
+            raise ConfigError(
+                f"{self.per_rack} accelerators per rack are not a multiple of {self.per_server} per server"
+            )
         if self.spares_per_rack >= self.per_rack:
-            raise ConfigError(f"{self.spares_per_rack} spares leave no accelerator of {self.per_rack} for jobs")
-        if self.size > MOST_FLEET:
-            raise ConfigError(f"a fleet of {self.size} accelerators", hint=f"Simulate at most {MOST_FLEET}.")
+            raise ConfigError(f"{self.spares_per_rack} spares of {self.per_rack} accelerators leave none for jobs")
+        if self.size > MAX_FLEET:
+            raise ConfigError(f"the fleet has {self.size} accelerators", hint=f"Simulate at most {MAX_FLEET}.")
 
     @property
     def size(self) -> int:
@@ -76,16 +80,16 @@ class Fleet:
 
 @dataclass(frozen=True)
 class PolicyCost:
-    """What one policy costs, in accelerators per state.
+    """Cost of one policy, in accelerators per state.
 
     Attributes:
         policy: One of :data:`POLICIES`.
-        scope: Where what is held back may be used: ``rack`` or ``fleet``.
-        stranded: Mean of healthy accelerators out of service because of faults.
-        stranded_error: Standard error of that mean.
-        idle: Mean of spares that stand by without use.
-        reserved: Accelerators to be held back so that no job is short, in a share of the states that is the level.
-        whole: Share of the states in which what is held back was enough; 1 where nothing is.
+        scope: Where reserved accelerators may be used: ``rack`` or ``fleet``.
+        stranded: Mean number of healthy accelerators out of service because of faults.
+        stranded_error: Standard error of this mean.
+        idle: Mean number of unused spares.
+        reserved: Accelerators to reserve so that no job lacks any, with the probability of the service level.
+        whole: Fraction of the states in which the reserve was sufficient; 1 without a reserve.
     """
 
     policy: str
@@ -99,12 +103,12 @@ class PolicyCost:
 
 @dataclass(frozen=True)
 class Overprovisioning:
-    """Policies side by side, over the same states.
+    """Costs of all policies over the same states.
 
     Attributes:
         states: Number of states.
-        failed: Mean of failed accelerators among those of jobs.
-        costs: One per policy.
+        failed: Mean number of failed accelerators among those of jobs.
+        costs: Cost by policy.
     """
 
     states: int
@@ -112,24 +116,24 @@ class Overprovisioning:
     costs: dict[str, PolicyCost] = field(default_factory=dict)
 
     def ratio(self, policy: str, over: str, *, counting: str) -> float:
-        """Return how much more one policy costs than another.
+        """Return the cost of one policy relative to another.
 
         Args:
             policy: Numerator.
             over: Denominator.
-            counting: ``stranded`` alone, with ``idle`` spares, ``needed``: stranded and failed, or ``all`` three.
+            counting: ``stranded`` alone, with ``idle`` spares, ``needed`` (stranded and failed), or ``all`` three.
         """
-        one, other = (self._counted(name, counting) for name in (policy, over))
+        one, other = (self._count(name, counting) for name in (policy, over))
         return one / other if other > 0.0 else float("inf") if one > 0.0 else float("nan")
 
-    def _counted(self, policy: str, counting: str) -> float:
+    def _count(self, policy: str, counting: str) -> float:
         cost = self.costs[policy]
         return cost.stranded + _COUNTINGS[counting][0] * cost.idle + _COUNTINGS[counting][1] * self.failed
 
 
 _COUNTINGS = {"stranded": (0, 0), "idle": (1, 0), "needed": (0, 1), "all": (1, 1)}
 COUNTINGS = tuple(_COUNTINGS)
-"""What may be counted: the published factors do not say which."""
+"""Kinds of counting; the published factors do not say which kind they use."""
 
 
 def simulate(
@@ -142,40 +146,40 @@ def simulate(
     service_level: float = 0.95,
     mapper: Mapper = map,
 ) -> Overprovisioning:
-    """Return what the policies cost over random states.
+    """Return the costs of the policies over random states.
 
     Args:
         fleet: Racks and spares.
-        faults: What fails.
-        mix: Sizes of jobs; larger ones than a rack take whole racks.
-        states: How many states.
-        seed: Of layouts and faults; the result is the same for every ``mapper``.
-        service_level: For what is to be held back.
-        mapper: Does the chunks: ``map``, or one of :func:`on_cores` or of a cluster.
+        faults: Distribution of failures.
+        mix: Job sizes; jobs larger than a rack use whole racks.
+        states: Number of states.
+        seed: Random seed of layouts and faults; the result is the same for every ``mapper``.
+        service_level: Service level for the reserve.
+        mapper: Runs the chunks: ``map``, or the result of :func:`on_cores` or :func:`on_cluster`.
 
     Raises:
         ConfigError: No job fits the fleet, or numbers are out of range.
     """
-    if not 1 <= states <= MOST_STATES:
-        raise ConfigError(f"{states} states", hint=f"Give 1 to {MOST_STATES}.")
+    if not 1 <= states <= MAX_STATES:
+        raise ConfigError(f"cannot simulate {states} states", hint=f"Give 1 to {MAX_STATES}.")
     if not 0.0 < service_level < 1.0:
-        raise ConfigError(f"a service level is between 0 and 1, found {service_level}")
+        raise ConfigError(f"a service level must be between 0 and 1, found {service_level}")
     if faults.per_rack is not None and faults.per_rack[1] > fleet.per_rack:
-        raise ConfigError(f"{faults.per_rack[1]} failures in a rack of {fleet.per_rack}")
+        raise ConfigError(f"a rack of {fleet.per_rack} accelerators cannot have {faults.per_rack[1]} failures")
     expected = states * fleet.size * max(faults.accelerator_unavailable, faults.server_unavailable)
-    if expected > _MOST_EVENTS:
-        raise ConfigError(f"{expected:.1g} faults are too many to draw", hint="Ask for fewer states.")
+    if expected > _MAX_EVENTS:
+        raise ConfigError(f"{expected:.1g} faults are too many to draw", hint="Simulate fewer states.")
     layouts = _layouts(fleet, mix, np.random.default_rng((seed, 0)))
-    chunk = min(_CHUNK, max(_MOST_IN_TABLE // layouts.size.shape[1], 1))
+    chunk = min(_CHUNK, max(_MAX_IN_TABLE // layouts.size.shape[1], 1))
     counts = [min(chunk, states - first) for first in range(0, states, chunk)]
     work = functools.partial(_chunk, fleet, faults, layouts)
     parts = list(mapper(work, [(seed, place + 1, count) for place, count in enumerate(counts)]))
     seen = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return _summed(fleet, seen, states, service_level)
+    return _summarise(fleet, seen, states, service_level)
 
 
 def on_cores(workers: int | None = None) -> Mapper:
-    """Return a ``map`` that spreads chunks over processes, all cores if no number is given."""
+    """Return a ``map`` that spreads chunks over processes, on all cores by default."""
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         listed = list(items)
@@ -196,7 +200,7 @@ def on_cluster(scheduler: str) -> Mapper:
         ConfigError: dask.distributed is not installed.
         ConnectError: There is no scheduler.
     """
-    client = connected(scheduler)
+    client = connect_cluster(scheduler)
 
     def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         try:
@@ -210,11 +214,11 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
-    """Jobs in racks: some random ways to fill the fleet.
+    """Several random assignments of jobs to racks.
 
     Attributes:
-        job: Shape ``(layouts, racks · per_rack)``; the job of every accelerator, -1 for none.
-        size: Shape ``(layouts, most jobs)``; accelerators of each job.
+        job: Job of every accelerator, -1 for none, shape ``(layouts, racks · per_rack)``.
+        size: Accelerators of each job, shape ``(layouts, max. jobs)``.
     """
 
     job: Whole
@@ -222,32 +226,32 @@ class _Layouts:
 
 
 def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
-    filled = [_filled(fleet, mix, rng) for _ in range(_LAYOUTS)]
+    filled = [_fill_racks(fleet, mix, rng) for _ in range(_LAYOUTS)]
     most = max(len(sizes) for _, sizes in filled)
     size = np.zeros((_LAYOUTS, most), dtype=np.int64)
     for place, (_, sizes) in enumerate(filled):
         size[place, : len(sizes)] = sizes
     if not most:
-        raise ConfigError(f"no job of the mix fits {fleet.racks} racks: sizes {', '.join(map(str, mix.sizes))}")
+        raise ConfigError(f"no job of the mix fits into {fleet.racks} racks; sizes: {', '.join(map(str, mix.sizes))}")
     return _Layouts(np.array([job for job, _ in filled]), size)
 
 
-def _filled(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
-    """Fill racks with jobs as they come: the fullest rack with room, whole empty racks for larger ones."""
+def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
+    """Fill racks with random jobs: each in the fullest rack with room, larger jobs in whole empty racks."""
     job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
     room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
     most, sizes, misfits = int(room[0]), list[int](), 0
-    coming: Iterator[int] = iter(())
+    sizes_drawn: Iterator[int] = iter(())
     while misfits < _MISFITS and room.any():
-        size = next(coming, None)
+        size = next(sizes_drawn, None)
         if size is None:
-            coming = iter(mix.draw(rng, _DRAWN_AT_ONCE).tolist())
+            sizes_drawn = iter(mix.draw(rng, _DRAWN_AT_ONCE).tolist())
             continue
         racks, rest = divmod(size, most)
         empty = np.flatnonzero(room == most)
         left = room.copy()
         left[empty[len(empty) - racks :] if racks else []] = 0
-        # The last part of a job of several racks shares a rack.
+        # The last part of a job over several racks shares a rack.
         fullest = int(np.argmin(np.where(left >= rest, left, most + 1)))
         if racks > len(empty) or left[fullest] < rest:
             misfits += 1
@@ -265,15 +269,15 @@ def _filled(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole,
 
 
 def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
-    """Return figures of each of some states, every array of shape ``(count,)``."""
+    """Return the counts of each state in a chunk, every array of shape ``(count,)``."""
     seed, number, count = order
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)
     if faults.per_rack is None:
-        alone = _drawn(rng, faults.accelerator_unavailable, count * fleet.size)
+        alone = _draw_failures(rng, faults.accelerator_unavailable, count * fleet.size)
     else:
-        alone = _drawn_per_rack(rng, fleet, faults.per_rack, count)
-    servers = _drawn(rng, faults.server_unavailable, count * fleet.size // fleet.per_server)
+        alone = _draw_failures_per_rack(rng, fleet, faults.per_rack, count)
+    servers = _draw_failures(rng, faults.server_unavailable, count * fleet.size // fleet.per_server)
     of_servers = (servers[:, None] * fleet.per_server + np.arange(fleet.per_server)).ravel()
     failed = np.union1d(alone, of_servers) if len(of_servers) else alone
     state, place = np.divmod(failed, fleet.size)
@@ -281,20 +285,20 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     racks = count * fleet.racks
     spare = place % fleet.per_rack < fleet.spares_per_rack
     left = fleet.spares_per_rack - np.bincount(failed[spare] // fleet.per_rack, minlength=racks)
-    # A failure where nothing runs costs nothing.
+    # A failure of an accelerator without a job costs nothing.
     hit = job != _IDLE
     state, job = state[hit], job[hit]
     rack, server = failed[hit] // fleet.per_rack, failed[hit] // fleet.per_server
-    # Everything is counted in tables of states by jobs: sorting failures would take most of the time.
+    # Counts use tables of states by jobs, because sorting failures would take most of the time.
     sizes = layouts.size[layout]
     most = sizes.shape[1]
     failed_in_job = np.bincount(state * most + job, minlength=count * most).reshape(count, most)
     uncovered = _uncovered(rack, sizes[state, job], job, left)
-    homeless = np.zeros((count, most), dtype=np.bool_)
-    homeless[state[uncovered], job[uncovered]] = True
+    moving = np.zeros((count, most), dtype=np.bool_)
+    moving[state[uncovered], job[uncovered]] = True
     lost = failed_in_job.sum(axis=1)
-    # All failures of a job that moves away are left behind, and its spares are free again.
-    behind = (failed_in_job * homeless).sum(axis=1)
+    # A job that moves away leaves all its failures behind, and its spares are free again.
+    behind = (failed_in_job * moving).sum(axis=1)
     in_rack = np.bincount(rack, minlength=racks).reshape(count, -1)
     first_of_server = server[np.flatnonzero(np.diff(server, prepend=-1))]
     evicted = np.bincount(first_of_server * fleet.per_server // fleet.size, minlength=count)
@@ -302,7 +306,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
         "failed": lost,
         "moved": (sizes * (failed_in_job > 0)).sum(axis=1),
         "evicted": fleet.per_server * evicted,
-        "homeless": (sizes * homeless).sum(axis=1),
+        "moving": (sizes * moving).sum(axis=1),
         "behind": behind,
         "idle": np.clip(left, 0, None).reshape(count, -1).sum(axis=1) - (lost - behind),
         "worst_rack": in_rack.max(axis=1),
@@ -311,7 +315,7 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
 
 
 def _uncovered(rack: Whole, size: Whole, job: Whole, left: Whole) -> Whole:
-    """Return which failures no spare of the same rack replaces; those of the largest jobs are replaced first."""
+    """Return the failures that no spare of the same rack covers; failures of the largest jobs are covered first."""
     short = np.flatnonzero((np.bincount(rack, minlength=len(left)) > left)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
@@ -319,13 +323,13 @@ def _uncovered(rack: Whole, size: Whole, job: Whole, left: Whole) -> Whole:
     return late
 
 
-def _drawn(rng: np.random.Generator, share: float, count: int) -> Whole:
-    """Return which of so many have failed, each with the same probability, in ascending order."""
+def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
+    """Return the indices of random failures in ascending order, each with the same probability."""
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:
         return np.arange(count)
-    # Distances between failures: a thousandth of the work of a number for every accelerator.
+    # Draw distances between failures, a thousandth of the work of one number per accelerator.
     found: list[Whole] = []
     last = -1
     while last < count:
@@ -336,8 +340,8 @@ def _drawn(rng: np.random.Generator, share: float, count: int) -> Whole:
     return every[every < count]
 
 
-def _drawn_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
-    """Return failures, their number drawn evenly for every rack, their places without repeats (Floyd)."""
+def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
+    """Return random failures with a uniform number per rack and no repeats (Floyd's algorithm)."""
     racks, most = count * fleet.racks, between[1]
     wanted = rng.integers(between[0], most, size=racks, endpoint=True)
     chosen = np.full((racks, most), -1, dtype=np.int64)
@@ -352,8 +356,8 @@ def _drawn_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, 
     return failed
 
 
-def _summed(fleet: Fleet, seen: dict[str, Real], states: int, service_level: float) -> Overprovisioning:
-    failed, homeless = seen["failed"], seen["homeless"]
+def _summarise(fleet: Fleet, seen: dict[str, Real], states: int, service_level: float) -> Overprovisioning:
+    failed, moving = seen["failed"], seen["moving"]
     spares, spare_racks = fleet.racks * fleet.spares_per_rack, fleet.spare_racks * fleet.per_rack
 
     def at_level(needed: Real) -> int:
@@ -367,9 +371,9 @@ def _summed(fleet: Fleet, seen: dict[str, Real], states: int, service_level: flo
         return PolicyCost(policy, scope, float(stranded.mean()), error, float(idle.mean()), reserved, share)
 
     none = np.zeros(states)
-    pool = fleet.per_rack * -(-homeless // fleet.per_rack)
-    waiting = np.clip(spare_racks - homeless, 0.0, None)
-    left = homeless - seen["behind"]
+    pool = fleet.per_rack * -(-moving // fleet.per_rack)
+    waiting = np.clip(spare_racks - moving, 0.0, None)
+    left = moving - seen["behind"]
     costs = (
         cost("job-migration", "fleet", seen["moved"] - failed, none, at_level(seen["moved"]), None),
         cost("server-eviction", "fleet", seen["evicted"] - failed, none, at_level(seen["evicted"]), None),
@@ -379,7 +383,7 @@ def _summed(fleet: Fleet, seen: dict[str, Real], states: int, service_level: flo
             left,
             seen["idle"],
             fleet.racks * at_level(seen["worst_rack"]),
-            homeless == 0.0,
+            moving == 0.0,
         ),
         cost(
             "spares-and-racks",
@@ -387,7 +391,7 @@ def _summed(fleet: Fleet, seen: dict[str, Real], states: int, service_level: flo
             left,
             seen["idle"] + waiting,
             spares + at_level(pool),
-            homeless <= spare_racks,
+            moving <= spare_racks,
         ),
     )
     return Overprovisioning(states, float(failed.mean()), {each.policy: each for each in costs})

@@ -19,42 +19,47 @@ _SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
-    """Draw a map: how many times more each policy costs; bold where it is the published factor or more.
+    """Draw how many times more each policy costs; bold where the factor reaches the published one.
 
     Args:
         found: The factors.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
     """
     from matplotlib.colors import LogNorm
 
-    figure = new_figure(11.0, 1.8 + 0.4 * len(found.sizes))
-    for axes, (policy, factor) in zip(figure.subplots(1, len(found.factors)), found.factors.items(), strict=True):
+    figure = new_figure(12.0, 2.0 + 0.4 * len(found.sizes))
+    panels = figure.subplots(1, len(found.factors))
+    for axes, (policy, factor) in zip(panels, found.factors.items(), strict=True):
         finite = np.clip(np.nan_to_num(factor, nan=1.0, posinf=_SHOWN_MOST), 1.0 / _SHOWN_MOST, _SHOWN_MOST)
-        axes.imshow(finite, aspect="auto", cmap="RdYlGn", norm=LogNorm(1.0 / _SHOWN_MOST, _SHOWN_MOST), alpha=0.8)
+        norm = LogNorm(1.0 / _SHOWN_MOST, _SHOWN_MOST)
+        image = axes.imshow(finite, aspect="auto", cmap="RdYlGn", norm=norm, alpha=0.8)
         for row, column in np.ndindex(*factor.shape):
             value = factor[row, column]
             holds = "bold" if value >= PUBLISHED[policy] else "normal"
             axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize="small", fontweight=holds)
-        axes.set_xticks(range(len(found.server_shares)), [f"{share:.0%}" for share in found.server_shares])
+        axes.set_xticks(range(len(found.server_shares)), [f"{100.0 * share:.0f}" for share in found.server_shares])
         axes.set_yticks(range(len(found.sizes)), [str(size) for size in found.sizes])
-        axes.set_xlabel("faults that take the whole server")
+        axes.set_xlabel("faults that take the whole server (%)")
         axes.set_ylabel("accelerators of a job")
-        axes.set_title(f"{policy} over in-rack spares; bold: {PUBLISHED[policy]:g} or more", fontsize="small")
-    figure.suptitle(f"counted: {found.counting}", fontsize="small")
+        title = f"{policy.replace('-', ' ')} (bold: {PUBLISHED[policy]:g} or more, as published)"
+        axes.set_title(title, fontsize="medium")
+    bar = figure.colorbar(image, ax=panels, ticks=[0.01, 0.1, 1.0, 10.0, 100.0], format="%g")
+    bar.set_label("above 1: in-rack spares cost less")
+    figure.suptitle(f"How many times the accelerators of in-rack spares each policy takes (counted: {found.counting})")
     save_figure(figure, target, over)
 
 
 def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
-    """Draw what the policies cost: healthy accelerators out of service, spares that stand idle, those that failed.
+    """Draw the costs of policies: healthy accelerators out of service, idle spares, and failed accelerators.
 
     Args:
         found: The policies.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -77,12 +82,12 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
 
 
 def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
-    """Draw what became of requests on each rack, how much of it was at work, and what an all-reduce could use.
+    """Draw the results of request streams on racks: accepted requests, accelerators in use, usable links.
 
     Args:
-        found: By the name of the rack.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        found: Results by the name of the rack.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -113,13 +118,13 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 
 
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
-    """Draw how likely more accelerators are lost than there are spares, against the spares, and where the level is.
+    """Draw the probability that more accelerators are lost than there are spares, with the service level.
 
     Args:
-        lost: By label: probability that exactly k are lost, shape ``(n + 1,)``.
-        service_level: Probability wanted that none is short.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        lost: Probability that exactly k are lost, by label, shape ``(n + 1,)``.
+        service_level: Required probability that none is short.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -127,7 +132,7 @@ def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPat
     figure = new_figure(6.0, 3.5)
     axes = figure.subplots()
     for label, probability in lost.items():
-        # Sums from the far end: the tail counts to the last digit.
+        # Sum from the far end, so that small tail values keep their precision.
         short = np.append(np.cumsum(probability[::-1])[::-1][1:], 0.0)
         shown = np.flatnonzero(short >= _SHOWN_SHORT)
         most = int(shown[-1]) + 2 if len(shown) else 1

@@ -1,7 +1,8 @@
-"""Slices of a rack: accelerators for a request, on a torus where they must lie side by side, or on a circuit fabric.
+"""Slices of a rack: accelerators for a request, adjacent on a torus, or anywhere on a circuit fabric.
 
-On a torus a request gets a box; what is free but forms no box is lost to it. A fabric joins any free accelerators, as
-long as each has ports for the topology asked for. Both are judged by the same random stream of requests.
+On a torus a request gets a box; free accelerators that form no box cannot be used. A fabric connects any free
+accelerators, as long as each has ports for the requested topology. Both are compared with the same random stream of
+requests.
 """
 
 from __future__ import annotations
@@ -22,36 +23,39 @@ from lumion_hw.planning.jobs import JobMix
 
 Topology = Literal["ring", "torus", "full"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
-"""How accelerators of a slice can be joined."""
-MOST_IN_RACK, MOST_REQUESTS = 4096, 1_000_000
+"""Topologies of a slice."""
+MAX_IN_RACK, MAX_REQUESTS = 4096, 1_000_000
 _WAYS_PER_DIMENSION = 2
 _REQUESTS_PER_STEP = 100
 
 
 @dataclass(frozen=True)
 class SliceRequest:
-    """Accelerators wanted.
+    """Request for accelerators.
 
     Attributes:
-        accelerators: How many.
-        topology: How they are to be joined: a ring, a 3-D torus, or each with each.
+        accelerators: Number of accelerators.
+        topology: Connection: a ring, a 3-D torus, or all-to-all.
     """
 
     accelerators: int
     topology: Topology = "ring"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.accelerators <= MOST_IN_RACK:
-            raise ConfigError(f"a slice of {self.accelerators} accelerators", hint=f"Ask for 1 to {MOST_IN_RACK}.")
+        if not 1 <= self.accelerators <= MAX_IN_RACK:
+            raise ConfigError(
+                f"a slice cannot have {self.accelerators} accelerators",
+                hint=f"Request 1 to {MAX_IN_RACK} accelerators.",
+            )
         if self.topology not in TOPOLOGIES:
-            raise ConfigError(f"no topology is called {self.topology!r}", hint=f"Give {', '.join(TOPOLOGIES)}.")
+            raise ConfigError(f"there is no topology {self.topology!r}", hint=f"Give {', '.join(TOPOLOGIES)}.")
 
     def circuits(self) -> tuple[tuple[int, int], ...]:
-        """Return the pairs to be joined, by place in the slice; each pair once."""
+        """Return the pairs to connect, by index in the slice; each pair once."""
         count = self.accelerators
         if self.topology == "full":
             return tuple(itertools.combinations(range(count), 2))
-        lengths = (count,) if self.topology == "ring" else most_cubic(count)
+        lengths = (count,) if self.topology == "ring" else most_cubic_box(count)
         pairs = set()
         for place in np.ndindex(*lengths):
             for axis, length in enumerate(lengths):
@@ -64,10 +68,10 @@ class SliceRequest:
 
     @property
     def ports(self) -> int:
-        """Duplex ports that the busiest accelerator needs."""
+        """Number of duplex ports that the busiest accelerator needs."""
         count = self.accelerators
-        lengths = {"ring": (count,), "torus": most_cubic(count), "full": (2,) * (count - 1)}[self.topology]
-        # Both neighbours along a dimension are the same one where it has only two.
+        lengths = {"ring": (count,), "torus": most_cubic_box(count), "full": (2,) * (count - 1)}[self.topology]
+        # In a dimension of length two, both neighbours are the same accelerator.
         return sum(min(length - 1, 2) for length in lengths)
 
 
@@ -76,10 +80,10 @@ class PlacedSlice:
     """A slice in a rack.
 
     Attributes:
-        request: What was asked for.
-        accelerators: Numbers in the rack, in the order of the topology; more than asked for if no box has that volume.
+        request: The request.
+        accelerators: Indices in the rack, in the order of the topology; more than requested if no box has that volume.
         box: Lengths of the box on a torus; ``None`` on a fabric.
-        bandwidth_share: Share of an accelerator's links that an all-reduce among them can use.
+        bandwidth_share: Fraction of an accelerator's links that an all-reduce in the slice can use.
     """
 
     request: SliceRequest
@@ -89,7 +93,7 @@ class PlacedSlice:
 
     @property
     def circuits(self) -> tuple[tuple[int, int], ...]:
-        """Accelerators to be joined by circuits, each pair once."""
+        """Accelerators to connect by circuits, each pair once."""
         return tuple((self.accelerators[one], self.accelerators[other]) for one, other in self.request.circuits())
 
 
@@ -98,16 +102,16 @@ class Rack(Protocol):
 
     @property
     def size(self) -> int:
-        """Accelerators in it."""
+        """Number of accelerators."""
         ...
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return where a request fits beside busy accelerators, or ``None``."""
+        """Return the place of a request next to busy accelerators, or ``None``."""
         ...
 
 
-def most_cubic(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return lengths a ≤ b ≤ c of the box of a volume with the least surface, within a torus if one is given.
+def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
+    """Return the lengths a ≤ b ≤ c of the box of a volume with the smallest surface, within a torus if one is given.
 
     Raises:
         ConfigError: No such box fits.
@@ -132,11 +136,11 @@ def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
 
 
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
-    """Return the share of an accelerator's links that an all-reduce on a box of a torus can use.
+    """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
-    Two links per dimension. Along a dimension that the box fills, a ring runs both ways; along one that it does not
-    fill there is no way back but over the same links, so that one ring runs where two could; a dimension of one
-    accelerator is no use. Assumed: links cannot be turned to other dimensions, and all dimensions are used at once.
+    There are two links per dimension. Along a dimension that the box fills, a ring runs in both directions. Along a
+    dimension that it does not fill, the way back uses the same links, so one ring runs where two could. A dimension of
+    one accelerator cannot be used. Assumed: links cannot change dimension, and all dimensions are used at once.
 
     Args:
         box: Lengths of the box along each dimension of the torus.
@@ -149,11 +153,11 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     return sum(ways) / (_WAYS_PER_DIMENSION * len(ways))
 
 
-class _Taken:
-    """How many accelerators are taken in boxes of a torus.
+class _BusyCounts:
+    """Numbers of busy accelerators in boxes of a torus.
 
     Args:
-        busy: Which are, shape ``(x, y, z)``.
+        busy: Whether each accelerator is busy, shape ``(x, y, z)``.
     """
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
@@ -164,8 +168,8 @@ class _Taken:
             np.cumsum(counts, axis=axis, out=counts)
         self._counts = counts
 
-    def within(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
-        """Return how many are taken in the box at each corner, flat in the order of the corners."""
+    def count_in_boxes(self, box: tuple[int, int, int], corners: Sequence[int]) -> NDArray[np.int32]:
+        """Return the number of busy accelerators in the box at each corner, in the order of the corners."""
         found = self._counts
         for axis, (length, count) in enumerate(zip(box, corners, strict=True)):
             found = found.take(range(length, length + count), axis) - found.take(range(count), axis)
@@ -174,36 +178,39 @@ class _Taken:
 
 @dataclass(frozen=True)
 class TorusRack:
-    """A rack whose accelerators are wired as a torus; slices are boxes, wrapped around or not.
+    """A rack whose accelerators are wired as a torus; slices are boxes, which may wrap around.
 
     Attributes:
         shape: Lengths of the torus.
-        wrapped: Whether a box may lie over the edge.
+        wrapped: Whether a box may cross the edge.
     """
 
     shape: tuple[int, int, int] = (4, 4, 4)
     wrapped: bool = True
-    _boxes: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _box_cache: dict[int, list[tuple[int, int, int]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
-        if min(self.shape) < 1 or self.size > MOST_IN_RACK:
+        if min(self.shape) < 1 or self.size > MAX_IN_RACK:
             raise ConfigError(
-                f"a torus of {self.shape}", hint=f"Give three lengths of 1 or more, {MOST_IN_RACK} in all."
+                f"a torus cannot have shape {self.shape}",
+                hint=f"Give three lengths of at least 1 with at most {MAX_IN_RACK} accelerators in total.",
             )
 
     @property
     def size(self) -> int:
-        """Accelerators in it."""
+        """Number of accelerators."""
         return math.prod(self.shape)
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return the first box that is free, the most cubic kinds first; a volume without box takes the next larger."""
-        if not (boxes := self._boxes_from(request.accelerators)):
+        """Return the first free box, most cubic shapes first; a volume without a box uses the next larger one."""
+        if not (boxes := self._boxes_of_volume(request.accelerators)):
             return None
-        taken = _Taken(busy.reshape(self.shape))
+        taken = _BusyCounts(busy.reshape(self.shape))
         for box in boxes:
             corners = self._corners(box)
-            free = np.flatnonzero(taken.within(box, corners) == 0)
+            free = np.flatnonzero(taken.count_in_boxes(box, corners) == 0)
             if len(free):
                 corner = np.unravel_index(free[0], corners)
                 axes = [(first + np.arange(n)) % most for first, n, most in zip(corner, box, self.shape, strict=True)]
@@ -211,9 +218,9 @@ class TorusRack:
                 return PlacedSlice(request, tuple(places.tolist()), box, torus_share(box, self.shape))
         return None
 
-    def _boxes_from(self, volume: int) -> list[tuple[int, int, int]]:
-        """Return all boxes of a volume that fit, or of the next larger one that has any; the most cubic first."""
-        if volume not in self._boxes:
+    def _boxes_of_volume(self, volume: int) -> list[tuple[int, int, int]]:
+        """Return all boxes of a volume that fit, or of the next larger volume with any; most cubic first."""
+        if volume not in self._box_cache:
             fitting: list[tuple[int, int, int]] = []
             for larger in range(volume, self.size + 1):
                 kinds = sorted(_boxes(larger), key=lambda box: box[0] * box[1] + box[1] * box[2] + box[0] * box[2])
@@ -222,8 +229,8 @@ class TorusRack:
                 fitting = [(a, b, c) for a, b, c in turned if a <= x and b <= y and c <= z]
                 if fitting:
                     break
-            self._boxes[volume] = fitting
-        return self._boxes[volume]
+            self._box_cache[volume] = fitting
+        return self._box_cache[volume]
 
     def _corners(self, box: Sequence[int]) -> list[int]:
         return [
@@ -234,12 +241,12 @@ class TorusRack:
 
 @dataclass(frozen=True)
 class FabricRack:
-    """A rack whose accelerators are joined by circuits, any with any.
+    """A rack whose accelerators are connected by circuits in any combination.
 
     Attributes:
         size: Accelerators.
-        per_server: Accelerators in a server: slices touch as few servers as they can.
-        ports: Duplex ports of an accelerator, all of which a slice may use. Six, as on the torus.
+        per_server: Accelerators per server: slices use as few servers as possible.
+        ports: Duplex ports of an accelerator, all usable by a slice. Six, as on the torus.
     """
 
     size: int = 64
@@ -247,23 +254,23 @@ class FabricRack:
     ports: int = 6
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= MOST_IN_RACK or self.per_server < 1 or self.size % self.per_server or self.ports < 1:
+        if not 1 <= self.size <= MAX_IN_RACK or self.per_server < 1 or self.size % self.per_server or self.ports < 1:
             raise ConfigError(
-                f"a rack of {self.size} accelerators with {self.ports} ports, {self.per_server} in a server",
-                hint=f"Give whole servers, 1 to {MOST_IN_RACK} accelerators, and a port or more.",
+                f"invalid rack: {self.size} accelerators with {self.ports} ports, {self.per_server} per server",
+                hint=f"Give complete servers, 1 to {MAX_IN_RACK} accelerators, and at least one port.",
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Return free accelerators, of few servers, the last one taken from the fullest that has enough.
+        """Return free accelerators on few servers, the last ones from the fullest server that has enough.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.
         """
         if request.ports > self.ports:
             raise ConfigError(
-                f"{request.topology} of {request.accelerators} accelerators needs {request.ports} ports of each, "
-                f"and there are {self.ports}",
-                hint="Ask for a ring or a torus.",
+                f"topology {request.topology} of {request.accelerators} accelerators needs {request.ports} ports each, "
+                f"but there are {self.ports}",
+                hint="Request a ring or a torus.",
             )
         free = ~busy.reshape(-1, self.per_server)
         room, wanted, chosen = free.sum(axis=1), request.accelerators, list[int]()
@@ -275,22 +282,22 @@ class FabricRack:
             taken = np.flatnonzero(free[server])[:wanted]
             chosen += (server * self.per_server + taken).tolist()
             wanted, room[server] = wanted - len(taken), 0
-        # All ports are turned to the slice: rings side by side fill them.
+        # All ports serve the slice, with parallel rings.
         return PlacedSlice(request, tuple(chosen), None, 1.0 if request.accelerators > 1 else 0.0)
 
 
 @dataclass(frozen=True)
 class StreamResult:
-    """How a rack served a stream of requests.
+    """Result of a stream of requests on a rack.
 
     Attributes:
-        requests: Requests that came.
-        accepted: Share of them that were placed at once; the others are lost.
-        short: Share refused because fewer accelerators were free than asked for.
-        fragmented: Share refused although enough were free.
-        used: Mean share of the accelerators at work.
-        bandwidth_share: Mean over accepted slices of two or more: share of the links that an all-reduce can use.
-        fabric_faster: Mean over the same slices of how many times faster an all-reduce is with all links.
+        requests: Number of requests.
+        accepted: Fraction that was placed at once; the others are lost.
+        short: Fraction refused because too few accelerators were free.
+        fragmented: Fraction refused although enough were free.
+        used: Mean fraction of accelerators in use.
+        bandwidth_share: Mean fraction of links that an all-reduce can use, over accepted slices of two or more.
+        fabric_speedup: Mean speed-up of an all-reduce with all links, over the same slices.
     """
 
     requests: int
@@ -299,7 +306,7 @@ class StreamResult:
     fragmented: float
     used: float
     bandwidth_share: float
-    fabric_faster: float
+    fabric_speedup: float
 
 
 def serve_stream(
@@ -312,28 +319,28 @@ def serve_stream(
     topology: Topology = "ring",
     progress: Progress = no_progress,
 ) -> StreamResult:
-    """Return how a rack serves random requests: Poisson arrivals, exponential durations, sizes of a mix.
+    """Return how a rack serves random requests with Poisson arrivals and exponential durations.
 
     Args:
-        rack: Where slices are placed.
-        mix: Sizes.
-        load: Accelerators asked for at a time, over those of the rack, were all requests accepted.
-        requests: How many.
-        seed: The stream is the same for every rack.
-        topology: What every request asks for.
-        progress: Called now and then with ``"requests"``, how many came and how many there are.
+        rack: The rack.
+        mix: Job sizes.
+        load: Mean number of requested accelerators over those of the rack, if all requests were accepted.
+        requests: Number of requests.
+        seed: Random seed; the stream is the same for every rack.
+        topology: Topology of every request.
+        progress: Called regularly with ``"requests"``, the number so far and the total.
 
     Raises:
-        ConfigError: Numbers are out of range, or a size needs more ports than there are.
+        ConfigError: A number is out of range, or a size needs more ports than there are.
     """
     if not (math.isfinite(load) and 0.0 < load <= 100.0):
-        raise ConfigError(f"a load of {load}", hint="Give more than 0 and at most 100 times the rack.")
-    if not 1 <= requests <= MOST_REQUESTS:
-        raise ConfigError(f"{requests} requests", hint=f"Give 1 to {MOST_REQUESTS}.")
+        raise ConfigError(f"the load cannot be {load}", hint="Give a number above 0 and at most 100 times the rack.")
+    if not 1 <= requests <= MAX_REQUESTS:
+        raise ConfigError(f"cannot serve {requests} requests", hint=f"Give 1 to {MAX_REQUESTS}.")
     rng = np.random.default_rng(seed)
     sizes = mix.draw(rng, requests)
     mean_size = float(np.dot(mix.sizes, mix.shares))
-    # Durations of 1 on average: so many arrive per unit of time.
+    # The mean duration is 1, which determines the arrival rate for a load.
     arrivals = np.cumsum(rng.exponential(mean_size / (load * rack.size), requests))
     durations = rng.exponential(1.0, requests)
     wanted = {size: SliceRequest(size, topology) for size in mix.sizes}
@@ -353,7 +360,7 @@ def serve_stream(
         accepted += 1
         busy[list(placed.accelerators)] = True
         heapq.heappush(ends, (arrival + durations[number], number, placed.accelerators))
-        # What lasts beyond the last arrival is not counted.
+        # Time after the last arrival is not counted.
         work += size * min(float(durations[number]), float(arrivals[-1]) - arrival)
         if size > 1:
             shares.append(placed.bandwidth_share)
@@ -370,21 +377,21 @@ def serve_stream(
 
 
 def training_speedup(communication_share: float, faster: float) -> float:
-    """Return how much faster an iteration is when its communication, not hidden behind anything, is faster (Amdahl).
+    """Return the speed-up of an iteration when its exposed communication gets faster (Amdahl).
 
     Args:
-        communication_share: Share of the iteration before, 0 to 1.
-        faster: How many times faster the communication becomes.
+        communication_share: Fraction of communication in the iteration before, 0 to 1.
+        faster: Speed-up of the communication.
     """
     if not 0.0 <= communication_share <= 1.0 or not faster > 0.0:
-        raise ConfigError(f"communication of {communication_share} of the time, {faster} times faster")
+        raise ConfigError(f"invalid communication share {communication_share} or speed-up {faster}")
     return 1.0 / (1.0 - communication_share + communication_share / faster)
 
 
-def communication_share_for(speedup: float, faster: float) -> float | None:
-    """Return the share of communication that a speed-up needs, or ``None`` if even all of the time is not enough."""
+def needed_communication_share(speedup: float, faster: float) -> float | None:
+    """Return the fraction of communication that a speed-up needs; ``None`` if even all time is not enough."""
     if not (speedup >= 1.0 and faster > 0.0):
-        raise ConfigError(f"a speed-up of {speedup}, {faster} times faster", hint="Give 1 or more.")
+        raise ConfigError(f"invalid speed-up {speedup} or communication speed-up {faster}", hint="Give at least 1.")
     if speedup > faster:
         return None
     return 0.0 if speedup == 1.0 else (1.0 - 1.0 / speedup) / (1.0 - 1.0 / faster)

@@ -1,6 +1,6 @@
-"""How many spares: exact probabilities of how many accelerators are lost at once (docs/planning.md).
+"""Numbers of spares, from exact probabilities of simultaneous losses of accelerators (docs/planning.md).
 
-Accelerators that fail together are a risk group; groups may stand in groups: accelerators in servers, servers in racks.
+Accelerators that fail together form a risk group; groups may contain groups: accelerators in servers, servers in racks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
 SpareRule = Literal["published", "sufficient"]
-MOST_ACCELERATORS = 65_536
+MAX_ACCELERATORS = 65_536
 
 
 @dataclass(frozen=True)
 class RiskGroup:
-    """Accelerators that are lost together while the group is.
+    """Accelerators that are lost together while the group is lost.
 
     Attributes:
-        unavailable: Share of the time that the group as a whole is lost, 0 to 1.
-        parts: Groups inside, lost with it or each alone.
-        accelerators: Accelerators that are in no part.
+        unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
+        parts: Groups inside, lost with it or individually.
+        accelerators: Accelerators outside of all parts.
     """
 
     unavailable: float
@@ -36,26 +36,28 @@ class RiskGroup:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.unavailable <= 1.0:
-            raise ConfigError(f"a share of the time is between 0 and 1, found {self.unavailable}")
-        if self.accelerators < 0 or not 1 <= self.size <= MOST_ACCELERATORS:
-            raise ConfigError(f"a risk group of {self.size} accelerators", hint=f"Give 1 to {MOST_ACCELERATORS}.")
+            raise ConfigError(f"a fraction of time must be between 0 and 1, found {self.unavailable}")
+        if self.accelerators < 0 or not 1 <= self.size <= MAX_ACCELERATORS:
+            raise ConfigError(
+                f"a risk group cannot have {self.size} accelerators", hint=f"Give 1 to {MAX_ACCELERATORS}."
+            )
 
     @property
     def size(self) -> int:
-        """All accelerators in it."""
+        """Number of all accelerators in the group."""
         return self.accelerators + sum(part.size for part in self.parts)
 
 
 def unavailable_share(failures_per_day: float, repair_days: float) -> float:
-    """Return the long-run share of the time that is lost, λD / (1 + λD).
+    """Return the long-run fraction of time that is lost, λD / (1 + λD).
 
     Args:
         failures_per_day: λ, failures per day in service.
-        repair_days: D, days until somebody has replaced the part.
+        repair_days: D, days until the part is replaced.
     """
     for name, value in (("failures per day", failures_per_day), ("days to repair", repair_days)):
         if not (math.isfinite(value) and value >= 0.0):
-            raise ConfigError(f"{name} are zero or more and finite, found {value}")
+            raise ConfigError(f"{name} must be finite and at least 0, found {value}")
     lost = failures_per_day * repair_days
     return lost / (1.0 + lost)
 
@@ -63,16 +65,19 @@ def unavailable_share(failures_per_day: float, repair_days: float) -> float:
 def rack_of_servers(
     servers: int, per_server: int, accelerator_unavailable: float, server_unavailable: float = 0.0
 ) -> RiskGroup:
-    """Return a rack of equal servers, each with accelerators that are also lost one by one.
+    """Return a rack of equal servers, with faults of servers and of single accelerators.
 
     Args:
         servers: Servers in the rack.
-        per_server: Accelerators of each.
-        accelerator_unavailable: Share of the time one accelerator alone is lost.
-        server_unavailable: Share of the time a server is lost with all of its accelerators.
+        per_server: Accelerators per server.
+        accelerator_unavailable: Fraction of time that one accelerator alone is lost.
+        server_unavailable: Fraction of time that a server is lost with all of its accelerators.
     """
-    if servers < 1 or per_server < 1 or servers * per_server > MOST_ACCELERATORS:
-        raise ConfigError(f"{servers} servers of {per_server} accelerators", hint=f"Give 1 to {MOST_ACCELERATORS}.")
+    if servers < 1 or per_server < 1 or servers * per_server > MAX_ACCELERATORS:
+        raise ConfigError(
+            f"a rack cannot have {servers} servers of {per_server} accelerators",
+            hint=f"Give 1 to {MAX_ACCELERATORS} accelerators.",
+        )
     alone = RiskGroup(accelerator_unavailable, accelerators=1)
     return RiskGroup(0.0, (RiskGroup(server_unavailable, (alone,) * per_server),) * servers)
 
@@ -81,7 +86,8 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are lost, for k = 0 … size: shape ``(size + 1,)``.
 
-    The recursion of independent units, dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p), over the parts of the group.
+    Uses the recursion for independent units, dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p), over the parts of the
+    group.
     """
     inside = np.ones(1)
     for part in group.parts:
@@ -96,26 +102,26 @@ def lost_probability(group: RiskGroup) -> Real:
 def spares_needed(
     lost: Real, service_level: float, rule: SpareRule = "published", *, spare_unavailable: float = 0.0
 ) -> int:
-    """Return the least number of spares that keeps every job whole with a probability of the service level.
+    """Return the smallest number of spares with which every job is complete at the service level.
 
     Args:
-        lost: Shape ``(n + 1,)``; probability that exactly k are lost, of accelerators or of other units.
-        service_level: Between 0 and 1.
+        lost: Probability that exactly k units are lost, shape ``(n + 1,)``.
+        service_level: Required probability, between 0 and 1.
         rule: ``published`` (Morphlux): the smallest K with P(K or more lost) ≤ 1 - level, one more than needed.
             ``sufficient``: P(more than K lost) ≤ 1 - level.
-        spare_unavailable: Share of the time a spare itself is lost; those lost have to be covered as well.
+        spare_unavailable: Fraction of time that a spare itself is lost; lost spares must be covered as well.
 
     Raises:
         ConfigError: The level is not between 0 and 1, or no number of spares reaches it.
     """
     if not 0.0 < service_level < 1.0:
-        raise ConfigError(f"a service level is between 0 and 1, found {service_level}")
+        raise ConfigError(f"a service level must be between 0 and 1, found {service_level}")
     if not 0.0 <= spare_unavailable < 1.0:
-        raise ConfigError(f"spares are lost for a share of the time below 1, found {spare_unavailable}")
+        raise ConfigError(f"the unavailability of spares must be at least 0 and below 1, found {spare_unavailable}")
     both = lost
     for spares in range(2 * len(lost) + 64):
         covered = spares if rule == "sufficient" else spares - 1
-        # Sums of small numbers from the far end: the tail counts to the last digit.
+        # Sum from the far end, so that small tail values keep their precision.
         if both[covered + 1 :][::-1].sum() <= 1.0 - service_level:
             return spares
         if spare_unavailable:
@@ -132,10 +138,10 @@ class SparePlan:
 
     Attributes:
         racks: Number of racks.
-        service_level: Probability wanted that no job is short of an accelerator.
-        rule: Which rule counted.
-        one_rack: Spares in one rack, for that rack alone to reach the level.
-        every_rack: Spares in each rack, for all racks at once to reach it.
+        service_level: Required probability that no job lacks an accelerator.
+        rule: Rule of counting.
+        one_rack: Spares in one rack for this rack alone to reach the level.
+        every_rack: Spares in each rack for all racks together to reach the level.
         pooled: Spares in one pool that any rack can use.
     """
 
@@ -155,17 +161,20 @@ def plan_spares(
     *,
     spare_unavailable: float = 0.0,
 ) -> SparePlan:
-    """Return spares per rack and in a pool.
+    """Return the spares per rack and in a pool.
 
     Args:
         rack: One rack; racks fail independently.
         racks: Number of racks.
-        service_level: Probability wanted, for one rack and for all of them.
-        rule: As of :func:`spares_needed`.
-        spare_unavailable: As of :func:`spares_needed`.
+        service_level: Required probability, for one rack and for all racks.
+        rule: As for :func:`spares_needed`.
+        spare_unavailable: As for :func:`spares_needed`.
     """
-    if not 1 <= racks * rack.size <= MOST_ACCELERATORS or racks < 1:
-        raise ConfigError(f"{racks} racks of {rack.size}", hint=f"Plan for 1 to {MOST_ACCELERATORS} accelerators.")
+    if not 1 <= racks * rack.size <= MAX_ACCELERATORS or racks < 1:
+        raise ConfigError(
+            f"cannot plan for {racks} racks of {rack.size} accelerators",
+            hint=f"Plan for 1 to {MAX_ACCELERATORS} accelerators.",
+        )
     lost = lost_probability(rack)
     fleet = lost_probability(RiskGroup(0.0, (rack,) * racks))
     one, every, pooled = (

@@ -1,15 +1,16 @@
-"""Finding and holding the polarization that the mesh takes. Users import :class:`Aligner` and its results from here.
+"""Search and tracking of the polarization that the mesh accepts. Import :class:`Aligner` and its results from here.
 
-Read the modules, which are private, top-down:
+The modules are private. Read them in this order:
 
-- ``alignment`` moves a controller, reads a meter, and asks one of the next three for each step;
-- ``search`` for actuators whose settings are known, ``feedback`` for a box that hides them, ``tracking`` for light that
-  drifts after it was found;
-- ``strategy`` decides where a search reads next, on what ``state_fit`` (squeezers), ``plate_fit`` (plates that turn) or
-  ``sinusoids`` (one actuator at a time) make of the readings;
-- ``retarders`` is the mathematics below, ``squeezer_drives`` turns drives into phases.
+- ``alignment`` moves a controller, reads a meter, and calls one of the next three modules for each step;
+- ``search`` handles actuators whose settings are known, ``feedback`` a box that hides them, and ``tracking`` light that
+  drifts after the search;
+- ``strategy`` decides where a search reads next, from fits of the readings by ``state_fit`` (squeezers), ``plate_fit``
+  (rotating plates) or ``sinusoids`` (one actuator at a time);
+- ``retarders`` contains the mathematics, and ``squeezer_drives`` converts drives to phases.
 
-The model and its numbers are in docs/polarization.md, why it infers instead of climbing in docs/decisions/0005.
+The model and its numbers are in docs/polarization.md; docs/decisions/0005 explains why the search infers the state
+instead of climbing.
 """
 
 import lazy_loader

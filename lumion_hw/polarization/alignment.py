@@ -1,8 +1,8 @@
-"""Finding the polarization that the mesh takes, with power readings alone.
+"""Search for the polarization that the mesh accepts, with power readings alone.
 
-The search itself has no I/O (:mod:`lumion_hw.polarization.search`); here it meets a controller, a reading and
-the clock. The period of a squeezer in drive is unknown at first: each channel is swept once over its range, and what
-was learnt is kept for the next search. A box that searches by itself is told what each of its steps is worth.
+The search itself has no I/O (:mod:`lumion_hw.polarization.search`); this module connects it to a controller, a power
+reading and the clock. The period of a squeezer in drive units is unknown at first: each channel is swept once over its
+range, and the period is kept for the next search. A box that searches on its own gets a score for each of its steps.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lumion_hw.polarization.state_fit import LightEstimate
 from lumion_hw.polarization.tracking import DRIFT_RAD, PolarizationTracker, TrackState
 
 ReadPower = Callable[[], float]
-"""Returns a power in any linear unit; raises if there is no number."""
+"""Returns a power in any linear unit; raises an error if there is no reading."""
 
 EXPECTED_NOISE_DB = 0.013
-"""Of a power meter that averages for some milliseconds (0.01 dB), and a little more."""
+"""Noise of a power meter that averages over some milliseconds (0.01 dB), with a small margin."""
 _SEED = 1507
-"""Of the draws of the search: the same readings lead the same way."""
+"""Random seed of the search: the same readings give the same result."""
 _Result = TypeVar("_Result")
 
 
@@ -41,16 +41,16 @@ class Alignment:
     """Result of one search.
 
     Attributes:
-        settings: Settings in force, in the controller's units; empty for a box that has none.
+        settings: Present settings, in the controller's units; empty for a box that has none.
         power: Confirming reading at these settings, in the unit of the readings.
-        worst_power: Reading on the way that was farthest from it: that it moved proves which source is looked at.
-        reads: Readings taken.
-        remaining_loss_db: Light that may still be missing at the wanted port, as estimated.
-        floor_power: Least power that any setting reaches (crosstalk, or other light); ``None`` if that is not known.
-        method: ``model`` when the readings were those of squeezers or plates, ``three-point`` when the search had to go
-            round the actuators one by one, ``feedback`` when a box searched by itself.
-        light: The explanation of the readings from which tracking starts; ``None`` for anything but squeezers, and when
-            the model did not fit.
+        worst_power: The reading farthest from the result; the difference proves that the readings show this source.
+        reads: Number of readings.
+        remaining_loss_db: Estimated light that may still be missing at the desired port.
+        floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
+        method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the search had to optimise the
+            actuators one by one, ``feedback`` if a box searched on its own.
+        light: The explanation of the readings, from which tracking starts; ``None`` for other actuators than squeezers,
+            and if the model did not fit.
     """
 
     settings: NDArray[np.float64]
@@ -64,7 +64,7 @@ class Alignment:
 
     @property
     def swing_db(self) -> float:
-        """Brightest over darkest of the final and the worst reading, dB, at most 60; 0 without any light."""
+        """Ratio of the final and the worst reading in dB, at most 60; 0 without any light."""
         dark, bright = sorted((self.power, self.worst_power))
         return 10.0 * math.log10(bright / max(dark, 1e-6 * bright)) if bright > 0.0 else 0.0
 
@@ -73,8 +73,8 @@ class Aligner:
     """Searches for the brightest or darkest polarization and remembers each controller's periods.
 
     Args:
-        clock: The bench's clock, for settling.
-        noise_db: Noise of a reading as expected. It is judged by the readings as well, but seven readings judge little.
+        clock: Clock of the bench, for settling times.
+        noise_db: Expected noise of a reading. The readings also determine it, but seven readings determine little.
     """
 
     def __init__(self, clock: Clock, *, noise_db: float = EXPECTED_NOISE_DB) -> None:
@@ -85,24 +85,24 @@ class Aligner:
     def maximise(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
     ) -> Alignment:
-        """Turn the polarization until the power is as large as it gets.
+        """Turn the polarization until the power is as large as possible.
 
-        A search that ends in an error, whichever, puts the settings back where they were; a box without any is held.
+        If a search ends in an error, the former settings are restored; a box without settings is stopped.
 
         Args:
             name: Device name of the controller, under which its periods are remembered.
-            controller: The controller, or a box that improves by itself.
+            controller: The controller, or a box that searches on its own.
             read: Reads the power to maximise.
 
         Raises:
-            CircuitError: No light at all.
+            CircuitError: There is no light at all.
         """
         return self._search(name, controller, read, 1.0)
 
     def minimise(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
     ) -> Alignment:
-        """Turn the polarization until the power is as small as it gets: that of the complementary port.
+        """Turn the polarization until the power is as small as possible, which maximises the complementary port.
 
         A null is sharper than a maximum (docs/polarization.md), down to the crosstalk, which is reported as the floor.
         Arguments and errors are those of :meth:`maximise`.
@@ -118,34 +118,34 @@ class Aligner:
         *,
         drift_rad: float = DRIFT_RAD,
     ) -> Tracking:
-        """Return what follows the brightest polarization from now on, a reading at a time.
+        """Return an object that tracks the brightest polarization, one reading at a time.
 
         Args:
             name: Device name of the controller.
-            controller: The controller, where :meth:`maximise` has left it.
+            controller: The controller, as :meth:`maximise` has left it.
             read: Reads the power, in the unit of the search.
-            found: What :meth:`maximise` has found.
-            drift_rad: Motion of the polarization from reading to reading to be ready for.
+            found: Result of :meth:`maximise`.
+            drift_rad: Expected motion of the polarization from reading to reading.
 
         Raises:
-            CircuitError: The readings of the search were not those of squeezers: there is nothing to follow by.
+            CircuitError: The readings of the search did not match squeezers, so tracking has no model.
         """
         if found.light is None:
             raise CircuitError(
-                "cannot track: the readings of the search were not those of squeezers of constant period",
+                "cannot track: the readings of the search do not match squeezers of constant period",
                 device=name,
-                hint="Search again from time to time instead.",
+                hint="Repeat the search from time to time instead.",
             )
         return Tracking(controller, read, self._clock, found.light, self._periods[name], drift_rad=drift_rad)
 
     def periods(self, name: str) -> dict[int, float]:
-        """Return what is known of a controller's periods, by channel, in its units."""
+        """Return the known periods of a controller, by channel, in its units."""
         return dict(self._periods.get(name, {}))
 
     def _search(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower, sign: float
     ) -> Alignment:
-        """Search, and put the settings back if that fails."""
+        """Search, and restore the settings if that fails."""
         if isinstance(controller, PolarizationOptimizer):
             return self._search_by_feedback(name, controller, read, sign)
         before = controller.read()
@@ -158,10 +158,10 @@ class Aligner:
             noise_db=self._noise_db,
         )
         try:
-            found = follow(search.steps(), controller, read, self._clock)
-            if not search.lit:
+            found = run_steps(search.steps(), controller, read, self._clock)
+            if not search.has_light:
                 raise _no_light(name)
-        except BaseException:  # Ctrl-C too: light that was there before the search has to be there after it
+        except BaseException:  # also after Ctrl-C, the light from before the search must be restored
             with contextlib.suppress(LumionError):
                 controller.set(before)
             raise
@@ -178,24 +178,24 @@ class Aligner:
         )
 
     def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:
-        """Let a box improve until it no longer does, and hold it there, whatever happens."""
+        """Let a box search until it no longer improves, then stop it, whatever happens."""
         bright = FeedbackSearch(sign=1.0, noise_db=self._noise_db, coarse=sign < 0.0)
         searches = [bright]
         try:
-            self._let_improve(box, bright, read)
-            # Factors of a search for the dark are scaled by all light, which only a search for the bright one tells.
-            if sign < 0.0 and bright.lit:
+            self._run_search(box, bright, read)
+            # The factors of a dark search are scaled by the full power, which only a bright search can find.
+            if sign < 0.0 and bright.has_light:
                 full_power = max(bright.powers)
                 searches.append(FeedbackSearch(sign=sign, noise_db=self._noise_db, full_power=full_power))
-                self._let_improve(box, searches[-1], read)
+                self._run_search(box, searches[-1], read)
         except BaseException:
             with contextlib.suppress(LumionError):
                 box.stop()
             raise
-        # Stopped before the confirming reading: a box that goes on stepping would leave this setting again.
+        # Stop before the confirming reading: a box that keeps stepping would leave this setting again.
         box.stop()
         powers = [power for search in searches for power in search.powers]
-        if not bright.lit:
+        if not bright.has_light:
             raise _no_light(name)
         self._clock.sleep(box.settle_s)
         power = read()
@@ -210,10 +210,10 @@ class Aligner:
             light=None,
         )
 
-    def _let_improve(self, box: PolarizationOptimizer, search: FeedbackSearch, read: ReadPower) -> None:
+    def _run_search(self, box: PolarizationOptimizer, search: FeedbackSearch, read: ReadPower) -> None:
         box.start()
-        while (step := search.take(read())) is not None:
-            if step.anew:
+        while (step := search.next_step(read())) is not None:
+            if step.restart:
                 box.start()
             box.improve(step.factor)
             self._clock.sleep(box.settle_s)
@@ -221,22 +221,22 @@ class Aligner:
 
 def _no_light(name: str) -> CircuitError:
     return CircuitError(
-        "no light arrives, whatever the polarization",
+        "no light arrives for any polarization",
         device=name,
         hint="Check the source, the fibre and the path behind the controller.",
     )
 
 
 class Tracking:
-    """Follows a polarization on a controller; made by :meth:`Aligner.track`.
+    """Tracks a polarization on a controller; created by :meth:`Aligner.track`.
 
     Args:
         controller: The controller.
         read: Reads the power.
-        clock: The bench's clock, for settling.
-        light: The light as the search has found it.
+        clock: Clock of the bench, for settling times.
+        light: Light as the search has found it.
         periods: Periods by actuator, in its units.
-        drift_rad: Motion of the polarization from reading to reading to be ready for.
+        drift_rad: Expected motion of the polarization from reading to reading.
     """
 
     def __init__(
@@ -259,48 +259,48 @@ class Tracking:
         self._tracker = PolarizationTracker(chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad)
 
     def step(self) -> TrackState:
-        """Set, wait, read and follow once. Raises what controller and reading raise; nothing is lost by that."""
+        """Set, wait, read and follow once. Raises the errors of controller and reading; tracking can then go on."""
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
         self._phases = self._drives.phases(settings)
         self._clock.sleep(self._controller.settle_s)
         return self._tracker.update(self._phases, self._read())
 
-    def read_elsewhere(self, read: ReadPower) -> None:
-        """Read the same light at another place from now on, where more or less of it arrives. Raises what it raises."""
+    def switch_reading(self, read: ReadPower) -> None:
+        """Read the same light at another place from now on, where its power may differ. Raises reading errors."""
         self._tracker.rescale(self._phases, read())
         self._read = read
 
     def freeze(self) -> NDArray[np.float64]:
-        """Put the controller to the estimated maximum, without dither, and return these settings."""
+        """Move the controller to the estimated maximum, without dither, and return the settings."""
         settings = self._drives.settings(self._tracker.centre)
         self._controller.set(settings)
         self._clock.sleep(self._controller.settle_s)
         return settings
 
 
-def follow(
+def run_steps(
     steps: Generator[NDArray[np.float64], float, _Result],
     controller: PolarizationController,
     read: ReadPower,
     clock: Clock,
 ) -> _Result:
-    """Carry out steps: set what they ask for, wait until the light follows, and tell them the power read.
+    """Carry out steps: set what they yield, wait until the light has settled, and send the power read.
 
     Args:
-        steps: Yields settings and is sent powers.
+        steps: Yields settings and receives powers.
         controller: The controller.
         read: Reads the power.
-        clock: The bench's clock, for settling.
+        clock: Clock of the bench, for settling times.
 
     Returns:
-        What the steps return.
+        The result of the steps.
     """
     present: NDArray[np.float64] | None = None
     try:
         settings = next(steps)
         while True:
-            # The same settings again are a confirming reading: nothing moves, so there is nothing to wait for.
+            # The same settings again are a confirming reading: nothing moves, so no settling time is needed.
             if present is None or not np.array_equal(settings, present):
                 controller.set(settings)
                 clock.sleep(controller.settle_s)

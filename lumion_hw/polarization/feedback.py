@@ -1,8 +1,8 @@
-"""The search with a box that improves by itself: power in, factor out, and when enough is enough. No I/O.
+"""Search with a box that optimises on its own: power in, score (factor) out, and a stop criterion. No I/O.
 
-What the box does with a factor its maker keeps to himself (docs/polarization.md). So nothing is assumed here but that
-its steps lead to smaller factors in the long run, and that it tries things on the way: the end is not the last step,
-but a step at which the power is as good as it has ever been.
+The maker does not say how the box uses a factor (docs/polarization.md). So this module only assumes that the box's
+steps lead to smaller factors in the long run, and that it makes trial steps on the way: a search ends not at the last
+step but at a step with about the best power so far.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-LARGEST_FACTOR = 100.0
-_LEAST_FACTOR = 1e-4
+MAX_FACTOR = 100.0
+_MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""The reference stays above every power: when one comes near, it is raised, and the box begins anew. First far above,
-so that this happens seldom; then, for the steps of a box may be as large as its factor, just above the brightest."""
+"""The reference stays above every power. When a power comes near it, the reference is raised and the box starts again:
+first far above, so that this is rare; then just above the brightest, because steps of a box may be as large as its
+factor."""
 _DARKER = 0.9
 """An improvement worth waiting for (docs/polarization.md, "Three readings")."""
 _FINE = (0.02, 80)
-"""Improvement in dB worth waiting for at the bright end, and readings without one after which none is expected: a box
-that tries six plates, twice each, has gone round them six times."""
+"""Improvement in dB worth waiting for at the bright end, and the number of readings without one after which none is
+expected: a box that tries six plates, twice each, has tried them six times by then."""
 _COARSE = (0.5, 24)
-_LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; in the dark decibels are cheap
+_LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; decibels matter less in the dark
 _LANDING_PATIENCE = 60
-_RELAXING = 1.03  # per reading: a box may never come back to its best, and the search has to end
+_RELAXING = 1.03  # per reading: a box may never return to its best, and the search must end
 _DARK_ENOUGH = 1e-5
-"""Of the full power: a leak that no longer counts."""
-_MOST_READS = 1000
-_DARK_READS = 20  # a box that tries things meets some light by then, if there is any
+"""Leakage relative to the full power that no longer matters."""
+_MAX_READS = 1000
+_DARK_READS = 20  # the trial steps of a box find some light by then, if there is any
 _LIT = 3.0
 
 
 @dataclass(frozen=True)
 class FeedbackStep:
-    """What to do with the box next.
+    """The next action with the box.
 
     Attributes:
-        factor: What the present polarization is worth, above 0 and at most 100, smaller being better.
-        anew: Factors mean something else from here on: begin anew, so that none is compared with those of before.
+        factor: Score of the present polarization, above 0 and at most 100; smaller is better.
+        restart: Whether factors get a new scale, so that the box must start again and compare none with earlier ones.
     """
 
     factor: float
-    anew: bool
+    restart: bool
 
 
 class FeedbackSearch:
-    """One search: tell it each power, and do with the box what it says, until it says nothing.
+    """One search: pass each power to :meth:`next_step` and apply the result to the box, until it is ``None``.
 
     Args:
         sign: 1 for the brightest, −1 for the darkest.
-        noise_db: Noise of a reading, as expected.
-        full_power: About the most that there is, which the darkest is seen against: the factors of a box have to be
-            scaled by what they are at the most.
-        coarse: Only find bright light.
+        noise_db: Expected noise of a reading.
+        full_power: Approximate full power, for a search for the darkest, whose factors are scaled by it.
+        coarse: Whether to find only roughly the brightest light.
     """
 
     def __init__(self, *, sign: float, noise_db: float, full_power: float = 0.0, coarse: bool = False) -> None:
@@ -60,7 +60,7 @@ class FeedbackSearch:
         self._noise = 10.0 ** (2.0 * noise_db / 10.0)
         self._powers: list[float] = []
         self._best = math.nan
-        self._best_of_before = math.nan
+        self._previous_best = math.nan
         self._improved_at = 0
         self._landing_since: int | None = None
         self._reference = 1.2 * full_power
@@ -70,74 +70,74 @@ class FeedbackSearch:
 
     @property
     def powers(self) -> tuple[float, ...]:
-        """All readings so far, in their order."""
+        """All readings so far, in order."""
         return tuple(self._powers)
 
     @property
-    def lit(self) -> bool:
-        """Whether there is light: a reading well above 0, and above what the noise of a meter puts below 0."""
+    def has_light(self) -> bool:
+        """Whether there is light: a reading well above 0 and above the noise that a meter shows below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
-    def take(self, power: float) -> FeedbackStep | None:
-        """Take in the power at the present polarization, in any linear unit; ``None`` means to stop at it."""
+    def next_step(self, power: float) -> FeedbackStep | None:
+        """Use the power at the present polarization, in any linear unit; ``None`` means to stop there."""
         self._powers.append(power)
-        self._note(power)
+        self._remember_best(power)
         n_reads = len(self._powers)
-        if n_reads >= _MOST_READS or (n_reads >= _DARK_READS and not self.lit):
+        if n_reads >= _MAX_READS or (n_reads >= _DARK_READS and not self.has_light):
             return None
         if self._sign < 0.0 and power <= _DARK_ENOUGH * self._reference:
             return None
         if self._landing_since is None and n_reads - self._improved_at > self._patience:
             if self._sign > 0.0 and self._ahead == _FAR_AHEAD and not self._coarse_only:
-                return self._look_closely()
+                return self._start_fine_search()
             self._landing_since = n_reads
-        if self._landing_since is not None and self._is_good(power, n_reads - self._landing_since):
+        if self._landing_since is not None and self._is_good_enough(power, n_reads - self._landing_since):
             return None
         return self._step(power)
 
-    def _note(self, power: float) -> None:
-        """Remember the best power, and when it last was better than before by more than noise."""
+    def _remember_best(self, power: float) -> None:
+        """Remember the best power, and when it last improved by more than noise."""
         if math.isnan(self._best):
-            self._best = self._best_of_before = power
+            self._best = self._previous_best = power
         self._best = max(self._best, power) if self._sign > 0.0 else min(self._best, power)
         if self._sign > 0.0:
-            improved = self._best > self._best_of_before * self._noise * 10.0 ** (self._brighter_db / 10.0)
+            improved = self._best > self._previous_best * self._noise * 10.0 ** (self._brighter_db / 10.0)
         else:
-            improved = self._best < self._best_of_before * _DARKER / self._noise
+            improved = self._best < self._previous_best * _DARKER / self._noise
         if improved:
-            self._best_of_before = self._best
+            self._previous_best = self._best
             self._improved_at = len(self._powers)
             self._landing_since = None
 
-    def _is_good(self, power: float, n_waited: int) -> bool:
-        """Return whether to stop here: as good as the best, or, after long waiting, not much worse."""
+    def _is_good_enough(self, power: float, n_waited: int) -> bool:
+        """Return whether to stop: the power is about the best so far, or not much worse after long waiting."""
         slack = self._noise * 10.0 ** (_LANDING_DB[self._sign] / 10.0)
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
 
-    def _look_closely(self) -> FeedbackStep:
-        """Let small factors stand for bright light, and wait longer for less."""
+    def _start_fine_search(self) -> FeedbackStep:
+        """Use small factors for bright light from now on, and wait longer for smaller improvements."""
         self._ahead = _JUST_AHEAD
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)
         self._reference = self._ahead * self._best
-        return FeedbackStep(self._factor(self._powers[-1]), anew=True)
+        return FeedbackStep(self._factor(self._powers[-1]), restart=True)
 
     def _step(self, power: float) -> FeedbackStep:
-        # Above the reference the factor would be negative, which the box does not take.
-        anew = power * _NEAR > self._reference
-        if anew:
+        # Above the reference the factor would be negative, which the box does not accept.
+        restart = power * _NEAR > self._reference
+        if restart:
             self._reference = self._ahead * power
-        return FeedbackStep(self._factor(power), anew and len(self._powers) > 1)
+        return FeedbackStep(self._factor(power), restart and len(self._powers) > 1)
 
     def _factor(self, power: float) -> float:
         share = max(power, 0.0) / self._reference if self._reference > 0.0 else 0.0
-        # A factor of 0 is refused by the box: it has to stay positive.
-        return max(LARGEST_FACTOR * (1.0 - share if self._sign > 0.0 else share), _LEAST_FACTOR)
+        # The box rejects a factor of 0.
+        return max(MAX_FACTOR * (1.0 - share if self._sign > 0.0 else share), _MIN_FACTOR)
 
 
 def remaining_loss_db(power: float, brightest: float, sign: float) -> float:
-    """Return how much light may be missing at the wanted port: next to the brightest, or what still leaks."""
+    """Return the light that may be missing at the desired port, from the brightest reading or the leakage."""
     if not power > 0.0:
         return 0.0
     if sign > 0.0:

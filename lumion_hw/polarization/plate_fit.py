@@ -1,15 +1,15 @@
-"""What power readings at known angles of rotating plates say about the light: one explanation, fitted to all of them.
+"""Fit of the light behind rotating plates from readings at known angles: one explanation of all readings.
 
 Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
 
     P = P0·[(1 − 2ε)·(1 + t·R_N(θ_N)…R_1(θ_1) s)/2 + ε]
 
-with the launched state s, the state t that the device takes, and the turn R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with
-φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre turns the light a little by itself, which
-together is as if the paddle stood at aθ with a below 1. Nor do all paddles, or the fibre between them, count from the
-same direction: that of the first one only turns s and t, o_2 and o_3 are unknown. Three plates so have twelve
-unknowns: two for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength tell the retardances
-roughly: λ/4, λ/2, λ/4 for three paddles.
+with the launched state s, the state t that the device accepts, and the rotation R_k by δ_k about (cos 2φ_k, sin 2φ_k,
+0) with φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre itself turns the light a little;
+together this acts like a paddle at aθ with a below 1. Paddles and the fibre between them do not share one reference
+direction: that of the first only turns s and t, but o_2 and o_3 are unknown. So three plates have twelve unknowns: two
+for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength give the retardances roughly: λ/4,
+λ/2, λ/4 for three paddles.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 
 _THREE_PLATES_RAD, _THREE_SPREAD_RAD = 0.5 * np.pi * np.array([1.0, 2.0, 1.0]), 0.4
 _ANY_PLATE_RAD, _ANY_SPREAD_RAD = 0.75 * np.pi, 0.8
-"""Of other numbers of plates nothing is known: quarter- or half-wave."""
-_STRETCH_SPREAD, _LEAST_STRETCH, _MOST_STRETCH = 0.05, 0.7, 1.3
+"""Prior for other parameters of plates: between quarter-wave and half-wave."""
+_STRETCH_SPREAD, _MIN_STRETCH, _MAX_STRETCH = 0.05, 0.7, 1.3
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
-_CROSSTALK_SPREAD, _MOST_CROSSTALK = 0.01, 0.2
+_CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
 _COARSE = 0.05
-"""Noise over the brightest reading that is assumed while far from fitting."""
+"""Assumed noise over the brightest reading while far from a fit."""
 _DARK_NOISE = 1e-6
 _COARSE_EVALUATIONS, _FINE_EVALUATIONS = 12, 40
-_FINALISTS = 3  # of the random starts, improved cheaply first: only these are worth the full fit
+_FINALISTS = 3  # best random starts after a cheap fit, which get the full fit
 _DIFFERENCE = 1e-7
 _GRID = 1000
-_CLIMBS = 4  # the power over the angles has several extremes: the best of four climbs
+_CLIMBS = 4  # the power has several extremes over the angles; the best of four is used
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class PlateLight:
 
     Attributes:
         state: s in front of the plates, shape ``(3,)``.
-        taken: t behind them, shape ``(3,)``.
+        accepted: t behind the plates, shape ``(3,)``.
         retardances: δ, rad, shape ``(N,)``.
         offsets_rad: o, shape ``(N,)``; the first is 0.
         stretch: a.
-        p0: Power of all light, in the unit of the readings.
+        p0: Total power, in the unit of the readings.
         crosstalk: ε.
-        misfit: Root mean square of what it leaves of the readings, over their values.
+        misfit: RMS residual of the readings, relative to their values.
     """
 
     state: NDArray[np.float64]
-    taken: NDArray[np.float64]
+    accepted: NDArray[np.float64]
     retardances: NDArray[np.float64]
     offsets_rad: NDArray[np.float64]
     stretch: float
@@ -62,7 +62,7 @@ class PlateLight:
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers at angles ``(..., N)``, shape ``(...)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
-        share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.taken))
+        share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.accepted))
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
         return power
 
@@ -75,13 +75,13 @@ class PlateLight:
         *,
         sign: float,
     ) -> NDArray[np.float64]:
-        """Return the brightest (or darkest) angles in a range, shape ``(N,)``.
+        """Return the brightest or darkest angles in a range, shape ``(N,)``.
 
         Args:
-            low: Least angles in degrees, shape ``(N,)``.
-            high: Largest angles.
-            near: Angles among which to begin, beside random ones, shape ``(m, N)``.
-            rng: Draws the others.
+            low: Lowest angles in degrees, shape ``(N,)``.
+            high: Highest angles.
+            near: Starting angles in addition to random ones, shape ``(m, N)``.
+            rng: Draws the random ones.
             sign: 1 for the brightest, −1 for the darkest.
         """
         from scipy.optimize import minimize
@@ -107,27 +107,27 @@ def fit_plates(
     former: PlateLight | None = None,
     starts: int = 10,
 ) -> PlateLight:
-    """Return the explanation that leaves least of the readings.
+    """Return the explanation with the smallest residual.
 
     Args:
-        angles_deg: Angles read at, shape ``(n, N)``.
-        powers: Shape ``(n,)``, in any linear unit, one above 0 at the least.
+        angles_deg: Angles of the readings, shape ``(n, N)``.
+        powers: Readings, shape ``(n,)``, in any linear unit; at least one above 0.
         rng: Draws starting points.
-        relative_noise: Standard deviation of a reading over its value.
-        former: An explanation of fewer readings, to begin at as well.
-        starts: Random points to begin at.
+        relative_noise: Standard deviation of a reading relative to its value.
+        former: Explanation of fewer readings, as an additional starting point.
+        starts: Number of random starting points.
     """
-    fit = _Fit(angles_deg, powers / powers.max(), relative_noise)
-    begin = [fit.improved(fit.drawn(rng), coarse=True) for _ in range(starts)]
+    fit = _PlateFit(angles_deg, powers / powers.max(), relative_noise)
+    begin = [fit.refine(fit.draw(rng), coarse=True) for _ in range(starts)]
     begin = sorted(begin, key=fit.cost)[:_FINALISTS]
     if former is not None:
-        begin.append(fit.numbers_of(former, float(powers.max())))
-    best = min((fit.improved(numbers, coarse=False) for numbers in begin), key=fit.cost)
+        begin.append(fit.parameters_of(former, float(powers.max())))
+    best = min((fit.refine(parameters, coarse=False) for parameters in begin), key=fit.cost)
     return fit.light(best, float(powers.max()))
 
 
-class _Fit:
-    """Residuals of readings over the brightest, by 2·3 + N + N − 1 + 3 numbers: s, t, δ, o, a, ln P0, ε."""
+class _PlateFit:
+    """Residuals of normalised readings as a function of 2·3 + N + N − 1 + 3 parameters: s, t, δ, o, a, ln P0, ε."""
 
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
         self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
@@ -136,44 +136,44 @@ class _Fit:
         self._nominal, self._spread_rad = np.full(n_plates, _ANY_PLATE_RAD), _ANY_SPREAD_RAD
         if n_plates == len(_THREE_PLATES_RAD):
             self._nominal, self._spread_rad = _THREE_PLATES_RAD, _THREE_SPREAD_RAD
-        # Beyond a turn retardances repeat; crosstalk and the factor of the twist have limits that no device passes.
+        # Retardances repeat after a turn; crosstalk and twist factor have limits that no device exceeds.
         free, turns = np.full(n_plates - 1, np.inf), np.full(n_plates, 2.0 * np.pi)
-        self._low = np.concatenate([np.full(6, -np.inf), 0.0 * turns, -free, [_LEAST_STRETCH, -np.inf, 0.0]])
-        self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MOST_STRETCH, np.inf, _MOST_CROSSTALK]])
+        self._low = np.concatenate([np.full(6, -np.inf), 0.0 * turns, -free, [_MIN_STRETCH, -np.inf, 0.0]])
+        self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
-    def drawn(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return numbers drawn from what is known beforehand."""
+    def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return parameters drawn from the prior."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
         states /= np.linalg.norm(states, axis=1, keepdims=True)
         return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
 
-    def numbers_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
-        """Return the numbers of an explanation."""
-        crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MOST_CROSSTALK)
+    def parameters_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
+        """Return the parameters of an explanation."""
+        crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MAX_CROSSTALK)
         rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
-        return np.concatenate([light.state, light.taken, light.retardances, light.offsets_rad[1:], rest])
+        return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
 
-    def light(self, numbers: NDArray[np.float64], scale: float) -> PlateLight:
-        """Return the explanation that numbers stand for."""
-        states = numbers[:6].reshape(2, 3)
+    def light(self, parameters: NDArray[np.float64], scale: float) -> PlateLight:
+        """Return the explanation for parameters."""
+        states = parameters[:6].reshape(2, 3)
         states = states / np.linalg.norm(states, axis=1, keepdims=True)
-        retardances, offsets = numbers[6 : 6 + self._n], np.concatenate([[0.0], numbers[6 + self._n : -3]])
-        stretch, ln_p0, crosstalk = numbers[-3:].tolist()
+        retardances, offsets = parameters[6 : 6 + self._n], np.concatenate([[0.0], parameters[6 + self._n : -3]])
+        stretch, ln_p0, crosstalk = parameters[-3:].tolist()
         p0 = float(np.exp(min(ln_p0, 50.0)))
         light = PlateLight(states[0], states[1], retardances, offsets, stretch, p0, crosstalk)
         left = (light.powers(self._angles_deg) - self._powers) / (np.abs(self._powers) + 1e-3)
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((left**2).mean())))
 
-    def improved(self, numbers: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
-        """Return better numbers."""
+    def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
+        """Return parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         sigma = np.full(len(self._powers), _COARSE) if coarse else self._sigma
         found = least_squares(
             self._residuals,
-            np.clip(numbers, self._low + 1e-9, self._high - 1e-9),
+            np.clip(parameters, self._low + 1e-9, self._high - 1e-9),
             bounds=(self._low, self._high),
             jac=self._slopes,
             max_nfev=_COARSE_EVALUATIONS if coarse else _FINE_EVALUATIONS,
@@ -181,41 +181,41 @@ class _Fit:
         )
         return np.asarray(found.x)
 
-    def cost(self, numbers: NDArray[np.float64]) -> float:
-        """Return the misfit in standard deviations, squared; far from fitting, one bad reading does not count alone."""
-        return float(np.log1p(self._residuals(numbers, self._sigma) ** 2).sum())
+    def cost(self, parameters: NDArray[np.float64]) -> float:
+        """Return the squared misfit in standard deviations, with outliers damped."""
+        return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
-    def _slopes(self, numbers: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the derivatives of the residuals by differences, all of them in one go."""
-        # All columns in one call, shape (M, n): the propagation is broadcast, a loop over the unknowns is slower.
-        beside = numbers + _DIFFERENCE * np.eye(len(numbers))
-        slopes = (self._residuals(beside, sigma) - self._residuals(numbers, sigma)) / _DIFFERENCE
+    def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivatives of the residuals by finite differences."""
+        # All columns in one call, shape (M, n): the propagation is broadcast, which is faster than a loop.
+        shifted = parameters + _DIFFERENCE * np.eye(len(parameters))
+        slopes = (self._residuals(shifted, sigma) - self._residuals(parameters, sigma)) / _DIFFERENCE
         return np.ascontiguousarray(slopes.T)
 
-    def _residuals(self, numbers: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what is left of readings and of what is known beforehand, in standard deviations.
+    def _residuals(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the residuals of readings and prior in standard deviations.
 
         Args:
-            numbers: Shape ``(..., M)``.
+            parameters: Shape ``(..., M)``.
             sigma: Standard deviations of the readings, shape ``(n,)``.
         """
         n = self._n
-        states = numbers[..., :6].reshape(*numbers.shape[:-1], 2, 3)
+        states = parameters[..., :6].reshape(*parameters.shape[:-1], 2, 3)
         lengths = np.sqrt((states**2).sum(axis=-1))
         states = states / lengths[..., None]
-        retardances, offsets = numbers[..., 6 : 6 + n], numbers[..., 6 + n : -3]
-        stretch, ln_p0, crosstalk = (numbers[..., index, None] for index in (-3, -2, -1))
+        retardances, offsets = parameters[..., 6 : 6 + n], parameters[..., 6 + n : -3]
+        stretch, ln_p0, crosstalk = (parameters[..., index, None] for index in (-3, -2, -1))
         angles = stretch[..., None] * self._angles_rad
         angles[..., 1:] += offsets[..., None, :]
-        passed = _overlap(angles, retardances[..., None, :], states[..., 0, None, :], states[..., 1, None, :])
-        share = 0.5 * (1.0 + passed)
+        overlap = _overlap(angles, retardances[..., None, :], states[..., 0, None, :], states[..., 1, None, :])
+        share = 0.5 * (1.0 + overlap)
         power = np.exp(np.minimum(ln_p0, 50.0)) * ((1.0 - 2.0 * crosstalk) * share + crosstalk)
         prior = [
             (retardances - self._nominal) / self._spread_rad,
             (stretch - 1.0) / _STRETCH_SPREAD,
             (ln_p0 - _LN_P0_AHEAD) / _LN_P0_SPREAD,
             crosstalk / _CROSSTALK_SPREAD,
-            lengths - 1.0,  # states are fitted as free vectors: without this their length would drift
+            lengths - 1.0,  # states are fitted as free vectors, whose length would drift without this
         ]
         return np.concatenate([(power - self._powers) / sigma, *prior], axis=-1)
 
@@ -224,7 +224,7 @@ def _overlap(
     angles_rad: NDArray[np.float64],
     retardances: NDArray[np.float64],
     state: NDArray[np.float64],
-    taken: NDArray[np.float64],
+    accepted: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return t·s behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
 
@@ -238,5 +238,5 @@ def _overlap(
         u, v, c, s = cosine[..., plate], sine[..., plate], c_all[..., plate], s_all[..., plate]
         along, sz = (1.0 - c) * (u * x + v * y), s * z
         x, y, z = c * x + v * sz + along * u, c * y - u * sz + along * v, c * z + s * (u * y - v * x)
-    overlap: NDArray[np.float64] = taken[..., 0] * x + taken[..., 1] * y + taken[..., 2] * z
+    overlap: NDArray[np.float64] = accepted[..., 0] * x + accepted[..., 1] * y + accepted[..., 2] * z
     return overlap

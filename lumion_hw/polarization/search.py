@@ -1,11 +1,11 @@
-"""The search for a polarization as steps without I/O: the next settings out, the power read there in.
+"""Polarization search as steps without I/O: it yields settings and receives the power read there.
 
-By the model first. For squeezers an ensemble of all light that explains the readings
-(:mod:`lumion_hw.polarization.state_fit`) says where a reading tells most, and when enough is known; for plates that
-turn, which take half a second for a reading anyway, one explanation is fitted
-(:mod:`lumion_hw.polarization.plate_fit`). Where the readings are not those of such actuators (hysteresis, a wrong
-period), round by round: each in turn is led to the extreme of the sinusoid fitted to three readings, five for a plate
-(:mod:`lumion_hw.polarization.sinusoids`).
+The search uses a model first. For squeezers, an ensemble of all states that explain the readings
+(:mod:`lumion_hw.polarization.state_fit`) shows where a reading is most informative, and when enough is known. For
+rotating plates, which take half a second per reading anyway, one explanation is fitted
+(:mod:`lumion_hw.polarization.plate_fit`). If the readings do not match such actuators (hysteresis, a wrong period), the
+search goes round by round: each actuator moves to the extreme of the sinusoid fitted to three readings, or five for a
+plate (:mod:`lumion_hw.polarization.sinusoids`).
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from numpy.typing import NDArray
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
 from lumion_hw.polarization.retarders import RetarderChain
-from lumion_hw.polarization.sinusoids import PLATE_PERIOD_DEG, Coordinate, acts, learnt_period
+from lumion_hw.polarization.sinusoids import PLATE_PERIOD_DEG, Coordinate, changes_power, fit_period
 from lumion_hw.polarization.squeezer_drives import SqueezerDrives
 from lumion_hw.polarization.state_fit import LightEnsemble, LightEstimate
-from lumion_hw.polarization.strategy import ENOUGH_LEAK, ModelStrategy
+from lumion_hw.polarization.strategy import ACCEPTED_LEAK, ModelStrategy
 
 Method = Literal["model", "three-point", "feedback"]
 Reading = Generator[NDArray[np.float64], float, float]
-"""Yields settings, is sent the power read there, returns a power."""
+"""Yields settings, receives the power read there, and returns a power."""
 
 _MISFIT = 0.05
-"""Readings that miss the best explanation by more than this part are not those of squeezers (decision 0005)."""
-_MOST_MODEL_READS = 40
-_FIRST_PLATE_READS, _MOST_PLATE_READS = 12, 30
+"""Largest relative residual of the best explanation; larger residuals do not come from squeezers (decision 0005)."""
+_MAX_MODEL_READS = 40
+_FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
 """Three plates have twelve unknowns."""
-_MOST_PLATE_MISSES = 5
+_MAX_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
-_ASIDE_DEG = 5.0  # far enough that a wrong explanation misses the reading, near enough that light is left to read
+_ASIDE_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
 _LEARNING_POINTS = 13
-_MOST_ROUNDS = 6
-_MOST_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
+_MAX_ROUNDS = 6
+_MAX_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
 _SAME_BRIGHT, _SAME_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
-"""Two searches end at the same extreme if no more than 0.1 dB, or in the dark 1 dB, is between them."""
+"""Two searches have found the same extreme if they differ by at most 0.1 dB, or 1 dB in the dark."""
 _GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
-_LIT = 3.0  # standard deviations are not known yet: what noise puts below 0 tells how large it is
+_LIT = 3.0  # times the noise, which negative readings show before any standard deviation is known
 _MUCH_DARKER = 0.8
-_ON_THE_FLOOR = 1e-6  # of all light: below it a reading is the meter's, not the light's
+_ON_THE_FLOOR = 1e-6  # of the total power: smaller readings are noise of the meter
 
 
 @dataclass(frozen=True)
-class FoundPolarization:
-    """Where a search ended.
+class PolarizationSearchResult:
+    """Result of a search.
 
     Attributes:
-        settings: In the controller's units.
+        settings: Settings in the controller's units.
         power: Confirming reading there.
-        remaining_loss_db: Light that may still be missing at the wanted port.
-        floor_power: Least power that any setting reaches, if the model fits.
-        method: How it was found.
-        light: The explanation of the readings, if the model fits.
+        remaining_loss_db: Light that may still be missing at the desired port.
+        floor_power: Lowest power that any setting reaches; ``None`` if the model does not fit.
+        method: Method that found the result.
+        light: The explanation of the readings; ``None`` if the model does not fit.
     """
 
     settings: NDArray[np.float64]
@@ -69,8 +69,8 @@ class FoundPolarization:
     light: LightEstimate | None
 
 
-Steps = Generator[NDArray[np.float64], float, FoundPolarization]
-"""Yields settings, is sent the power read there, returns what was found."""
+Steps = Generator[NDArray[np.float64], float, PolarizationSearchResult]
+"""Yields settings, receives the power read there, and returns the result."""
 
 
 class PolarizationSearch:
@@ -78,11 +78,11 @@ class PolarizationSearch:
 
     Args:
         actuators: The actuators.
-        periods: Periods by actuator, in its units; what is learnt is added.
-        start: Settings in force.
+        periods: Periods by actuator, in its units; learnt periods are added.
+        start: Present settings.
         sign: 1 for the brightest, −1 for the darkest.
-        rng: Draws of the ensemble.
-        noise_db: Noise of a reading as expected.
+        rng: Random numbers of the ensemble.
+        noise_db: Expected noise of a reading.
     """
 
     def __init__(
@@ -105,62 +105,62 @@ class PolarizationSearch:
         self._rng = rng
         self._relative_noise = noise_db * np.log(10.0) / 10.0
         self._settings = start.copy()
-        self._read_at: list[NDArray[np.float64]] = []
+        self._settings_read: list[NDArray[np.float64]] = []
         self._powers: list[float] = []
 
     @property
     def powers(self) -> tuple[float, ...]:
-        """All readings so far, in their order."""
+        """All readings so far, in order."""
         return tuple(self._powers)
 
     @property
-    def lit(self) -> bool:
-        """Whether there is light: a reading well above 0, and above what the noise of a meter puts below 0."""
+    def has_light(self) -> bool:
+        """Whether there is light: a reading well above 0 and above the noise that a meter shows below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
-        """Search; in the dark it ends with the powers found there."""
-        yield from self._at(self._settings)
-        # A model without the true period explains nothing: periods come first, and are remembered for the next search.
-        yield from self._learn()
+        """Search; without light, end with the powers read so far."""
+        yield from self._read_at_settings(self._settings)
+        # A model needs the true periods, so they are learnt first, and remembered for the next search.
+        yield from self._learn_periods()
         found = None
-        if self.lit and self._model_applies():
-            found = yield from self._by_model()
-        elif self.lit and all(actuator.kind == "angle" for actuator in self._actuators):
-            found = yield from self._by_plates()
+        if self.has_light and self._model_applies():
+            found = yield from self._search_by_model()
+        elif self.has_light and all(actuator.kind == "angle" for actuator in self._actuators):
+            found = yield from self._search_plates()
         if found is None:
-            found = yield from self._by_rounds()
+            found = yield from self._search_by_rounds()
         return found
 
-    def _at(self, settings: NDArray[np.float64]) -> Reading:
-        """Read at settings, which stay."""
+    def _read_at_settings(self, settings: NDArray[np.float64]) -> Reading:
+        """Read at settings, which then stay."""
         self._settings = settings.copy()
         power = yield settings.copy()
-        self._read_at.append(settings.copy())
+        self._settings_read.append(settings.copy())
         self._powers.append(power)
         return power
 
-    def _with(self, channel: int, value: float) -> NDArray[np.float64]:
-        """Return the present settings with another one for a channel."""
+    def _with_channel(self, channel: int, value: float) -> NDArray[np.float64]:
+        """Return the present settings with another value for a channel."""
         settings = self._settings.copy()
         settings[channel] = value
         return settings
 
     # Periods ----------------------------------------------------------------------------------------------------------
 
-    def _learn(self) -> Generator[NDArray[np.float64], float, None]:
-        """Sweep each squeezer of unknown period over its range, and leave it at its best; again if it hardly acts."""
+    def _learn_periods(self) -> Generator[NDArray[np.float64], float, None]:
+        """Sweep each squeezer of unknown period, and leave it at its best; repeat if it hardly acts."""
         for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
                     if attempt:
-                        self._settings = self._off_the_axis(channel)
+                        self._settings = self._settings_off_axis(channel)
                     yield from self._sweep(channel)
 
-    def _off_the_axis(self, channel: int) -> NDArray[np.float64]:
-        """Return settings where a squeezer that hardly acted will act: its neighbours are a quarter turn on.
+    def _settings_off_axis(self, channel: int) -> NDArray[np.float64]:
+        """Return settings at which a squeezer that hardly acted will act, with its neighbours a quarter turn on.
 
-        Light on the axis of a squeezer shows nothing in its sweep, nor does it if what is taken behind lies there.
+        A sweep shows nothing if the light lies on the squeezer's axis, or if the accepted state behind it does.
         """
         settings = self._settings.copy()
         for neighbour in (channel - 1, channel + 1):
@@ -171,91 +171,93 @@ class PolarizationSearch:
         return settings
 
     def _sweep(self, channel: int) -> Reading:
-        """Sweep one squeezer, learn its period if it shows, and put it to its best; return the power promised there."""
+        """Sweep one squeezer, learn its period if visible, move it to its best, and return the expected power."""
         actuator, start = self._actuators[channel], float(self._settings[channel])
         drives = np.linspace(actuator.minimum, actuator.maximum, _LEARNING_POINTS)
         readings = np.empty(len(drives))
         for index, drive in enumerate(drives):
-            readings[index] = yield from self._at(self._with(channel, float(drive)))
-        period = learnt_period(drives, readings)
+            readings[index] = yield from self._read_at_settings(self._with_channel(channel, float(drive)))
+        period = fit_period(drives, readings)
         if period is None:
             index = int(np.argmax(self._sign * readings))
-            self._settings = self._with(channel, float(drives[index]) if acts(readings) else start)
+            self._settings = self._with_channel(channel, float(drives[index]) if changes_power(readings) else start)
             return float(readings[index])
         self._periods[channel] = period
-        best, promised = Coordinate.of(actuator, period).best(drives, readings, start, self._sign)
-        self._settings = self._with(channel, best)
-        return promised
+        best, predicted = Coordinate.of(actuator, period).best(drives, readings, start, self._sign)
+        self._settings = self._with_channel(channel, best)
+        return predicted
 
     # By the model -----------------------------------------------------------------------------------------------------
 
     def _model_applies(self) -> bool:
-        """Whether there are squeezers enough of known period, and nothing else."""
+        """Return whether there are only squeezers, at least two of them with known period."""
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
-    def _by_model(self) -> Generator[NDArray[np.float64], float, FoundPolarization | None]:
-        """Search by the ensemble; ``None`` when the readings are not those of squeezers."""
+    def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
+        """Search with the ensemble; return ``None`` if the readings do not come from squeezers."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
         chain = RetarderChain(len(self._actuators))
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
-        ensemble.add(drives.phases(np.array(self._read_at)), np.array(self._powers))
+        ensemble.add(drives.phases(np.array(self._settings_read)), np.array(self._powers))
         strategy = ModelStrategy(ensemble, *drives.phase_limits, self._sign, self._rng)
         misses, wanted = 0, None
-        for left in reversed(range(_MOST_MODEL_READS)):
+        for left in reversed(range(_MAX_MODEL_READS)):
             if wanted is None or not left:
                 wanted = strategy.next(drives.phases(self._settings), last=not left)
             settings, wanted = drives.settings(wanted), None
-            power = yield from self._at(settings)
+            power = yield from self._read_at_settings(settings)
             phases = drives.phases(settings)
             ensemble.add(phases[None], np.array([power]))
             if ensemble.n_readings <= ensemble.n_unknowns:
-                continue  # any readings have an explanation
+                continue  # any set of so few readings has an explanation
             if ensemble.misfit() > _MISFIT:
-                # All members may sit in one wrong minimum: that must not count as a misfit of the squeezers.
+                # All members may be in one wrong minimum, which must not count as a misfit of the squeezers.
                 ensemble.redraw_half()
             misses = misses + 1 if ensemble.misfit() > _MISFIT else 0
-            if misses > 2:  # one bad reading passes; three in a row are hysteresis, a wrong period or a turning fibre
+            if misses > 2:  # three misfits in a row: hysteresis, a wrong period or a turning fibre
                 return None
-            # Enough only if it stays enough when half of the ensemble has looked for another explanation.
-            if not misses and strategy.judge(phases).enough:
+            # Sufficient only if it remains so after half of the ensemble has searched for another explanation.
+            if not misses and strategy.judge(phases).is_sufficient:
                 ensemble.redraw_half()
-                if strategy.judge(phases).enough:
-                    # Tracking, which needs one explanation everywhere, follows the brightest only.
+                if strategy.judge(phases).is_sufficient:
+                    # Only a search for the brightest is followed by tracking, which needs a unique explanation.
                     if self._sign < 0.0 or strategy.is_determined():
                         break
-                    wanted = strategy.telling()
+                    wanted = strategy.most_informative_phases()
         judgement = strategy.judge(phases)
-        return FoundPolarization(
+        return PolarizationSearchResult(
             settings, power, judgement.remaining_loss_db, judgement.floor_power, "model", ensemble.best()
         )
 
     # By plates --------------------------------------------------------------------------------------------------------
 
-    def _by_plates(self) -> Generator[NDArray[np.float64], float, FoundPolarization | None]:
-        """Search by one explanation of all readings; ``None`` when they are not those of plates of fixed retardance."""
-        light, sure, misses = None, False, 0
+    def _search_plates(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
+        """Search with one explanation of all readings; return ``None`` if they do not match fixed retardances."""
+        light, is_confirmed, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
-            yield from self._at(self._random_settings())
-        while self.lit and len(self._powers) < _MOST_PLATE_READS:
+            yield from self._read_at_settings(self._random_settings())
+        while self.has_light and len(self._powers) < _MAX_PLATE_READS:
             light = self._fitted(light)
-            # Twelve unknowns, twelve readings: first fits may sit in a wrong minimum, so more misses are allowed.
+            # With twelve readings for twelve unknowns, first fits may be in a wrong minimum; allow more misses.
             misses = misses + 1 if light.misfit > _MISFIT else 0
-            if misses > _MOST_PLATE_MISSES:
+            if misses > _MAX_PLATE_MISSES:
                 break
-            best = self._extreme_of(light)
-            promised, power = float(light.powers(best)), self._powers[-1]
-            enough = light.misfit < _MISFIT and not self._worth_moving(power, promised, light.p0)
-            if enough and sure:
-                return self._found_by_plates(light, power, promised)
-            if enough:  # once more beside it, where a wrong explanation would show
-                sure = True
-                yield from self._at(self._on_steps(best + _ASIDE_DEG * self._rng.standard_normal(len(best))))
-            yield from self._at(best)
+            best = self._extreme_settings(light)
+            predicted, power = float(light.powers(best)), self._powers[-1]
+            is_sufficient = light.misfit < _MISFIT and not self._is_worth_moving(power, predicted, light.p0)
+            if is_sufficient and is_confirmed:
+                return self._plate_result(light, power, predicted)
+            if is_sufficient:  # once more next to it, where a wrong explanation would show
+                is_confirmed = True
+                yield from self._read_at_settings(
+                    self._rounded_to_steps(best + _ASIDE_DEG * self._rng.standard_normal(len(best)))
+                )
+            yield from self._read_at_settings(best)
         return None
 
     def _fitted(self, former: PlateLight | None) -> PlateLight:
         return fit_plates(
-            np.array(self._read_at),
+            np.array(self._settings_read),
             np.array(self._powers),
             self._rng,
             relative_noise=self._relative_noise,
@@ -263,27 +265,29 @@ class PolarizationSearch:
             starts=10 if former is None else 4,
         )
 
-    def _extreme_of(self, light: PlateLight) -> NDArray[np.float64]:
+    def _extreme_settings(self, light: PlateLight) -> NDArray[np.float64]:
         low = np.array([actuator.minimum for actuator in self._actuators])
         high = np.array([actuator.maximum for actuator in self._actuators])
-        return self._on_steps(light.extreme(low, high, np.array(self._read_at), self._rng, sign=self._sign))
+        return self._rounded_to_steps(
+            light.extreme(low, high, np.array(self._settings_read), self._rng, sign=self._sign)
+        )
 
-    def _worth_moving(self, power: float, promised: float, p0: float) -> bool:
+    def _is_worth_moving(self, power: float, predicted: float, p0: float) -> bool:
         if self._sign > 0.0:
-            return promised > power * _PLATES_GOOD_ENOUGH
-        return promised < power * _MUCH_DARKER and power > ENOUGH_LEAK * p0
+            return predicted > power * _PLATES_GOOD_ENOUGH
+        return predicted < power * _MUCH_DARKER and power > ACCEPTED_LEAK * p0
 
-    def _found_by_plates(self, light: PlateLight, power: float, promised: float) -> FoundPolarization:
+    def _plate_result(self, light: PlateLight, power: float, predicted: float) -> PolarizationSearchResult:
         if self._sign > 0.0:
-            missing = max(promised / power, 1.0) * (1.0 + light.misfit) - 1.0
+            missing = max(predicted / power, 1.0) * (1.0 + light.misfit) - 1.0
             loss_db, floor = 10.0 * np.log10(1.0 + missing), light.p0 * light.crosstalk
         else:
             leak = min(max(power - light.p0 * light.crosstalk, 0.0) / light.p0, 0.999)
-            loss_db, floor = -10.0 * np.log10(1.0 - leak), promised
-        return FoundPolarization(self._settings.copy(), power, float(loss_db), floor, "model", None)
+            loss_db, floor = -10.0 * np.log10(1.0 - leak), predicted
+        return PolarizationSearchResult(self._settings.copy(), power, float(loss_db), floor, "model", None)
 
-    def _on_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest settings that the actuators have."""
+    def _rounded_to_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the nearest settings that the actuators can take."""
         stepped = [
             min(max(round(value / each.step) * each.step, each.minimum), each.maximum)
             for value, each in zip(settings.tolist(), self._actuators, strict=True)
@@ -292,43 +296,43 @@ class PolarizationSearch:
 
     # By rounds --------------------------------------------------------------------------------------------------------
 
-    def _by_rounds(self) -> Steps:
-        """Go round the actuators; plates a second time from elsewhere, for their power has extremes that lead nowhere.
+    def _search_by_rounds(self) -> Steps:
+        """Optimise the actuators one by one; with plates, repeat from other settings until two results agree.
 
-        The settings of plates curve the sphere so much that one round in ten ends where no single plate helps though
-        all together would. Two searches that agree are believed.
+        The settings of plates curve the sphere so strongly that one descent in ten ends where no single plate helps,
+        although all together would. Two searches that agree are trusted.
         """
         best = yield from self._rounds()
-        if not self._has_plates or not self.lit:
+        if not self._has_plates or not self.has_light:
             return best
-        for _ in range(_MOST_DESCENTS - 1):
+        for _ in range(_MAX_DESCENTS - 1):
             self._settings = self._random_settings()
             other = yield from self._rounds()
             best, worse = (other, best) if self._sign * (other.power - best.power) > 0.0 else (best, other)
-            if self._same_extreme(best.power, worse.power):
+            if self._is_same_extreme(best.power, worse.power):
                 break
-        power = yield from self._at(best.settings)
+        power = yield from self._read_at_settings(best.settings)
         return replace(best, power=power)
 
     def _rounds(self) -> Steps:
-        """Go round the actuators until a confirming reading stops improving."""
+        """Optimise the actuators one by one until a confirming reading stops improving."""
         power = self._powers[-1]
-        if not np.array_equal(self._settings, self._read_at[-1]):
-            power = yield from self._at(self._settings)
-        for turn in range(_MOST_ROUNDS):
-            promised = power
+        if not np.array_equal(self._settings, self._settings_read[-1]):
+            power = yield from self._read_at_settings(self._settings)
+        for turn in range(_MAX_ROUNDS):
+            predicted = power
             for channel in range(len(self._actuators)):
                 if channel in self._periods:
-                    promised = yield from self._to_its_extreme(channel)
+                    predicted = yield from self._move_to_extreme(channel)
                 else:
-                    promised = yield from self._sweep(channel)
-            former, power = power, (yield from self._at(self._settings))
+                    predicted = yield from self._sweep(channel)
+            former, power = power, (yield from self._read_at_settings(self._settings))
             learnt = len(self._periods) == len(self._settings)
-            # While a period is unknown a round may gain nothing and still be needed: it moves the light off the axis.
-            if not self._improved(former, power) and (learnt or turn > 1):
+            # While a period is unknown, a round without gain may still be needed: it moves the light off an axis.
+            if not self._is_improved(former, power) and (learnt or turn > 1):
                 break
-        return FoundPolarization(
-            self._settings.copy(), power, self._loss_db(former, power, promised), None, "three-point", None
+        return PolarizationSearchResult(
+            self._settings.copy(), power, self._loss_db(former, power, predicted), None, "three-point", None
         )
 
     @property
@@ -336,41 +340,41 @@ class PolarizationSearch:
         return any(actuator.kind == "angle" for actuator in self._actuators)
 
     def _random_settings(self) -> NDArray[np.float64]:
-        """Return settings drawn from the ranges of the plates; whatever else there is stays."""
+        """Return random settings of the plates; other actuators stay."""
         settings = self._settings.copy()
         for channel, actuator in enumerate(self._actuators):
             if actuator.kind == "angle":
                 settings[channel] = self._rng.uniform(actuator.minimum, actuator.maximum)
-        return self._on_steps(settings)
+        return self._rounded_to_steps(settings)
 
-    def _same_extreme(self, power: float, other: float) -> bool:
-        """Return whether two searches ended at what may be the same extreme."""
+    def _is_same_extreme(self, power: float, other: float) -> bool:
+        """Return whether two searches may have ended at the same extreme."""
         ratio = max(power, other) / max(min(power, other), _ON_THE_FLOOR * max(self._powers))
         return bool(ratio < (_SAME_BRIGHT if self._sign > 0.0 else _SAME_DARK))
 
-    def _to_its_extreme(self, channel: int) -> Reading:
-        """Put one actuator at its extreme; return the power promised there."""
+    def _move_to_extreme(self, channel: int) -> Reading:
+        """Move one actuator to its extreme; return the expected power there."""
         coordinate = Coordinate.of(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
-        drives = np.array([start, *coordinate.others(start)])
+        drives = np.array([start, *coordinate.other_settings(start)])
         readings = np.empty(len(drives))
         for index, drive in enumerate(drives):
-            readings[index] = yield from self._at(self._with(channel, float(drive)))
-        best, promised = coordinate.best(drives, readings, start, self._sign)
-        self._settings = self._with(channel, best)
-        return promised
+            readings[index] = yield from self._read_at_settings(self._with_channel(channel, float(drive)))
+        best, predicted = coordinate.best(drives, readings, start, self._sign)
+        self._settings = self._with_channel(channel, best)
+        return predicted
 
-    def _improved(self, former: float, power: float) -> bool:
+    def _is_improved(self, former: float, power: float) -> bool:
         """Return whether another round is worth its readings (docs/polarization.md, "Three readings")."""
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
         return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)
 
-    def _loss_db(self, former: float, power: float, promised: float) -> float:
-        """Estimate the light still missing: what the last round gained or promised, or what still leaks."""
+    def _loss_db(self, former: float, power: float, predicted: float) -> float:
+        """Estimate the light still missing: the last round's gain or expected gain, or the remaining leakage."""
         brightest = max(self._powers)
         if not power > 0.0 or not brightest > 0.0:
             return 0.0
         if self._sign > 0.0:
-            return float(max(10.0 * np.log10(max(promised, brightest, power) / power), 0.0))
+            return float(max(10.0 * np.log10(max(predicted, brightest, power) / power), 0.0))
         return float(-10.0 * np.log10(1.0 - min(power / brightest, 0.999)))

@@ -1,7 +1,7 @@
-"""The power against one actuator of a polarization controller: a sinusoid, fitted and led to its extreme.
+"""Sinusoids: the power against one actuator of a polarization controller, fitted and moved to its extreme.
 
-Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ, against the angle of a rotating
-plate it has the harmonics 2θ and 4θ (docs/polarization.md). Fits are made in a linear unit, never in dB.
+Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ; against the angle of a rotating
+plate it has the harmonics 2θ and 4θ (docs/polarization.md). Fits use a linear unit, never dB.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.interfaces import ActuatorInfo
 
-_VISIBLE_SWING = 0.05  # of the mean power
+_VISIBLE_SWING = 0.05  # relative to the mean power
 _PERIOD_STEPS = 400
 _SHORTEST, _LONGEST = 0.22, 0.9
-"""Periods looked for, over the range of the drive: more than a turn, and readings enough for each."""
-_UNEXPLAINED = 0.02  # of the swing squared, per reading: what is no sinusoid leaves more
+"""Range of periods searched, relative to the drive range: more than one turn, and enough readings for each."""
+_UNEXPLAINED = 0.02  # residual over the squared swing, per reading, up to which a sweep counts as a sinusoid
 _GRID = 720
 PLATE_PERIOD_DEG = 180.0
-"""Half a turn brings a plate's axis back."""
+"""Half a turn restores the axis of a plate."""
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One actuator as the search sees it.
+    """One actuator as used in the search.
 
     Attributes:
-        minimum: Least setting.
-        maximum: Largest setting.
-        period: Change that brings the same polarization back.
-        harmonics: 1 for a squeezer, 2 for a plate that turns.
+        minimum: Lowest setting.
+        maximum: Highest setting.
+        period: Change that restores the same polarization.
+        harmonics: 1 for a squeezer, 2 for a rotating plate.
     """
 
     minimum: float
@@ -44,18 +44,18 @@ class Coordinate:
         """Return the coordinate of an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
-    def others(self, start: float) -> list[float]:
+    def other_settings(self, start: float) -> list[float]:
         """Return the settings to read besides the present one: equally spaced over a period, inside the range."""
         count = 2 * self.harmonics + 1
         places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
-        if len({round(place, 9) for place in [start, *places]}) < count:  # the range is short of a period
+        if len({round(place, 9) for place in [start, *places]}) < count:  # the range is shorter than a period
             places = [float(each) for each in np.linspace(self.minimum, self.maximum, count)[1:]]
         return places
 
     def inside(self, setting: float, near: float) -> float:
-        """Return the equivalent of a setting inside the range, best half-way to its middle; its end if none is."""
+        """Return the equivalent of a setting inside the range, preferably towards its middle; else the nearer end."""
         middle = 0.5 * (self.minimum + self.maximum)
-        aim = 0.5 * (near + middle)  # towards the middle, where most of the range is left for what comes
+        aim = 0.5 * (near + middle)  # towards the middle, where most of the range remains for later moves
         turns = np.arange(-8, 9) * self.period
         options = setting - self.period * np.round((setting - aim) / self.period) + turns
         valid = options[(options >= self.minimum) & (options <= self.maximum)]
@@ -66,13 +66,13 @@ class Coordinate:
     def best(
         self, settings: NDArray[np.float64], readings: NDArray[np.float64], near: float, sign: float
     ) -> tuple[float, float]:
-        """Return the setting of the extreme and the power promised there.
+        """Return the setting of the extreme and the predicted power there.
 
         Args:
-            settings: Settings read at, shape ``(n,)``, at least ``2·harmonics + 1``.
+            settings: Settings of the readings, shape ``(n,)``, at least ``2·harmonics + 1``.
             readings: Powers there, linear, shape ``(n,)``.
-            near: Setting in whose neighbourhood to stay.
-            sign: 1 for the largest power, −1 for the least.
+            near: Setting to stay close to.
+            sign: 1 for the largest power, −1 for the smallest.
         """
         fitted, *_ = np.linalg.lstsq(harmonic_columns(settings, self.period, self.harmonics), readings, rcond=None)
         if self.harmonics == 1:
@@ -91,25 +91,25 @@ def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics
     Args:
         settings: Shape ``(n,)``.
         period: One number, or many of shape ``(..., 1)``.
-        harmonics: Waves in a period.
+        harmonics: Number of harmonics of the period.
     """
     phase = 2.0 * np.pi * settings / np.asarray(period, dtype=np.float64)
     waves = [wave(order * phase) for order in range(1, harmonics + 1) for wave in (np.cos, np.sin)]
     return np.stack([np.ones_like(phase), *waves], axis=-1)
 
 
-def acts(readings: NDArray[np.float64]) -> bool:
-    """Return whether a sweep changes the power visibly; it does not in the dark."""
+def changes_power(readings: NDArray[np.float64]) -> bool:
+    """Return whether a sweep changes the power visibly; in the dark it does not."""
     return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
 
 
-def learnt_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
-    """Return the period that fits a sweep best, ``None`` if the channel hardly acts here, or not as a squeezer."""
-    if not acts(readings):
+def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
+    """Return the period that fits a sweep best; ``None`` if the channel hardly acts, or not as a squeezer."""
+    if not changes_power(readings):
         return None
     span = float(np.ptp(drives))
     low, high = _SHORTEST * span, _LONGEST * span
-    for _ in range(3):  # each time about the best of the former
+    for _ in range(3):  # each time around the best of the previous search
         candidates = np.linspace(low, high, _PERIOD_STEPS)
         residuals = _residuals(drives, readings, candidates)
         best = int(np.argmin(residuals))
@@ -122,7 +122,7 @@ def learnt_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) ->
 def _residuals(
     drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sum of squares left by the best sinusoid of each period."""
+    """Return the residual sum of squares of the best sinusoid for each period."""
     basis, _ = np.linalg.qr(harmonic_columns(drives, periods[:, None]))
     explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
     squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Between the settings of a polarization controller and the phases of its squeezers."""
+"""Conversion between the settings of a polarization controller and the phases of its squeezers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lumion_hw.interfaces import ActuatorInfo
 
 
 class SqueezerDrives:
-    """Drive phases of squeezers, a turn per period; whatever has no known period stays where it is.
+    """Drive phases of squeezers, a turn per period; actuators without a known period stay unchanged.
 
     Args:
         actuators: The actuators.
         periods: Known periods by actuator, in its units.
-        present: Settings in force, shape ``(N,)``.
+        present: Present settings, shape ``(N,)``.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class SqueezerDrives:
 
     @property
     def phase_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Least and largest phases, rad, shape ``(N,)`` each; equal for what stays."""
+        """Lowest and highest phases, rad, shape ``(N,)`` each; equal for actuators that stay."""
         return self._limits[0] * self._rad_per_unit, self._limits[1] * self._rad_per_unit
 
     def phases(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the phases of settings, shape ``(..., N)``, rad; 0 for what has no known period."""
+        """Return the phases of settings, shape ``(..., N)``, rad; 0 for actuators without a known period."""
         phases: NDArray[np.float64] = settings * self._rad_per_unit
         return phases
 
     def settings(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the settings of phases ``(N,)``, on the actuators' steps and inside their ranges."""
+        """Return the settings for phases ``(N,)``, rounded to the actuators' steps and inside their ranges."""
         moved = self._limits[0] < self._limits[1]
         exact = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
         stepped = np.where(moved, np.round(exact / self._steps) * self._steps, exact)

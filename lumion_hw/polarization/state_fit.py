@@ -1,17 +1,17 @@
-"""What power readings at known drives say about the light: an ensemble of states, each of which fits the readings.
+"""Fit of the light behind squeezers: an ensemble of polarization states, each of which explains the readings.
 
 Behind squeezers whose retardances are known up to constants the power is
 
     P = P0·[(1 − 2ε)·(1 + t·R_N(x_N + o_N)…R_1(x_1 + o_1) s)/2 + ε]
 
-with the launched state s, the state t that the device takes (two unknowns each), a constant o_k per squeezer, P0 and
-the crosstalk ε. Of the constants the first turns s and the last turns t, so they are no unknowns of their own: N − 2
-remain. Three squeezers have six unknowns, and ε, which is small: six readings determine the light at every setting,
-wherever the fibres turn it, and a seventh confirms it. To turn s and t both into their opposites changes no power.
+with the launched state s, the state t that the device accepts (two unknowns each), a constant o_k per squeezer, P0 and
+the crosstalk ε. The first constant only turns s and the last only turns t, so N − 2 constants are unknown. Three
+squeezers have six unknowns, and ε, which is small: six readings determine the light at every setting, however the
+fibres turn it, and a seventh reading confirms it. Turning both s and t into their opposites changes no power.
 
-The posterior is an ensemble in the manner of randomized maximum likelihood: every member is fitted, by Levenberg and
-Marquardt's method, to the readings plus its own draw of their noise. With fewer readings than unknowns the members
-spread over all that is possible; their spread says where to read next, and how much light may still be missing.
+The posterior is an ensemble in the manner of randomized maximum likelihood: every member is fitted with the
+Levenberg-Marquardt method to the readings plus its own draw of their noise. With fewer readings than unknowns the
+members spread over all possible states; the spread shows where to read next, and how much light may still be missing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
-"""Noise over the brightest reading that is assumed as long as a member is far from fitting."""
+"""Assumed noise over the brightest reading while a member is far from a fit."""
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
-"""Prior of ln P0 over the brightest reading: that all settings read are in the dark is rare."""
-_CROSSTALK_SPREAD, _MOST_CROSSTALK = 0.01, 0.2
-"""Polarization splitters have −20 dB and better (docs/polarization.md)."""
+"""Prior of ln P0 over the brightest reading: readings that are all in the dark are rare."""
+_CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
+"""Polarization splitters reach −20 dB or better (docs/polarization.md)."""
 _NOISE_READINGS = 2.0
-"""The noise expected counts as much as this many readings."""
+"""Weight of the expected noise, in readings."""
 _MEMBERS_PER_SQUEEZER = 16
-_SETTLED_RAD = 1e-6  # a member whose steps are smaller is where it belongs
-_WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before one more reading need fewer steps
+_SETTLED_RAD = 1e-6  # members with smaller steps have converged
+_WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before the new reading need fewer steps
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class LightEstimate:
 
     Attributes:
         state: s in front of the squeezers, shape ``(3,)``.
-        taken: t behind them, shape ``(3,)``.
+        accepted: t behind the squeezers, shape ``(3,)``.
         offsets: o, shape ``(N,)``.
-        p0: Power of all light, in the unit of the readings.
+        p0: Total power, in the unit of the readings.
         crosstalk: ε.
-        covariance: Of s, t, o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N − 2).
-        relative_noise: Noise of a reading over its value.
+        covariance: Covariance of s, t, o without first and last, and ln P0, shape ``(M, M)``, M = 7 + (N − 2).
+        relative_noise: Noise of a reading relative to its value.
     """
 
     state: NDArray[np.float64]
-    taken: NDArray[np.float64]
+    accepted: NDArray[np.float64]
     offsets: NDArray[np.float64]
     p0: float
     crosstalk: float
@@ -61,13 +61,13 @@ class LightEstimate:
 
 @dataclass
 class Members:
-    """Unknowns of K members behind N squeezers.
+    """Parameters of K ensemble members for N squeezers.
 
     Attributes:
         numbers: s in front of the squeezers (3), t behind them (3), o (N; the first and the last are 0), ln P0 and ε,
             shape ``(K, N + 8)``.
-        damping: Of Levenberg and Marquardt's steps, shape ``(K,)``.
-        chi2: Misfit of readings and prior in standard deviations, squared, shape ``(K,)``.
+        damping: Damping of the Levenberg-Marquardt steps, shape ``(K,)``.
+        chi2: Squared misfit of readings and prior in standard deviations, shape ``(K,)``.
     """
 
     numbers: NDArray[np.float64]
@@ -76,54 +76,54 @@ class Members:
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """Shape ``(K, 3)``."""
+        """States s in front of the squeezers, shape ``(K, 3)``."""
         return self.numbers[:, 0:3]
 
     @property
-    def taken(self) -> NDArray[np.float64]:
-        """Shape ``(K, 3)``."""
+    def accepted(self) -> NDArray[np.float64]:
+        """Accepted states t, shape ``(K, 3)``."""
         return self.numbers[:, 3:6]
 
     @property
     def offsets(self) -> NDArray[np.float64]:
-        """Shape ``(K, N)``."""
+        """Constants o, shape ``(K, N)``."""
         return self.numbers[:, 6:-2]
 
     @property
     def ln_p0(self) -> NDArray[np.float64]:
-        """Shape ``(K,)``."""
+        """Logarithms of the total power, shape ``(K,)``."""
         return self.numbers[:, -2]
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Shape ``(K,)``."""
+        """Crosstalk ε, shape ``(K,)``."""
         return self.numbers[:, -1]
 
     def angles(self, phases: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Return retardances at phases ``(C, N)``: for each squeezer an array that broadcasts to ``(K, C)``."""
-        # First and last are the same for all members: their sines and cosines, dear as they are, are taken once.
+        """Return the retardances at phases ``(C, N)``: for each squeezer an array that broadcasts to ``(K, C)``."""
+        # First and last are the same for all members, so their expensive sines and cosines are calculated once.
         inner = range(1, phases.shape[1] - 1)
         return [each + self.offsets[:, k, None] if k in inner else each[None] for k, each in enumerate(phases.T)]
 
-    def chosen(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
+    def subset(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
         """Return a copy of some members."""
         return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
     def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], others: Members) -> None:
-        """Put others in the place of some members."""
+        """Overwrite some members by others."""
         self.numbers[index], self.damping[index], self.chi2[index] = others.numbers, others.damping, others.chi2
 
 
 class LightEnsemble:
-    """All that is known of the light from readings at known phases; K members, N squeezers.
+    """Everything known about the light from readings at known phases, as K members for N squeezers.
 
     Args:
         chain: The squeezers.
         rng: Draws starting points and noise.
         members: K; 16 per squeezer if omitted.
-        relative_noise: Standard deviation of a reading over its value, as expected; more is believed of readings that
-            differ more.
-        dark_noise: Standard deviation of a reading in the dark over the brightest reading.
+        relative_noise: Expected standard deviation of a reading relative to its value; it is raised if readings differ
+            more.
+        dark_noise: Standard deviation of a reading in the dark, relative to the brightest reading.
     """
 
     def __init__(
@@ -144,25 +144,25 @@ class LightEnsemble:
         self._powers = np.zeros(0)
         self._draws = np.zeros((members or _MEMBERS_PER_SQUEEZER * len(chain), 0))
         self._ln_p0 = 0.0
-        self._members = self._from_prior(len(self._draws))
+        self._members = self._draw_from_prior(len(self._draws))
 
     @property
     def n_readings(self) -> int:
-        """Readings taken in."""
+        """Number of readings so far."""
         return len(self._powers)
 
     @property
     def n_unknowns(self) -> int:
-        """Numbers that the readings have to determine: two states, the constants between them, and P0."""
+        """Number of unknowns: two states, the constants between them, and P0."""
         return 5 + max(len(self.chain) - 2, 0)
 
     @property
     def relative_noise(self) -> float:
-        """Noise of a reading over its value, as it is believed now."""
+        """Noise of a reading relative to its value, as estimated now."""
         return self._relative_noise
 
     def add(self, phases: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-        """Take in readings and fit again.
+        """Add readings and fit again.
 
         Args:
             phases: Drive phases, shape ``(n, N)``, rad.
@@ -177,31 +177,31 @@ class LightEnsemble:
         self._draws = np.hstack([self._draws, draws])
         self._ln_p0 = float(np.log(self._powers.max())) + _LN_P0_AHEAD
         if first:
-            self._members = self._from_prior(len(self._draws))
+            self._members = self._draw_from_prior(len(self._draws))
         self._fit()
 
     def misfit(self) -> float:
-        """Return the root mean square of what the best explanation leaves of the readings, over their values."""
-        return float(np.sqrt(self._unexplained() / max(self.n_readings - self.n_unknowns, 1)))
+        """Return the RMS residual of the best explanation, relative to the readings."""
+        return float(np.sqrt(self._residual_sum() / max(self.n_readings - self.n_unknowns, 1)))
 
     def redraw_half(self) -> None:
-        """Draw half of the members anew, so that an explanation that nobody thought of has its chance."""
+        """Draw half of the members again, so that the ensemble can find a different explanation."""
         half = np.arange(1, len(self._draws), 2)  # never member 0, which carries the best explanation
-        self._members.replace(half, self._from_prior(len(half)))
-        self._improve(half, 2 * _COLD_STEPS, fine=False)
-        self._improve(half, 2 * _COLD_STEPS, fine=True)
+        self._members.replace(half, self._draw_from_prior(len(half)))
+        self._optimise(half, 2 * _COLD_STEPS, fine=False)
+        self._optimise(half, 2 * _COLD_STEPS, fine=True)
         self._fit()
 
     def best(self) -> LightEstimate:
-        """Return the explanation that leaves least."""
-        first = self._members.chosen(np.array([0]))
-        # The unit matrix is a weak prior: directions that no reading shows get a variance of 1 rad².
+        """Return the explanation with the smallest residual."""
+        first = self._members.subset(np.array([0]))
+        # The unit matrix is a weak prior: unconstrained directions get a variance of 1 rad².
         weights = self._weights(fine=True)
-        normal = self._products(first, self._powers[:, None] * weights, weights)[0, :-1, :-1]
+        normal = self._normal_products(first, self._powers[:, None] * weights, weights)[0, :-1, :-1]
         covariance = np.asarray(np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1])
         return LightEstimate(
             state=first.state[0],
-            taken=first.taken[0],
+            accepted=first.accepted[0],
             offsets=first.offsets[0],
             p0=float(np.exp(first.ln_p0[0])),
             crosstalk=float(first.crosstalk[0]),
@@ -209,26 +209,26 @@ class LightEnsemble:
             relative_noise=self._relative_noise,
         )
 
-    # What the members say ---------------------------------------------------------------------------------------------
+    # Predictions of the members ---------------------------------------------------------------------------------------
 
     @property
     def p0(self) -> NDArray[np.float64]:
-        """Power of all light, shape ``(K,)``."""
+        """Total power, shape ``(K,)``."""
         power: NDArray[np.float64] = np.exp(self._members.ln_p0)
         return power
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Share of the orthogonal state that is taken, shape ``(K,)``."""
+        """Accepted fraction of the orthogonal state, shape ``(K,)``."""
         return self._members.crosstalk
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (1 + q)/2, the share of light in the state taken, shape ``(K, C)``, at phases ``(C, N)``."""
+        """Return (1 + q)/2, the fraction of light in the accepted state, shape ``(K, C)``, at phases ``(C, N)``."""
         found = self._members
-        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.taken[:, None]))
+        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.accepted[:, None]))
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the powers that the members predict, shape ``(K, C)``, of phases ``(C, N)``."""
+        """Return the powers that the members predict, shape ``(K, C)``, at phases ``(C, N)``."""
         found = self._members
         share = (1.0 - 2.0 * found.crosstalk[:, None]) * self.overlap(phases) + found.crosstalk[:, None]
         power: NDArray[np.float64] = np.exp(found.ln_p0)[:, None] * share
@@ -243,14 +243,14 @@ class LightEnsemble:
         sign: float = 1.0,
         sweeps: int = 8,
     ) -> NDArray[np.float64]:
-        """Return each member's brightest (or darkest) phases, by exact ascent in one squeezer after the other.
+        """Return each member's brightest or darkest phases, by exact optimisation of one squeezer after the other.
 
         Args:
             start: Phases to start from, shape ``(N,)``.
-            low: Least phases, shape ``(N,)``; equal to the largest for a squeezer that stays.
-            high: Largest phases.
+            low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
+            high: Highest phases.
             sign: 1 for the brightest, −1 for the darkest.
-            sweeps: Times to go round the squeezers.
+            sweeps: Number of rounds through the squeezers.
 
         Returns:
             Shape ``(K, N)``.
@@ -259,18 +259,18 @@ class LightEnsemble:
         phases = np.tile(start[:, None], (1, len(found.state)))  # a row for each squeezer
         cosines, sines = list(np.cos(phases + offsets)), list(np.sin(phases + offsets))
         for _ in range(sweeps):
-            behind = list(found.taken.T)
-            taken = [behind.copy()]  # as seen from behind each squeezer, the last one first
+            behind = list(found.accepted.T)
+            accepted = [behind.copy()]  # seen from behind each squeezer, last squeezer first
             for (i, j), c, s in zip(self.chain.mixed[:0:-1], cosines[:0:-1], sines[:0:-1], strict=True):
                 behind[i], behind[j] = c * behind[i] + s * behind[j], c * behind[j] - s * behind[i]
-                taken.append(behind.copy())
+                accepted.append(behind.copy())
             light = list(found.state.T)
             for k, (i, j) in enumerate(self.chain.mixed):
-                (a, b), after = (light[i], light[j]), taken.pop()
+                (a, b), after = (light[i], light[j]), accepted.pop()
                 even, odd = a * after[i] + b * after[j], a * after[j] - b * after[i]
-                # In one squeezer the power is a sinusoid, so its extreme is exact and no step can overshoot.
+                # The power is a sinusoid in each squeezer, so its extreme is exact and no step can overshoot.
                 best = np.arctan2(sign * odd, sign * even) - offsets[k]
-                phases[k] = _inside(best, 0.5 * (low[k] + high[k]), low[k], high[k])
+                phases[k] = _into_range(best, 0.5 * (low[k] + high[k]), low[k], high[k])
                 angle = phases[k] + offsets[k]
                 cosines[k], sines[k] = c, s = np.cos(angle), np.sin(angle)
                 light[i], light[j] = c * a - s * b, s * a + c * b
@@ -278,51 +278,51 @@ class LightEnsemble:
 
     # The fit ----------------------------------------------------------------------------------------------------------
 
-    def _from_prior(self, count: int) -> Members:
-        """Draw members from the prior."""
+    def _draw_from_prior(self, count: int) -> Members:
+        """Return members drawn from the prior."""
         rng, n = self._rng, len(self.chain)
         states = rng.standard_normal((2, count, 3))
         states /= np.linalg.norm(states, axis=2, keepdims=True)
         offsets = rng.uniform(0.0, 2.0 * np.pi, (count, n))
-        offsets[:, [0, -1]] = 0.0  # they turn s and t about the axis next to them: no unknowns of their own
+        offsets[:, [0, -1]] = 0.0  # they only turn s and t, so they are no separate unknowns
         ln_p0 = self._ln_p0 + 0.7 * _LN_P0_SPREAD * rng.standard_normal((count, 1))
         crosstalk = 0.3 * _CROSSTALK_SPREAD * np.abs(rng.standard_normal((count, 1)))
         numbers = np.hstack([states[0], states[1], offsets, ln_p0, crosstalk])
         return Members(numbers, damping=np.full(count, 1e-2), chi2=np.full(count, np.inf))
 
     def _fit(self) -> None:
-        """Improve all members; replace those that are stuck where the readings are not explained."""
+        """Optimise all members; replace those that do not explain the readings."""
         all_members = np.arange(len(self._draws))
-        self._improve(all_members, _WARM_STEPS, fine=True)
+        self._optimise(all_members, _WARM_STEPS, fine=True)
         for _ in range(_RESTARTS):
-            stuck, sound = self._stuck_and_sound()
+            stuck, sound = self._split_by_fit()
             if not len(stuck):
                 break
-            # Few sound ones: the minimum is not found yet, begin elsewhere. Many: it is, so the stuck ones join them.
+            # If few members fit, the minimum is not found yet, so restart the others elsewhere. If many fit, copy them.
             if 2 * len(sound) < len(all_members):
-                self._members.replace(stuck, self._from_prior(len(stuck)))
-                self._improve(stuck, _COLD_STEPS, fine=False)
+                self._members.replace(stuck, self._draw_from_prior(len(stuck)))
+                self._optimise(stuck, _COLD_STEPS, fine=False)
             else:
-                self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
-            self._improve(stuck, _COLD_STEPS, fine=True)
-        stuck, sound = self._stuck_and_sound()
-        self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
+                self._members.replace(stuck, self._members.subset(self._rng.choice(sound, len(stuck))))
+            self._optimise(stuck, _COLD_STEPS, fine=True)
+        stuck, sound = self._split_by_fit()
+        self._members.replace(stuck, self._members.subset(self._rng.choice(sound, len(stuck))))
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Lead the first member to the best explanation, and judge the noise by what it leaves."""
+        """Make the first member the best explanation, and estimate the noise from its residual."""
         left = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(left))
         if best:
-            self._members.replace(np.array([0]), self._members.chosen(np.array([best])))
-        self._improve(np.array([0]), _COLD_STEPS, fine=True)
-        # The expected noise counts as two readings: with none to spare the fit leaves nothing, which says nothing.
+            self._members.replace(np.array([0]), self._members.subset(np.array([best])))
+        self._optimise(np.array([0]), _COLD_STEPS, fine=True)
+        # The expected noise counts as two readings: without redundant readings the fit has no residual to judge by.
         spare = max(self.n_readings - self.n_unknowns, 0)
         trust = _NOISE_READINGS * self._expected_noise**2
-        self._relative_noise = float(np.sqrt((trust + self._unexplained()) / (_NOISE_READINGS + spare)))
+        self._relative_noise = float(np.sqrt((trust + self._residual_sum()) / (_NOISE_READINGS + spare)))
 
-    def _unexplained(self) -> float:
-        """Return the sum of squares that the first member leaves, over the readings."""
+    def _residual_sum(self) -> float:
+        """Return the first member's sum of squared residuals, relative to the readings."""
         relative = (self.powers(self._phases)[0] - self._powers) / (self._sigma() / self._relative_noise)
         return float((relative**2).sum())
 
@@ -330,24 +330,24 @@ class LightEnsemble:
         """Return the standard deviations of the readings."""
         return self._relative_noise * self._powers + self._dark_noise * float(self._powers.max())
 
-    def _stuck_and_sound(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the members whose misfit noise does not explain, and the others."""
+    def _split_by_fit(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the members whose misfit exceeds the noise, and the other members."""
         chi2 = self._members.chi2
-        # Farther from the best than the draws of so many readings make likely.
+        # Farther from the best member than the drawn noise of this many readings makes likely.
         is_stuck = chi2 > chi2.min() + 12.0 + self.n_readings
         return np.flatnonzero(is_stuck), np.flatnonzero(~is_stuck)
 
-    def _improve(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
-        """Take some of Levenberg and Marquardt's steps with some members."""
-        members, weights = self._members.chosen(index), self._weights(fine=fine)
+    def _optimise(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
+        """Apply Levenberg-Marquardt steps to some members."""
+        members, weights = self._members.subset(index), self._weights(fine=fine)
         wanted = self._powers[:, None] * weights + self._draws[index].T
-        if not fine:  # a member that starts anew has not earned the small damping of one that fitted
+        if not fine:  # a restarted member needs the full damping again
             members.damping[:] = 1e-2
-        products = self._products(members, wanted, weights)
+        products = self._normal_products(members, wanted, weights)
         members.chi2 = products[:, -1, -1]
         for _ in range(steps):
-            trial, moved = _stepped(members, products)
-            trial_products = self._products(trial, wanted, weights)
+            trial, moved = _take_step(members, products)
+            trial_products = self._normal_products(trial, wanted, weights)
             trial.chi2 = trial_products[:, -1, -1]
             better = trial.chi2 < members.chi2
             moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
@@ -357,7 +357,7 @@ class LightEnsemble:
                 members, products = trial, trial_products
             else:
                 chosen = better.nonzero()[0]
-                members.replace(chosen, trial.chosen(chosen))
+                members.replace(chosen, trial.subset(chosen))
                 products[chosen] = trial_products[chosen]
             if not moving.all():
                 self._members.replace(index, members)
@@ -365,66 +365,66 @@ class LightEnsemble:
                     return
                 index, members, wanted, products = (
                     index[moving],
-                    members.chosen(moving),
+                    members.subset(moving),
                     wanted[:, moving],
                     products[moving],
                 )
         self._members.replace(index, members)
 
     def _weights(self, *, fine: bool) -> NDArray[np.float64]:
-        """Return one over the standard deviations of the readings, shape ``(n, 1)``."""
-        # With the true noise the surface is full of narrow valleys far from the solution; coarse noise widens them.
+        """Return the inverse standard deviations of the readings, shape ``(n, 1)``."""
+        # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         return 1.0 / sigma[:, None]
 
-    def _products(
+    def _normal_products(
         self, members: Members, wanted: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the inner products of the residuals' derivatives and, last, the residuals themselves.
+        """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
 
-        Residuals are those of readings and prior in standard deviations; derivatives by s, t, o without first and last,
-        ln P0, ε. So the last number is their sum of squares, what is beside it the gradient, and the rest the normal
-        matrix.
+        Residuals are those of readings and prior in standard deviations; derivatives are by s, t, o without first and
+        last, ln P0 and ε. So the last number is the sum of squares, its neighbours are the gradient, and the rest is
+        the normal matrix.
 
         Args:
             members: K members.
             wanted: Readings in standard deviations, with each member's draw of their noise, shape ``(n, K)``.
-            weights: One over the standard deviations, shape ``(n, 1)``.
+            weights: Inverse standard deviations, shape ``(n, 1)``.
 
         Returns:
             Shape ``(K, M + 1, M + 1)``.
         """
-        # Members last: what is the same for all of them is then a plain number in the innermost loops.
+        # Members are the last axis, so values common to all members are plain numbers in the innermost loops.
         numbers = members.numbers.T.copy()
         states, (ln_p0, crosstalk) = numbers[:6], numbers[-2:]
         q, slopes, by_states = self._driven.overlap_and_slopes(states, numbers[6:-2])
         (n, count), n_unknowns = q.shape, 8 + len(slopes)
         rows = np.zeros((n_unknowns + 1, n + 2, count))  # the last two of each row are the prior's
-        told = rows[:, :n]
+        reading_rows = rows[:, :n]
         bright = np.exp(ln_p0) * weights
         scale, power = (0.5 - crosstalk) * bright, crosstalk * bright
         power += scale * (1.0 + q)
-        # Derivatives across the states only, since a step along one would only change its length.
+        # Derivatives only across the states, because a step along a state would only change its length.
         by_states -= q * states[:, None]
-        np.multiply(by_states, scale, out=told[:6])
+        np.multiply(by_states, scale, out=reading_rows[:6])
         for index, slope in enumerate(slopes):
-            np.multiply(slope, scale, out=told[6 + index])
-        told[-3] = power
-        np.multiply(bright, -q, out=told[-2])
-        np.subtract(power, wanted, out=told[-1])
+            np.multiply(slope, scale, out=reading_rows[6 + index])
+        reading_rows[-3] = power
+        np.multiply(bright, -q, out=reading_rows[-2])
+        np.subtract(power, wanted, out=reading_rows[-1])
         rows[-3, n] = 1.0 / _LN_P0_SPREAD
         rows[-2, n + 1] = 1.0 / _CROSSTALK_SPREAD
         rows[-1, n] = (ln_p0 - self._ln_p0) / _LN_P0_SPREAD
         rows[-1, n + 1] = crosstalk / _CROSSTALK_SPREAD
-        # Two copies: of one and the same array numpy takes a slower product.
+        # Two copies: numpy uses a slower product for one and the same array.
         products: NDArray[np.float64] = rows.transpose(2, 0, 1).copy() @ rows.transpose(2, 1, 0).copy()
         return products
 
 
-def _stepped(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
-    """Return members after one damped Gauss-Newton step, and how far it went; states stay on the sphere."""
+def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
+    """Return members after one damped Gauss-Newton step, and its length; states stay on the sphere."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
-    # A view, for the ridge is added in place.
+    # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]
     ridge = np.maximum.reduce(diagonal, axis=1, keepdims=True)
     diagonal += members.damping[:, None] * (diagonal + 1e-3 * ridge) + 1e-6
@@ -433,13 +433,13 @@ def _stepped(members: Members, products: NDArray[np.float64]) -> tuple[Members, 
     numbers[:, :6] -= step[:, :6]
     numbers[:, 7:-3] -= step[:, 6:-2]  # the first and the last constant are part of the two states
     numbers[:, -2] -= np.minimum(np.maximum(step[:, -2], -1.0), 1.0)  # an exponent: a large step would overflow
-    numbers[:, -1] = np.minimum(np.maximum(numbers[:, -1] - step[:, -1], 0.0), _MOST_CROSSTALK)
+    numbers[:, -1] = np.minimum(np.maximum(numbers[:, -1] - step[:, -1], 0.0), _MAX_CROSSTALK)
     states = numbers[:, :6].reshape(-1, 2, 3)
     states /= np.sqrt(np.einsum("ksx,ksx->ks", states, states))[:, :, None]
     return Members(numbers, members.damping, members.chi2), np.maximum.reduce(np.abs(numbers - members.numbers), axis=1)
 
 
-def _inside(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
-    """Return the equivalents of phases nearest to the middle of the range, at its nearer end if none lies inside."""
+def _into_range(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
+    """Return the equivalents of phases inside a range, nearest to its middle; its nearer end if there are none."""
     nearest = middle + np.mod(phases - middle + np.pi, 2.0 * np.pi) - np.pi
     return np.clip(nearest, low, high)

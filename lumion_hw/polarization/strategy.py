@@ -1,4 +1,4 @@
-"""Where to read next, and when enough is known: decisions on an ensemble of explanations of the readings."""
+"""Decisions of a search on an ensemble of explanations: where to read next, and when enough is known."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from numpy.typing import NDArray
 
 from lumion_hw.polarization.state_fit import LightEnsemble
 
-ENOUGH_LOSS_DB = 0.03
-"""A search for the brightest may stop when no more than this is missing in 97 of 100 explanations."""
-ENOUGH_LEAK = 1e-5
-"""A search for the darkest may stop when no more of all light than this could still be taken away, …"""
-ENOUGH_OF_FLOOR = 0.1
-"""… or no more than this part of the crosstalk that no setting takes away."""
+ACCEPTED_LOSS_DB = 0.03
+"""A search for the brightest stops when at most this loss remains in 97 of 100 explanations."""
+ACCEPTED_LEAK = 1e-5
+"""A search for the darkest stops when at most this part of the total power could still be removed."""
+ACCEPTED_FLOOR_FRACTION = 0.1
+"""It also stops at this part of the crosstalk, which no setting can remove."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
-"""Where all members predict the same power to this part, a reading tells nothing about which of them is right."""
+"""If all members predict the same power within this part, a reading does not help to choose between them."""
 _RANDOM_CANDIDATES = 64
 _AGREED = 0.03
-"""Of all light: explanations that differ by less over the whole range are one and the same. Readings along one squeezer
-after the other, each from the brightest place of the last, leave several that agree there and nowhere else."""
+"""Relative to the total power: explanations that differ by less over the whole range count as the same. Readings along
+one squeezer after the other leave several explanations that agree there and nowhere else."""
 
 
 @dataclass(frozen=True)
 class AlignmentJudgement:
-    """What is known of a setting.
+    """Quality of a setting.
 
     Attributes:
-        remaining_loss_db: Light that may be missing at the wanted port, in 97 of 100 explanations no more.
-        enough: No better setting is worth a reading.
-        floor_power: Least power that any setting reaches, the median of the explanations.
+        remaining_loss_db: Upper limit of the missing light at the desired port in 97 of 100 explanations.
+        is_sufficient: Whether no better setting is worth a reading.
+        floor_power: Lowest power that any setting reaches, as the median of the explanations.
     """
 
     remaining_loss_db: float
-    enough: bool
+    is_sufficient: bool
     floor_power: float
 
 
@@ -43,9 +43,9 @@ class ModelStrategy:
     """Decisions of one search; all settings are drive phases in rad.
 
     Args:
-        ensemble: What is known of the light.
-        low: Least phases, shape ``(N,)``; equal to the largest for a squeezer that stays.
-        high: Largest phases.
+        ensemble: Knowledge about the light.
+        low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
+        high: Highest phases.
         sign: 1 when the brightest is wanted, −1 for the darkest.
         rng: Draws candidates.
     """
@@ -65,38 +65,38 @@ class ModelStrategy:
         self._rng = rng
 
     def next(self, present: NDArray[np.float64], *, last: bool = False) -> NDArray[np.float64]:
-        """Return where to read: at the best setting, or if that tells nothing new, where the members differ most.
+        """Return where to read next: at the best setting, or where the members differ most.
 
         Args:
-            present: Phases in force, shape ``(N,)``.
-            last: No reading follows, so that only the best will do.
+            present: Present phases, shape ``(N,)``.
+            last: Whether this is the last reading, so that only the best setting is useful.
         """
         ensemble = self._ensemble
         best = self._extremes(present)
-        # Every member proposes its own extreme; random ones beside them, for the members may differ most elsewhere.
+        # Every member proposes its own extreme; random candidates are added, as members may differ most elsewhere.
         candidates = np.vstack([best, self._random_phases()])
         powers = ensemble.powers(candidates)
         extreme = np.diagonal(powers)
         shortfall = self._shortfall(powers[:, : len(best)], extreme)
-        # Best on the average over all explanations: with few readings the extreme of the likeliest one is luck.
+        # Best on average over all explanations: with few readings, the extreme of the likeliest one is chance.
         favoured = int(np.argmin(shortfall.mean(axis=0)))
         promised = powers[:, favoured]
         predictable = promised.std() < _PREDICTABLE * promised.mean()
-        worth_it = not predictable or self._is_enough(shortfall[:, favoured], extreme)
-        if last or (worth_it and ensemble.n_readings >= ensemble.n_unknowns - 1):
+        is_useful = not predictable or self._is_good_enough(shortfall[:, favoured], extreme)
+        if last or (is_useful and ensemble.n_readings >= ensemble.n_unknowns - 1):
             return np.asarray(best[favoured])
-        return np.asarray(candidates[_most_telling(powers)])
+        return np.asarray(candidates[_most_informative(powers)])
 
     def is_determined(self) -> bool:
         """Return whether all explanations predict the same powers everywhere, not only at the best setting."""
         powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
         return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
 
-    def telling(self) -> NDArray[np.float64]:
-        """Return where a reading tells most about which explanation is right."""
+    def most_informative_phases(self) -> NDArray[np.float64]:
+        """Return the phases where a reading best distinguishes between the explanations."""
         candidates = self._random_phases()
         powers = self._ensemble.powers(candidates)
-        return np.asarray(candidates[_most_telling(powers)])
+        return np.asarray(candidates[_most_informative(powers)])
 
     def judge(self, present: NDArray[np.float64]) -> AlignmentJudgement:
         """Judge the present setting."""
@@ -105,20 +105,20 @@ class ModelStrategy:
         shortfall = self._shortfall(powers[:, :1], extreme)[:, 0]
         worst = _bound(shortfall)
         loss_db = worst if self._sign > 0.0 else -10.0 * float(np.log10(1.0 - min(worst, 0.999)))
-        # At the brightest nothing was read in the dark: only the crosstalk of the explanations says where the floor is.
+        # Near the brightest there are no dark readings, so only the crosstalk of the explanations gives the floor.
         floor = np.median(self._ensemble.p0 * self._ensemble.crosstalk) if self._sign > 0.0 else np.median(extreme)
-        return AlignmentJudgement(loss_db, self._is_enough(shortfall, extreme), float(floor))
+        return AlignmentJudgement(loss_db, self._is_good_enough(shortfall, extreme), float(floor))
 
     def _extremes(self, present: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._ensemble.extremes(present, self._low, self._high, sign=self._sign)
 
     def _random_phases(self) -> NDArray[np.float64]:
-        """Return settings within a turn about the middle of the range."""
+        """Return random phases within a turn around the middle of the range."""
         middle, reach = 0.5 * (self._low + self._high), np.minimum(0.5 * (self._high - self._low), np.pi)
         return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return by how much settings miss each member's extreme: in dB below it, or leaking above it over P0.
+        """Return how far settings miss each member's extreme: in dB below it, or as leakage above it over P0.
 
         Args:
             powers: Shape ``(K, C)``.
@@ -130,17 +130,17 @@ class ModelStrategy:
             shortfall = (powers - extreme[:, None]) / self._ensemble.p0[:, None]
         return np.asarray(np.maximum(shortfall, 0.0))
 
-    def _is_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether what is missing at a setting, shape ``(K,)``, is worth no reading."""
+    def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
+        """Return whether the missing light at a setting, shape ``(K,)``, is worth no further reading."""
         if self._sign > 0.0:
-            return _bound(shortfall) <= ENOUGH_LOSS_DB
-        # What crosstalk leaves cannot be taken away: a tenth of it more is not worth a reading.
-        return _bound(shortfall - ENOUGH_OF_FLOOR * extreme / self._ensemble.p0) <= ENOUGH_LEAK
+            return _bound(shortfall) <= ACCEPTED_LOSS_DB
+        # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
+        return _bound(shortfall - ACCEPTED_FLOOR_FRACTION * extreme / self._ensemble.p0) <= ACCEPTED_LEAK
 
 
-def _most_telling(powers: NDArray[np.float64]) -> int:
-    """Return the candidate at which members differ most, of powers ``(K, C)``."""
-    # Noise grows with the power, so a spread between the members counts for more where it is dark.
+def _most_informative(powers: NDArray[np.float64]) -> int:
+    """Return the candidate at which the members differ most, for powers ``(K, C)``."""
+    # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 
 

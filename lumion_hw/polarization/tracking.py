@@ -1,13 +1,13 @@
-"""Tracking of a polarization that drifts, as steps without I/O: settings out, the power read there in.
+"""Tracking of a drifting polarization as steps without I/O: it yields settings and receives the power read there.
 
 A Kalman filter carries the light that the search has found (states before and behind the squeezers, their constants,
-and the power) along while the fibres turn. At a maximum the power does not tell which way the light has moved, so every
-reading is taken a small dither beside it, in directions that go round. Each reading corrects the estimate, and the
-squeezers follow the estimate.
+and the power) along while the fibres turn. At a maximum the power does not show in which direction the light has moved,
+so every reading is taken a small dither away from it, in rotating directions. Each reading corrects the estimate, and
+the squeezers follow the estimate.
 
-The squeezers have ends, the drift has none. With four squeezers two combinations of drives leave the light as it is;
-along these each squeezer that comes near an end is led back to the middle in small steps while the others make up for
-it, without any jump (docs/polarization.md).
+The squeezers have limits, the drift has none. With four squeezers two combinations of drives leave the light unchanged;
+along these, each squeezer that comes near a limit is moved back to the middle in small steps while the others
+compensate, without any jump (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
-"""Costs 0.011 dB, and a reading with 0.01 dB of noise tells the way to 0.05 rad."""
+"""Costs 0.011 dB; a reading with 0.01 dB of noise then shows the direction to 0.05 rad."""
 DRIFT_RAD = 0.02
-"""Between the 0.01 and 0.03 rad per reading that dithering follows (docs/polarization.md, "Tracking")."""
+"""Between the 0.01 and 0.03 rad per reading that dithering can follow (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
-"""Part of the half range from which a squeezer is led back …"""
+"""Part of the half range at which a squeezer starts to move back."""
 _BACK = 0.25
-"""… until it is here again."""
-_RETURN_RAD = 0.1  # of a squeezer on its way back, per reading
-_CENTRING = 0.03  # cubed with the place, so that it acts near the ends and hardly in the middle
+"""Part of the half range at which a squeezer stops moving back."""
+_RETURN_RAD = 0.1  # of a squeezer that moves back, per reading
+_CENTRING = 0.03  # grows with the cube of the position, so that it acts near the ends and hardly in the middle
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
-"""Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
-_LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
-_LARGEST_TURN_RAD = 0.1
-"""Along each axis of the sphere. No fibre turns the light farther in one reading: of a larger correction a part is done
-and the next reading judges it. Done at once a wrong one costs half a decibel until that shows."""
-_SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot be moved without losing light
-_LARGEST_DITHER_RAD = 0.4  # of one squeezer: where the squeezers hardly act, a small dither would ask for huge drives
-_STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves an error of second order, two more remove it
+"""Drives move in small circles where that costs no light, which shows how each squeezer turns the light."""
+_MAX_STEP_RAD, _MAX_RETURN_RAD = 0.5, 0.15
+_MAX_TURN_RAD = 0.1
+"""Along each axis of the sphere. No fibre turns the light farther in one reading: a larger correction is done in parts,
+and the next reading judges it. A wrong one done at once would cost half a decibel until it shows."""
+_SINGULAR = 0.2  # a squeezer with a smaller part of the null space cannot move without losing light
+_MAX_DITHER_RAD = 0.4  # of one squeezer: where squeezers hardly act, even a small dither would need huge drives
+_STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves a second-order error, two more remove it
 _DAMPING = 1e-3
 _UNIT = np.eye(3)
-_WIDEST = 0.3
-"""Largest variance believed, rad². How the drift divides before and behind the squeezers hardly shows in the power."""
+_MAX_VARIANCE = 0.3
+"""Largest variance used, rad². The power hardly shows how drift divides before and behind the squeezers."""
 _P0_WALK = 5e-4
-"""Standard deviation by which ln P0 moves from reading to reading."""
+"""Standard deviation of the change of ln P0 from reading to reading."""
 _DRIFT_MEMORY = 0.02
-_MOST_DRIFT_RAD = 0.1
-_MOST_DITHER = 1.5
-"""Times the dither at rest, 0.025 dB: where the light moves fast, readings have to tell more."""
-_FALLEN, _FALLEN_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
-"""A reading that misses the power expected by 0.15 dB, and by four times its noise, is no drift: what is believed of
-the squeezers has become wrong."""
-_RECENT_READS = 12  # back so far the fibres have hardly moved
-_LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be a bad one, five in a row are lost light
+_MAX_DRIFT_RAD = 0.1
+_MAX_DITHER = 1.5
+"""Times the dither at rest, 0.025 dB: where the light moves fast, readings must give more information."""
+_MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
+"""A reading lower than expected by 0.15 dB, and by four times its noise, is not drift: the estimate of the squeezers
+has become wrong."""
+_RECENT_READS = 12  # within which the fibres have hardly moved
+_LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
 
 
 @dataclass(frozen=True)
 class TrackState:
-    """What is known after a reading.
+    """State of tracking after a reading.
 
     Attributes:
         power: The reading.
-        remaining_loss_db: Light estimated to be missing at the dithered setting, mean: dither and uncertainty.
-        drift_rad: Motion of the polarization from reading to reading, as estimated.
-        returning: Squeezers being led back from an end of their range.
-        at_end: A squeezer stands at an end of its range: announce it.
-        lost: The light has been missing for several readings: search again.
+        remaining_loss_db: Mean light estimated to be missing at the dithered setting, by dither and uncertainty.
+        drift_rad: Estimated motion of the polarization from reading to reading.
+        returning: Squeezers that are moving back from an end of their range.
+        at_end: Whether a squeezer is at an end of its range; report this.
+        lost: Whether the light has been missing for several readings; search again.
     """
 
     power: float
@@ -85,12 +85,12 @@ class PolarizationTracker:
 
     Args:
         chain: The squeezers.
-        light: Where to start from: the light as the search has found it.
-        phases: Phases in force, shape ``(N,)``.
-        low: Least phases, shape ``(N,)``.
-        high: Largest phases.
+        light: Starting point: the light as the search has found it.
+        phases: Present phases, shape ``(N,)``.
+        low: Lowest phases, shape ``(N,)``.
+        high: Highest phases.
         dither_rad: Distance on the sphere at which to read.
-        drift_rad: Motion of the polarization from reading to reading that is believed at the least.
+        drift_rad: Smallest assumed motion of the polarization from reading to reading.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class PolarizationTracker:
         drift_rad: float = DRIFT_RAD,
     ) -> None:
         self._chain = chain
-        self._state, self._taken = light.state.copy(), light.taken.copy()
+        self._state, self._accepted = light.state.copy(), light.accepted.copy()
         self._offsets = light.offsets.copy()
         self._ln_p0 = float(np.log(light.p0))
         self._crosstalk = light.crosstalk
@@ -127,35 +127,36 @@ class PolarizationTracker:
         return self._centre.copy()
 
     def next(self) -> NDArray[np.float64]:
-        """Return the phases at which to read next: a dither beside the centre, a third of a turn on each time."""
-        # Three directions a third of a turn apart tell both components of the error; each round is turned against the
-        # last, so that no direction is left out for long.
+        """Return the phases for the next reading: a dither from the centre, a third of a turn further each time."""
+        # Three directions a third of a turn apart show both components of the error. Each round is rotated against the
+        # previous one, so that no direction is omitted for long.
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
         _, turned, jacobian = self._geometry(self._centre)
-        # Two directions across the light; the axis farthest from it keeps the product away from zero.
+        # Two directions across the light; starting from the axis farthest from it keeps the product away from zero.
         cross = cross_matrix(turned)
         first = cross[:, int(np.argmin(np.abs(turned)))]
         first = first / np.linalg.norm(first)
         aside = self._dither() * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
         free = self._low < self._high
-        drives = _limited(_damped(jacobian * free) @ aside, _LARGEST_DITHER_RAD)
-        asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
-        return asked
+        drives = _limit_step(_damped_inverse(jacobian * free) @ aside, _MAX_DITHER_RAD)
+        requested: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
+        return requested
 
     def update(self, phases: NDArray[np.float64], power: float) -> TrackState:
-        """Take in a reading and follow the light.
+        """Use a reading to follow the light.
 
         Args:
-            phases: Phases at which it was read, shape ``(N,)``: those asked for, on the actuators' steps.
+            phases: Phases at which the power was read, shape ``(N,)``: the requested phases, rounded to the actuators'
+                steps.
             power: The reading, in the unit of the search.
         """
         self._reads += 1
-        expected = self._correct(phases, power)
+        expected = self._apply_reading(phases, power)
         self._missing = self._missing + 1 if power < _LOST_SHARE * expected else 0
-        fallen = math.exp(-max(_FALLEN, _FALLEN_SIGMA * self._noise))
+        fallen = math.exp(-max(_MIN_DROP, _MIN_DROP_SIGMA * self._noise))
         brightest = max(self._recent, key=lambda reading: reading[0], default=None)
         if brightest is not None and power < fallen * min(expected, brightest[0]):
-            self._fall_back(brightest[1])
+            self._return_to_recent(brightest[1])
         else:
             self._follow()
         self._recent.append((power, phases.copy()))
@@ -166,120 +167,122 @@ class PolarizationTracker:
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
 
     def rescale(self, phases: NDArray[np.float64], power: float) -> None:
-        """Take a reading for what the light at these phases is worth from now on: it is read at another place.
+        """Relate the present light to a new reading, after a change to another detector.
 
         Raises:
-            DeviceError: It is dark there.
+            DeviceError: The reading is dark.
         """
-        expected, _ = self._predicted(phases)
+        expected, _ = self._predict(phases)
         if not power > 0.0:
-            raise DeviceError("no light at the place where the polarization is to be followed from now on")
+            raise DeviceError("no light at the new position where the polarization is to be tracked")
         self._ln_p0 += math.log(power / expected)
         self._missing = 0
-        self._recent.clear()  # what was bright elsewhere says nothing here
+        self._recent.clear()  # readings of the former detector are not comparable
 
     def _dither(self) -> float:
-        """Return the distance at which to read: the more the light moves, the farther."""
-        return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MOST_DITHER)
+        """Return the distance at which to read; it grows with the motion of the light."""
+        return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MAX_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
-    def _correct(self, phases: NDArray[np.float64], power: float) -> float:
-        """Let the fibres drift, then correct the light by a reading; return the power that was expected."""
-        # A random walk across the state only: along it there is nothing to move on the unit sphere.
-        walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them; two directions each
+    def _apply_reading(self, phases: NDArray[np.float64], power: float) -> float:
+        """Let the fibres drift, then correct the light by a reading; return the expected power."""
+        # A random walk across the state only, because states stay on the unit sphere.
+        walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them, in two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
-        self._covariance[3:6, 3:6] += 0.5 * walk * (_UNIT - self._taken[:, None] * self._taken)
+        self._covariance[3:6, 3:6] += 0.5 * walk * (_UNIT - self._accepted[:, None] * self._accepted)
         self._covariance[-1, -1] += _P0_WALK**2
-        # Directions that readings do not show would grow without bound; then one reading could throw the light far.
+        # Unobserved directions would grow without bound, and one reading could then move the light far away.
         values, vectors = np.linalg.eigh(self._covariance)
-        self._covariance = (vectors * np.clip(values, 0.0, _WIDEST)) @ vectors.T
-        predicted, slope = self._predicted(phases)
+        self._covariance = (vectors * np.clip(values, 0.0, _MAX_VARIANCE)) @ vectors.T
+        predicted, slope = self._predict(phases)
         sigma = self._noise * max(power, 0.0) + 1e-6 * float(np.exp(self._ln_p0))
-        # The power is curved: what the light may have moved across the slope counts as noise.
+        # The power is curved, so possible motion of the light across the slope counts as noise.
         curved = 0.25 * self._error_variance() * float(np.exp(self._ln_p0))
         variance = float(slope @ self._covariance @ slope) + sigma**2 + 0.5 * curved**2
         gain = self._covariance @ slope / variance
         innovation = power - predicted
         self._covariance -= (gain[:, None] * gain) * variance
-        self._move(gain * innovation)
-        self._adapt_drift(innovation**2 / variance)
+        self._apply_correction(gain * innovation)
+        self._update_drift(innovation**2 / variance)
         return predicted
 
-    def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
+    def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the expected power at phases and its derivatives by s, t, o and ln P0."""
         turn, turned, jacobian = self._geometry(phases)
-        back = self._taken @ turn
-        q = float(self._taken @ turned)
+        back = self._accepted @ turn
+        q = float(self._accepted @ turned)
         p0 = math.exp(self._ln_p0)
         share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + q) + self._crosstalk
         by_q = 0.5 * p0 * (1.0 - 2.0 * self._crosstalk)
         slope = np.empty(len(self._covariance))
         slope[0:3] = by_q * (back - q * self._state)
-        slope[3:6] = by_q * (turned - q * self._taken)
-        slope[6:-1] = by_q * (self._taken @ jacobian[:, 1:-1])
+        slope[3:6] = by_q * (turned - q * self._accepted)
+        slope[6:-1] = by_q * (self._accepted @ jacobian[:, 1:-1])
         slope[-1] = p0 * share
         return p0 * share, slope
 
-    def _move(self, step: NDArray[np.float64]) -> None:
+    def _apply_correction(self, step: NDArray[np.float64]) -> None:
         """Move the light by a correction; states stay on the sphere."""
         self._state = self._state + step[0:3]
         self._state /= np.linalg.norm(self._state)
-        self._taken = self._taken + step[3:6]
-        self._taken /= np.linalg.norm(self._taken)
+        self._accepted = self._accepted + step[3:6]
+        self._accepted /= np.linalg.norm(self._accepted)
         self._offsets[1:-1] += step[6:-1]  # the first and the last constant are part of the two states
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
-    def _adapt_drift(self, chi2: float) -> None:
-        """Assume more drift while squared standardised innovations exceed 1 in the mean, and less below that."""
-        # Cut at three standard deviations: one bad reading must not look like a fast fibre.
+    def _update_drift(self, chi2: float) -> None:
+        """Assume more drift while squared normalised innovations average above 1, and less below that."""
+        # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
-        self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MOST_DRIFT_RAD))
+        self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MAX_DRIFT_RAD))
 
     def _error_variance(self) -> float:
-        """Return the variance of the angle between the light and the state that is taken, rad²."""
+        """Return the variance of the angle between the light and the accepted state, rad²."""
         turn, _, jacobian = self._geometry(self._centre)
         by = np.hstack([turn, -_UNIT, jacobian[:, 1:-1]])
-        across = by - self._taken[:, None] * (self._taken @ by)
+        across = by - self._accepted[:, None] * (self._accepted @ by)
         size = by.shape[1]
         return float((across @ self._covariance[:size, :size] * by).sum())
 
-    def _fall_back(self, phases: NDArray[np.float64]) -> None:
-        """Return to where the light was bright a moment ago, and believe that it is brightest there.
+    def _return_to_recent(self, phases: NDArray[np.float64]) -> None:
+        """Return to phases where the light was bright a moment ago, and assume that they are the best.
 
-        How each squeezer turns the light shows in the power but weakly. A belief that has become wrong leads the light
-        away, the farther the more it is followed; the fibres themselves have hardly moved since it was bright.
+        The power shows only weakly how each squeezer turns the light. A wrong estimate leads the light away, farther
+        the longer it is followed; the fibres themselves have hardly moved since the light was bright.
         """
         self._centre = np.clip(phases, self._low, self._high)
-        self._state = self._taken @ self._geometry(self._centre)[0]  # what is taken, led back through the squeezers
-        self._recent.clear()  # nobody comes back here a second time
+        self._state = (
+            self._accepted @ self._geometry(self._centre)[0]
+        )  # the accepted state, propagated back through the squeezers
+        self._recent.clear()  # do not return to the same position twice
 
     # The squeezers ----------------------------------------------------------------------------------------------------
 
     def _geometry(
         self, phases: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the squeezers' turn, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
+        """Return the squeezers' rotation, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
         return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:
-        """Move the centre to the estimated maximum, and squeezers that are near an end back to the middle."""
+        """Move the centre to the estimated maximum, and squeezers near an end back to the middle."""
         middle, reach = 0.5 * (self._low + self._high), 0.5 * (self._high - self._low)
-        place = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
-        self._returning |= {int(i) for i in np.flatnonzero(np.abs(place) > _NEAR_END)}
-        self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
-        aim = self._taken
-        # Only the first step goes along the null space as well: the others take away what that has cost.
+        position = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
+        self._returning |= {int(i) for i in np.flatnonzero(np.abs(position) > _NEAR_END)}
+        self._returning -= {int(i) for i in np.flatnonzero(np.abs(position) < _BACK)}
+        aim = self._accepted
+        # Only the first step also uses the null space; the others remove the error that this causes.
         for first in (True, *[False] * _STEPS_PER_READING):
             _, turned, jacobian = self._geometry(self._centre)
             if first:
-                aim = turned + _limited(aim - turned, _LARGEST_TURN_RAD)
+                aim = turned + _limit_step(aim - turned, _MAX_TURN_RAD)
             free = reach > 0.0
-            step = self._step(aim, turned, jacobian, free, place if first else None)
+            step = self._step(aim, turned, jacobian, free, position if first else None)
             beyond = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
-            if beyond.any():  # those at an end stay, the others do what they can
-                step = self._step(aim, turned, jacobian, free & ~beyond, place if first else None)
+            if beyond.any():  # squeezers at an end stay, the others do what they can
+                step = self._step(aim, turned, jacobian, free & ~beyond, position if first else None)
             self._centre = np.clip(self._centre + step, self._low, self._high)
 
     def _step(
@@ -288,40 +291,40 @@ class PolarizationTracker:
         turned: NDArray[np.float64],
         jacobian: NDArray[np.float64],
         free: NDArray[np.bool_],
-        place: NDArray[np.float64] | None,
+        position: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step that turns the light to an aim; with places, also along what costs no light."""
+        """Return a step that turns the light to a target; with positions, also along the null space."""
         used = jacobian * free
-        inverse = _damped(used)
+        inverse = _damped_inverse(used)
         step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)
-        if place is not None:
-            # Null space of the squeezers that act: drives along it leave the light where it is (arXiv 2208.13660).
+        if position is not None:
+            # Drives along the null space of the active squeezers leave the light unchanged (arXiv 2208.13660).
             idle = (np.eye(len(free)) - inverse @ used) * free[:, None] * free
-            wanted = self._circling() - _CENTRING * place**3
+            drives_rad = self._circling_drives() - _CENTRING * position**3
             for index in self._returning:
-                if idle[index, index] > _SINGULAR and place[index]:
-                    wanted[index] = -np.sign(place[index]) * _RETURN_RAD / idle[index, index]
-            step = _limited(step, _LARGEST_STEP_RAD) + _limited(idle @ wanted, _LARGEST_RETURN_RAD)
-        return _limited(step, _LARGEST_STEP_RAD)
+                if idle[index, index] > _SINGULAR and position[index]:
+                    drives_rad[index] = -np.sign(position[index]) * _RETURN_RAD / idle[index, index]
+            step = _limit_step(step, _MAX_STEP_RAD) + _limit_step(idle @ drives_rad, _MAX_RETURN_RAD)
+        return _limit_step(step, _MAX_STEP_RAD)
 
-    def _circling(self) -> NDArray[np.float64]:
-        """Return small drives that go round, each pair of squeezers at a pace of its own, shape ``(N,)``."""
+    def _circling_drives(self) -> NDArray[np.float64]:
+        """Return small circular drives, each pair of squeezers at its own pace, shape ``(N,)``."""
         index = np.arange(len(self._chain))
-        # At paces of their own, so that the pairs do not repeat one combination for ever.
+        # Different paces, so that the pairs do not repeat one combination forever.
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
         circling: NDArray[np.float64] = _CIRCLE_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
         return circling
 
 
-def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return a step shortened so that no part of it is larger than ``largest``."""
+def _limit_step(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Return a step shortened so that none of its components is larger than ``largest``."""
     limited: NDArray[np.float64] = step * min(1.0, largest / max(1e-12, *map(abs, step.tolist())))
     return limited
 
 
-def _damped(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the damped pseudo-inverse, shape ``(N, 3)``: no large drives for what hardly acts."""
-    # The inverse of a symmetric matrix of nine by its cofactors: a call of a general solver takes four times as long.
+def _damped_inverse(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the damped pseudo-inverse, shape ``(N, 3)``, which avoids large drives of weak squeezers."""
+    # Inverse of a symmetric 3 × 3 matrix by its cofactors: a general solver takes four times as long.
     (a, b, c), (_, d, e), (_, _, f) = (jacobian @ jacobian.T + _DAMPING * _UNIT).tolist()
     aa, ab, ac = d * f - e * e, c * e - b * f, b * e - c * d
     bc, scale = b * c - a * e, 1.0 / (a * aa + b * ab + c * ac)

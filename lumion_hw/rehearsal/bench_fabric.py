@@ -42,7 +42,7 @@ class PacedClock(VirtualClock):
         """Pass as the wall clock does from now on."""
         self._ahead_s = self.now() - time.monotonic()
 
-    def hurry(self) -> None:
+    def run_freely(self) -> None:
         """Pass as fast as it can."""
         self._ahead_s = None
 
@@ -86,7 +86,7 @@ class BenchFabric:
             journal = self._stack.enter_context(FabricJournal(directory, model.name))
             self._bench.events.write_to(Path(directory) / "events.jsonl")
             service = CircuitService(self._bench, record, circuits, lock)
-            manager = FabricManager(service, journal, detectors=[Photodiodes()], tell=self._told)
+            manager = FabricManager(service, journal, detectors=[Photodiodes()], on_event=self._on_event)
             self._manager = self._stack.enter_context(manager)
             if not manager.jobs:
                 raise ConfigError("the bench file joins no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
@@ -164,7 +164,7 @@ class BenchFabric:
             if name in self._down:
                 continue
             sensitivity_w = w_from_dbm(float(getattr(model.devices[nic], "sensitivity_dbm", -20.0)))
-            received_w = world.received_from_w(nic)
+            received_w = world.received_by_source_w(nic)
             bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
             senders = {owner[source] for source in bright if source in owner} - {name}
             if len(senders) == 1:
@@ -183,7 +183,7 @@ class BenchFabric:
 
     # -- recovery -----------------------------------------------------------------------------------------------------
 
-    def _told(self, what: str, told: dict[str, Any]) -> None:
+    def _on_event(self, what: str, told: dict[str, Any]) -> None:
         """What the manager tells while it recovers; called in the bench's thread."""
         if what == "verdict" and told["cause"] == "light" and told["suspect"] == "unit":
             self._failed(str(told["name"]), ", ".join(told["detectors"]))
@@ -225,7 +225,7 @@ class BenchFabric:
         return self._chosen
 
     def _fail(self, failed: str) -> None:
-        self._manager.fail(failed, "its process is gone")
+        self._manager.mark_failed(failed, "its process is gone")
 
     def restore(self) -> None:
         """Bring everything back: what failed is repaired, and the job runs where it began."""
@@ -233,13 +233,13 @@ class BenchFabric:
             self._do(self._put_back)
 
     def _put_back(self) -> None:
-        self._clock.hurry()
+        self._clock.run_freely()
         manager = self._manager
         for server in self._down:
             self._bench.emulated.faults.revive_modules(find_unit(self._bench.model, server).nics)
         self._down.clear()
         self._clock.sleep(1.0)
-        manager.put_back()
+        manager.restore_bench_file_places()
         with self._guard:
             self._mark, self._early = None, []
         while not self._spare.empty():

@@ -42,7 +42,7 @@ def die_with_parent() -> None:
     _libc.prctl(1, signal.SIGKILL)
 
 
-def why_no_namespaces() -> str | None:
+def reason_without_namespaces() -> str | None:
     """Return why namespaces and TAP devices cannot be used here, ``None`` if they can: it is tried, in a child."""
     if shutil.which("ip") is None:
         return "there is no program 'ip' (iproute2)"
@@ -104,7 +104,7 @@ class Forwarder:
         inside.close()
         self._is_open = True
 
-    def lit(self, arrives: Mapping[str, str]) -> None:
+    def set_light(self, arrives: Mapping[str, str]) -> None:
         """Pass frames from each sender to its receiver from now on, and nothing else; returns when it is so."""
         self._ask({"lit": dict(arrives)})
 

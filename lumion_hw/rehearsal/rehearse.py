@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.rehearsal.light import LightFabric
-from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, why_no_namespaces
+from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, Milestones
-from lumion_hw.rehearsal.worker import nursery
+from lumion_hw.rehearsal.worker import run_worker_pool
 
 Fault = Literal["light", "kill", "freeze"]
 
@@ -100,14 +100,14 @@ class _Rank:
             self.control.sendall((json.dumps({"do": what, **told}) + "\n").encode())
 
 
-def possible(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
+def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
     """Return network and job that are possible here, and what had to be done without, and why.
 
     Raises:
         ConfigError: What was asked for by name is not possible.
     """
     fell_back: list[str] = []
-    why_network = None if setting.network == "pairs" else why_no_namespaces()
+    why_network = None if setting.network == "pairs" else reason_without_namespaces()
     if why_network is not None:
         if setting.network == "tap":
             raise ConfigError(f"no namespaces with TAP devices here: {why_network}", hint="Use --network pairs.")
@@ -148,7 +148,7 @@ def rehearse(
         DeviceError: The job did not come up, or did not recover.
     """
     setting = setting or RehearsalSetting()
-    kind, job, fell_back = possible(setting)
+    kind, job, fell_back = choose_network_and_job(setting)
     if len(fabric.members) < 2:
         raise ConfigError("a rehearsal needs a job of two members or more")
     tell(f"network: {kind}, job: {job}")
@@ -235,7 +235,7 @@ class _Stage:
         if not self._nursery_pid:
             try:
                 ours.close()
-                nursery(inside, job, seed)
+                run_worker_pool(inside, job, seed)
             finally:
                 os._exit(1)
         inside.close()
@@ -276,16 +276,22 @@ class _Stage:
 
     def frames(self) -> dict[str, int]:
         """Return frames moved and dropped so far."""
-        assert self._network is not None, "open"
-        assert self._network.forwarder is not None, "open"
-        return self._network.forwarder.counts()
+        forwarder = self._opened_network().forwarder
+        if forwarder is None:
+            raise RuntimeError("the network of the rehearsal is not open")
+        return forwarder.counts()
+
+    def _opened_network(self) -> Network:
+        if self._network is None:
+            raise RuntimeError("the rehearsal is not open")
+        return self._network
 
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _arrives(self, arrives: Any) -> None:
         network = self._network
         if network is not None and network.forwarder is not None:
-            network.forwarder.lit(arrives)
+            network.forwarder.set_light(arrives)
 
     def _light_failed(self, server: str, detector: str) -> None:
         self._failed.put((server, detector, time.monotonic()))
@@ -294,11 +300,12 @@ class _Stage:
 
     def _hire(self, server: str) -> None:
         """Start a worker on a server: warm, with no group joined."""
-        assert self._network is not None, "open"
-        assert self._nursery is not None, "open"
+        network = self._opened_network()
+        if self._nursery is None:
+            raise RuntimeError("the rehearsal is not open")
         ours, theirs = socket.socketpair()
-        kind = b"space" if self._network.kind == "tap" else b"links"
-        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *self._network.handles_for(server)])
+        kind = b"space" if network.kind == "tap" else b"links"
+        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *network.handles_for(server)])
         theirs.close()
         pid = int(self._nursery.recv(64))
         rank = _Rank(server, pid, ours, time.monotonic())
@@ -370,17 +377,17 @@ class _Stage:
 
     def _form(self, members: Sequence[str], new: set[str]) -> None:
         """Order members into a group of the next generation."""
-        assert self._network is not None, "open"
+        network = self._opened_network()
         self._generation += 1
         told = {
             "generation": self._generation,
             "world": len(members),
             "job": self._job,
             "steps": self._setting.steps,
-            "addresses": [self._network.data_addresses[each] for each in members],
+            "addresses": [network.data_addresses[each] for each in members],
         }
         for number, server in enumerate(members):
-            store = [self._network.control_addresses[server], self._store.port if self._store is not None else 0]
+            store = [network.control_addresses[server], self._store.port if self._store is not None else 0]
             self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **told)
 
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
@@ -407,7 +414,7 @@ class _Stage:
                     raise DeviceError(f"{found[0]} failed before any fault: {found[1]}")
                 lost = True
                 members = self._recover(members, found[0], found[1])
-        return tuple(milestones.told()), [hashes[server] for server in members]
+        return tuple(milestones.in_order()), [hashes[server] for server in members]
 
     def _injure(self, victim: str, fault: Fault) -> None:
         if fault == "light":

@@ -57,7 +57,7 @@ class Milestones:
             if self._fault_s is not None and name in SPAN_NAMES:
                 self._found[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
 
-    def told(self) -> list[Milestone]:
+    def in_order(self) -> list[Milestone]:
         """Return them in order."""
         with self._guard:
             return [self._found[name] for name in SPAN_NAMES if name in self._found]

@@ -58,7 +58,7 @@ class Trainer:
         self.state[:] = self._snapshot[:] = self.begun
         self.step = 0
 
-    def go_back(self, step: int) -> None:
+    def roll_back(self, step: int) -> None:
         """Return to the snapshot if this rank is a step ahead. Raises ``DeviceError`` for any other distance."""
         if step == self.step - 1:
             self.state[:] = self._snapshot
@@ -66,7 +66,7 @@ class Trainer:
         elif step != self.step:
             raise DeviceError(f"the ranks are at steps {step} and {self.step}: a snapshot is one step old")
 
-    def take_step(self, group: Group) -> None:
+    def train_step(self, group: Group) -> None:
         """Train one step together."""
         n = self.model.params.size
         gradient = self.model.gradient(self.step, group.rank)
@@ -189,25 +189,24 @@ class RingGroup:
 
     def _exchange(self, data: bytes) -> bytes:
         """Send to the next rank and return what the one before has sent; both have the same length."""
-        return self._messages(data) if self._link is not None else self._streams(data)
+        return self._messages(self._link, data) if self._link is not None else self._streams(data)
 
-    def _messages(self, data: bytes) -> bytes:
-        assert self._link is not None, "of this kind"
+    def _messages(self, link: socket.socket, data: bytes) -> bytes:
         deadline_s, parts = time.monotonic() + self._timeout_s, dict[int, bytes]()
         chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)] or [b""]
         first, self._sent = self._sent, self._sent + len(chunks)
         waiting = list(range(len(chunks)))
-        self._link.settimeout(0.01)
+        link.settimeout(0.01)
         early, self._early[:] = list(self._early), []
         while len(parts) < len(chunks):
             if self._is_cut.is_set() or time.monotonic() > deadline_s:
                 raise DeviceError("the group was cut")
             if waiting and len(waiting) > len(chunks) - len(parts) - _AHEAD:
                 number = waiting.pop(0)
-                self._link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+                link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
                 continue
             with contextlib.suppress(TimeoutError):
-                message = early.pop(0) if early else self._link.recv(2 * _CHUNK)
+                message = early.pop(0) if early else link.recv(2 * _CHUNK)
                 generation, number, _ = _HEAD.unpack_from(message)
                 if generation == self._generation and first <= number < first + len(chunks):
                     parts[number - first] = message[_HEAD.size :]
@@ -215,13 +214,13 @@ class RingGroup:
                     self._early.append(message)
         self._early += early
         for number in waiting:
-            self._link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+            link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
         return b"".join(parts[number] for number in range(len(chunks)))
 
     def _streams(self, data: bytes) -> bytes:
         before, following = self._before, self._next
-        assert before is not None, "joined"
-        assert following is not None, "joined"
+        if before is None or following is None:
+            raise RuntimeError("this rank has not joined the ring")
         failed: list[BaseException] = []
 
         def send() -> None:
@@ -427,7 +426,7 @@ def _sockets() -> set[int]:
     return found
 
 
-def model_of(job: str, seed: int) -> Model:
+def create_model(job: str, seed: int) -> Model:
     """Return the model of a job, ``torch`` or ``numpy``."""
     if job == "numpy":
         return NumpyModel(seed)
@@ -437,7 +436,7 @@ def model_of(job: str, seed: int) -> Model:
     return llama(seed)
 
 
-def group_of(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
+def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
     """Return the group that an order of the supervisor describes."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":

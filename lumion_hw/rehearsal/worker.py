@@ -18,9 +18,9 @@ import threading
 from typing import Any
 
 from lumion_hw.rehearsal.network import DATA_INTERFACE, die_with_parent, enter_namespace
-from lumion_hw.rehearsal.training import GlooGroup, RingGroup, Trainer, group_of, model_of
+from lumion_hw.rehearsal.training import GlooGroup, RingGroup, Trainer, create_group, create_model
 
-BEAT_S = 0.02
+HEARTBEAT_PERIOD_S = 0.02
 
 
 class Worker:
@@ -41,7 +41,7 @@ class Worker:
         self._ordered_out = threading.Event()
         self._generation = 0
         self._early: list[bytes] = []
-        self._trainer = Trainer(model_of(job, seed))
+        self._trainer = Trainer(create_model(job, seed))
         self._trainer.model.gradient(0, 0)  # warm: caches, allocators, kernels
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ class Worker:
         pause = threading.Event()
         while True:
             self._report("beat")
-            pause.wait(BEAT_S)
+            pause.wait(HEARTBEAT_PERIOD_S)
 
     def _listen(self) -> None:
         with self._control.makefile("r", encoding="utf-8") as lines:
@@ -83,7 +83,7 @@ class Worker:
         self._ordered_out.clear()
         self._generation = int(order["generation"])
         try:
-            self._group = group = group_of(order, self._link, self._early)
+            self._group = group = create_group(order, self._link, self._early)
             self._report("group_up")
             self._settle_state(group, bool(order["is_new"]))
             self._steps(group, int(order["steps"]))
@@ -105,7 +105,7 @@ class Worker:
         known = [step for step in steps if step != never]
         if known and never in steps:
             if not is_new:
-                trainer.go_back(min(known))
+                trainer.roll_back(min(known))
             group.broadcast(trainer.state, steps.index(known[0]))
             trainer.step = min(known)
         self._report("state_restored", step=trainer.step)
@@ -113,7 +113,7 @@ class Worker:
     def _steps(self, group: RingGroup | GlooGroup, steps: int) -> None:
         first = True
         while self._trainer.step < steps:
-            self._trainer.take_step(group)
+            self._trainer.train_step(group)
             self._report("first_step" if first else "step", step=self._trainer.step)
             first = False
         digest = hashlib.sha256(self._trainer.state.tobytes()).hexdigest()
@@ -121,7 +121,7 @@ class Worker:
         self._report("done", sha256=digest)
 
 
-def nursery(inside: socket.socket, job: str, seed: int) -> None:
+def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
     """Start workers as they are asked for, by fork from this process, which has imported everything: forever.
 
     Every order is the number of the server, with the descriptors of its control connection and of its namespace or

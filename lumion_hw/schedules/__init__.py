@@ -1,6 +1,6 @@
-"""Schedules: sequences of circuits for collectives, for phases of a job and for measured demand, and what they cost.
+"""Schedules: sequences of circuits for collectives, phases of a job and measured demand, with their costs.
 
-The modules inside are private: users import from here (docs/schedules.md).
+The modules are private: import names from this package (docs/schedules.md).
 """
 
 import lazy_loader

@@ -9,12 +9,12 @@ from .cost import (
 )
 from .decomposition import (
     Decomposition as Decomposition,
-    HeldConfiguration as HeldConfiguration,
+    TimedConfiguration as TimedConfiguration,
     birkhoff as birkhoff,
     bounded as bounded,
     optimal as optimal,
 )
-from .demand import Demand as Demand, demand_from as demand_from, read_counts as read_counts
+from .demand import Demand as Demand, demand_from_counts as demand_from_counts, read_counts as read_counts
 from .documents import load_schedule as load_schedule, save_schedule as save_schedule
 from .leases import (
     Lease as Lease,
@@ -29,20 +29,20 @@ from .mesh_steps import (
     MeshRouter as MeshRouter,
     MeshSchedule as MeshSchedule,
     MeshStep as MeshStep,
-    fewest_rounds as fewest_rounds,
-    on_mesh as on_mesh,
-    regrouped as regrouped,
-    relabelled as relabelled,
+    min_rounds as min_rounds,
+    regroup_schedule as regroup_schedule,
+    relabel_ranks as relabel_ranks,
+    route_schedule as route_schedule,
 )
 from .phase_run import (
     MeasuredChange as MeasuredChange,
     MeasuredPhase as MeasuredPhase,
+    MeasuredSwitch as MeasuredSwitch,
     PhaseSwitch as PhaseSwitch,
-    PortDarkness as PortDarkness,
-    Switched as Switched,
-    measured_darkness as measured_darkness,
+    PortDarkTimes as PortDarkTimes,
+    measured_dark_times as measured_dark_times,
     measured_iteration as measured_iteration,
-    model_beside as model_beside,
+    model_with_measured_dark_times as model_with_measured_dark_times,
 )
 from .phases import (
     DarkSpan as DarkSpan,
@@ -65,5 +65,5 @@ from .picture import (
 )
 from .prepared_file import load_prepared as load_prepared, save_prepared as save_prepared
 from .schedule import Schedule as Schedule, ScheduleRound as ScheduleRound, Transfer as Transfer
-from .straggler import least_rounds as least_rounds, stragglar as stragglar
+from .straggler import min_straggler_rounds as min_straggler_rounds, stragglar as stragglar
 from .verification import verify as verify

@@ -13,7 +13,7 @@ from lumion_hw.schedules.straggler import stragglar
 
 
 def _ring_steps(ranks: int, half: str) -> list[list[Transfer]]:
-    """Return the transfers of a ring's steps: in step t rank i sends chunk i - t on; of the gather i + 1 - t."""
+    """Return a ring's transfers: in step t, rank i sends chunk i - t on, or i + 1 - t for the gather half."""
     adds = half == "scatter"
     return [
         [Transfer(i, (i + 1) % ranks, ((i - t + (not adds)) % ranks,), adds) for i in range(ranks)]
@@ -22,29 +22,29 @@ def _ring_steps(ranks: int, half: str) -> list[list[Transfer]]:
 
 
 def ring_all_reduce(ranks: int) -> Schedule:
-    """Return the ring all-reduce, 2 (n - 1) rounds on one permutation; for simplex ports, or two ports per rank."""
+    """Return the ring all-reduce: 2 (n - 1) rounds on one permutation, for simplex ports or two ports per rank."""
     check_ranks(ranks, "ring")
     steps = _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather")
-    return _permuted("ring", "all-reduce", ranks, ranks, steps)
+    return _on_ring("ring", "all-reduce", ranks, ranks, steps)
 
 
 def ring_reduce_scatter(ranks: int) -> Schedule:
     """Return the first half of the ring all-reduce."""
     check_ranks(ranks, "ring")
-    return _permuted("ring-reduce-scatter", "reduce-scatter", ranks, ranks, _ring_steps(ranks, "scatter"))
+    return _on_ring("ring-reduce-scatter", "reduce-scatter", ranks, ranks, _ring_steps(ranks, "scatter"))
 
 
 def ring_all_gather(ranks: int) -> Schedule:
-    """Return the all-gather on a ring: rank i begins with chunk i."""
+    """Return the all-gather on a ring, where rank i starts with chunk i."""
     check_ranks(ranks, "ring")
     steps = [[Transfer(i, (i + 1) % ranks, ((i - t) % ranks,)) for i in range(ranks)] for t in range(ranks - 1)]
-    return _permuted("ring-all-gather", "all-gather", ranks, ranks, steps)
+    return _on_ring("ring-all-gather", "all-gather", ranks, ranks, steps)
 
 
-def _permuted(
+def _on_ring(
     name: str, collective: Collective, ranks: int, chunks: int, steps: Sequence[Sequence[Transfer]]
 ) -> Schedule:
-    """Return steps that all use the ring."""
+    """Return a schedule whose steps all use the ring."""
     ring = shift(ranks, 1)
     rounds = tuple(ScheduleRound(ring, tuple(step)) for step in steps)
     return Schedule(name, collective, ranks, chunks, False, rounds)
@@ -53,9 +53,9 @@ def _permuted(
 def ring_on_matchings(ranks: int) -> Schedule:
     """Return the ring all-reduce on one duplex port per rank: even and odd edges in turn, 4 (n - 1) rounds.
 
-    It is what a ring costs where a configuration has to be a matching, and hardly ever worth it.
+    This is the cost of a ring if every configuration must be a matching; it is rarely worth it.
     """
-    check_ranks(ranks, "a ring of two matchings", even=True, least=4)
+    check_ranks(ranks, "a ring of two matchings", even=True, minimum=4)
     rounds = []
     for step in _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather"):
         for odd in (0, 1):
@@ -66,44 +66,44 @@ def ring_on_matchings(ranks: int) -> Schedule:
 
 
 def halving_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce by halving and doubling, 2 log2 n rounds on log2 n XOR matchings."""
+    """Return the all-reduce by halving and doubling: 2 log2 n rounds on log2 n XOR matchings."""
     check_ranks(ranks, "halving-doubling", power_of_two=True)
     distances = [ranks >> k for k in range(1, ranks.bit_length())]
     halving, block = [], {i: range(ranks) for i in range(ranks)}
     for d in distances:
-        half = {i: _half(block[i], bool(i & d)) for i in range(ranks)}
-        # Each sends the half that the partner keeps.
+        half = {i: _upper_or_lower_half(block[i], bool(i & d)) for i in range(ranks)}
+        # Each rank sends the half that its partner keeps.
         halving.append((d, {i: tuple(half[i ^ d]) for i in range(ranks)}, True))
         block = half
     doubling = [(d, {i: sent[i ^ d] for i in sent}, False) for d, sent, _ in reversed(halving)]
     rounds = (
-        ScheduleRound(_xored(ranks, d), tuple(Transfer(i, i ^ d, chunks, adds) for i, chunks in sent.items()))
+        ScheduleRound(_xor_circuits(ranks, d), tuple(Transfer(i, i ^ d, chunks, adds) for i, chunks in sent.items()))
         for d, sent, adds in [*halving, *doubling]
     )
     return Schedule("halving-doubling", "all-reduce", ranks, ranks, True, tuple(rounds))
 
 
-def _half(block: range, upper: bool) -> range:
+def _upper_or_lower_half(block: range, upper: bool) -> range:
     middle = len(block) // 2
     return block[middle:] if upper else block[:middle]
 
 
-def _xored(ranks: int, distance: int) -> Circuits:
+def _xor_circuits(ranks: int, distance: int) -> Circuits:
     return tuple((i, i ^ distance) for i in range(ranks))
 
 
 def recursive_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce that exchanges whole buffers, log2 n rounds: least rounds, most bytes."""
+    """Return the all-reduce that exchanges whole buffers in log2 n rounds: fewest rounds, most bytes."""
     check_ranks(ranks, "recursive doubling", power_of_two=True)
     rounds = (
-        ScheduleRound(_xored(ranks, 1 << k), tuple(Transfer(i, i ^ (1 << k), (0,), True) for i in range(ranks)))
+        ScheduleRound(_xor_circuits(ranks, 1 << k), tuple(Transfer(i, i ^ (1 << k), (0,), True) for i in range(ranks)))
         for k in range(ranks.bit_length() - 1)
     )
     return Schedule("recursive-doubling", "all-reduce", ranks, 1, True, tuple(rounds))
 
 
 def binomial_broadcast(ranks: int) -> Schedule:
-    """Return the broadcast from rank 0 by a binomial tree: who has it gives it to one who has not, each round."""
+    """Return the broadcast from rank 0 by a binomial tree, which doubles the number of informed ranks per round."""
     check_ranks(ranks, "broadcast")
     rounds = []
     have = 1
@@ -115,24 +115,24 @@ def binomial_broadcast(ranks: int) -> Schedule:
 
 
 def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
-    """Return the broadcast from rank 0 along a ring in pieces, one behind the other: one configuration for all."""
+    """Return the broadcast from rank 0 along a ring in pieces, with one configuration for all rounds."""
     check_ranks(ranks, "broadcast")
-    if not 1 <= pieces <= MOST_PIECES:
-        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MOST_PIECES}.")
+    if not 1 <= pieces <= MAX_PIECES:
+        raise ConfigError(f"broadcast in {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
     steps = [
         [Transfer(i, i + 1, (t - i,)) for i in range(ranks - 1) if 0 <= t - i < pieces]
         for t in range(pieces + ranks - 2)
     ]
-    return _permuted("ring-broadcast", "broadcast", ranks, pieces, steps)
+    return _on_ring("ring-broadcast", "broadcast", ranks, pieces, steps)
 
 
-MOST_PIECES = 4096
-_MOST_RANKS_FORWARDING = 256
-"""The blocks that all ranks pass on grow by the cube of their number: 8 million here, half a billion of 1,024 ranks."""
+MAX_PIECES = 4096
+_MAX_RANKS_FORWARDING = 256
+"""The number of forwarded blocks grows with the cube of the ranks: 8 million here, half a billion for 1,024 ranks."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
-    """Return the all-to-all in which every block takes one circuit: the circle method, or shifts on simplex ports."""
+    """Return the all-to-all that sends every block directly: circle method, or shifts on simplex ports."""
     check_ranks(ranks, "all-to-all")
     circuits = circle(ranks) if duplex else tuple(shift(ranks, by) for by in range(1, ranks))
     rounds = (ScheduleRound(each, tuple(Transfer(a, b, (a * ranks + b,)) for a, b in each)) for each in circuits)
@@ -141,37 +141,37 @@ def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
 
 
 def all_to_all_bruck(ranks: int) -> Schedule:
-    """Return the all-to-all of Bruck et al. (1997): ceil(log2 n) shifts, blocks being forwarded; for simplex ports.
+    """Return the all-to-all of Bruck et al. (1997): ceil(log2 n) shifts with forwarding, for simplex ports.
 
-    In round k each block whose distance still to go has bit k set moves on by 2**k.
+    In round k, each block whose remaining distance has bit k set moves on by 2**k.
     """
     check_ranks(ranks, "Bruck's all-to-all")
     rounds = []
     for k in range((ranks - 1).bit_length()):
         step = 1 << k
-        going: dict[int, list[int]] = {i: [] for i in range(ranks)}
+        moving: dict[int, list[int]] = {i: [] for i in range(ranks)}
         for origin in range(ranks):
             for far in range(ranks):
                 if far & step:
-                    going[(origin + far % step) % ranks].append(origin * ranks + (origin + far) % ranks)
-        transfers = tuple(Transfer(i, (i + step) % ranks, tuple(sorted(blocks))) for i, blocks in going.items())
+                    moving[(origin + far % step) % ranks].append(origin * ranks + (origin + far) % ranks)
+        transfers = tuple(Transfer(i, (i + step) % ranks, tuple(sorted(blocks))) for i, blocks in moving.items())
         rounds.append(ScheduleRound(shift(ranks, step), transfers))
     return Schedule("bruck", "all-to-all", ranks, ranks**2, False, tuple(rounds))
 
 
 def all_to_all_ring(ranks: int) -> Schedule:
-    """Return the all-to-all that forwards over a fixed ring: n - 1 rounds on one permutation, b / 2 each on average."""
-    check_ranks(ranks, "all-to-all over a ring", most=_MOST_RANKS_FORWARDING)
+    """Return the all-to-all that forwards over a fixed ring: n - 1 rounds, on average b / 2 each."""
+    check_ranks(ranks, "all-to-all over a ring", maximum=_MAX_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):
-        # In step t each rank passes on what comes from t - 1 places behind and is not yet there.
+        # In step t each rank forwards the blocks from t - 1 ranks behind that are not yet delivered.
         step = []
         for i in range(ranks):
             origin = (i - t + 1) % ranks
             blocks = tuple(sorted(origin * ranks + (origin + far) % ranks for far in range(t, ranks)))
             step.append(Transfer(i, (i + 1) % ranks, blocks))
         steps.append(step)
-    return _permuted("all-to-all-ring", "all-to-all", ranks, ranks**2, steps)
+    return _on_ring("all-to-all-ring", "all-to-all", ranks, ranks**2, steps)
 
 
 MAKERS: Mapping[str, Callable[[int], Schedule]] = {
@@ -192,7 +192,7 @@ MAKERS: Mapping[str, Callable[[int], Schedule]] = {
     "binomial-broadcast": binomial_broadcast,
     "ring-broadcast": ring_broadcast,
 }
-"""Every schedule by its name, made for a number of ranks."""
+"""Functions that make each schedule for a number of ranks, by name."""
 
 
 def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) -> Schedule:
@@ -201,12 +201,12 @@ def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) ->
     Args:
         name: A name of :data:`MAKERS`.
         ranks: Number of ranks.
-        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only one that is searched for.
+        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule that needs a search.
 
     Raises:
-        UnknownNameError: There is none of this name; the message lists all.
-        ConfigError: It cannot be made for so many ranks.
+        UnknownNameError: There is no schedule of this name; the message lists all.
+        ConfigError: The schedule cannot have this number of ranks.
     """
     if name not in MAKERS:
-        raise UnknownNameError(f"no schedule is called {name!r}", hint=f"There are {', '.join(MAKERS)}.")
+        raise UnknownNameError(f"no schedule is called {name!r}", hint=f"Schedules: {', '.join(MAKERS)}.")
     return stragglar(ranks, progress=progress) if name == "stragglar" else MAKERS[name](ranks)

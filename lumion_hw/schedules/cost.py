@@ -1,9 +1,9 @@
-"""What schedules cost on a switch that needs time to change, and when a fixed configuration does better.
+"""Cost of schedules on a switch that needs time to change, and when a fixed configuration is faster.
 
 A round takes alpha + bytes / rate; before a round whose circuits are not up, ports that change their partner are dark
-for delta. Summed over a schedule that is A alpha + C b + P delta with whole numbers of rounds A and programmings P, and
+for delta. The sum over a schedule is A alpha + C b + P delta, with integer numbers of rounds A and programmings P, and
 C buffers over the busiest circuits (b is the time of one buffer at the rate of a port): break-even points are exact.
-Tables of published and computed figures are in docs/schedules.md.
+Tables of published and calculated figures are in docs/schedules.md.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import math
 from dataclasses import dataclass, replace
 
 from lumion_hw.errors import LimitError
-from lumion_hw.schedules.collectives import MOST_PIECES
+from lumion_hw.schedules.collectives import MAX_PIECES
 from lumion_hw.schedules.schedule import Schedule
 
-LONGEST_DELTA_S = 86400.0
-MOST_BYTES = 1e18
+MAX_DELTA_S = 86400.0
+MAX_BUFFER_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
-"""From fast switches of research to what a slow controller or a MEMS switch needs."""
+"""From fast research switches to a slow controller or a MEMS switch."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """A fabric of ports, and how long it takes to change.
+    """Ports of a fabric, and the time that a change takes.
 
     Attributes:
         bytes_per_s: Rate of a port in one direction, in bytes (not bits) per second.
         alpha_s: Fixed cost of a round.
-        switching_s: From the request until light is at the receiver: programming and settling.
-        relock_s: From there until the receiver has locked.
-        hidden_s: Other traffic or computation before each change, during which ports may already be switched.
+        switching_s: Time from the request until light is at the receiver: programming and settling.
+        relock_s: Time from then until the receiver has locked.
+        hidden_s: Time of other traffic or computation before each change, during which ports may already be switched.
 
     Raises:
-        LimitError: A number is negative, not finite, or beyond what makes sense.
+        LimitError: A number is negative, not finite, or unreasonably large.
     """
 
     bytes_per_s: float
@@ -46,29 +46,29 @@ class CostModel:
     def __post_init__(self) -> None:
         _check("rate of a port", self.bytes_per_s, 1.0, 1e15, "B/s")
         for what in ("alpha_s", "switching_s", "relock_s", "hidden_s"):
-            _check(what.removesuffix("_s"), getattr(self, what), 0.0, LONGEST_DELTA_S, "s")
+            _check(what.removesuffix("_s"), getattr(self, what), 0.0, MAX_DELTA_S, "s")
 
     @property
     def delta_s(self) -> float:
-        """Dark time that is not hidden, per change of a port's partner."""
+        """Dark time per change of a port's partner that is not hidden."""
         return max(0.0, self.switching_s + self.relock_s - self.hidden_s)
 
     def with_delta_s(self, delta_s: float) -> CostModel:
-        """Return the model with another dark time, nothing of it hidden."""
+        """Return the model with another dark time, none of it hidden."""
         return replace(self, switching_s=delta_s, relock_s=0.0, hidden_s=0.0)
 
 
 @dataclass(frozen=True)
 class ScheduleCost:
-    """How often a schedule pays each price.
+    """Counts of each cost of a schedule.
 
     Attributes:
-        name: The schedule's.
-        rounds: Rounds, each alpha.
-        programmings: Changes of circuits, each delta; the first one included.
-        buffers: Buffers of a rank that pass over the busiest circuit, summed over the rounds.
-        early_rounds: Rounds before, which may be hidden while a late rank is awaited.
-        early_buffers: Buffers of these rounds.
+        name: Name of the schedule.
+        rounds: Rounds, each costing alpha.
+        programmings: Changes of circuits, each costing delta, including the first.
+        buffers: Buffers of a rank over the busiest circuit, summed over the rounds.
+        early_rounds: Earlier rounds, which may be hidden while a late rank is awaited.
+        early_buffers: Buffers of these earlier rounds.
     """
 
     name: str
@@ -81,16 +81,16 @@ class ScheduleCost:
     def time_s(
         self, model: CostModel, buffer_bytes: float, *, standing: bool = False, late_s: float = math.inf
     ) -> float:
-        """Return how long it takes, all ranks in step.
+        """Return the duration if all ranks are in step.
 
         Args:
             model: The fabric.
             buffer_bytes: Buffer of one rank.
             standing: Whether the first configuration is already up.
-            late_s: How late the straggler is, if the schedule is for one; by default late enough.
+            late_s: Lateness of the straggler, if the schedule is made for one; by default late enough.
 
         Raises:
-            LimitError: The buffer is negative, not finite, or larger than any.
+            LimitError: The buffer is negative, not finite, or too large.
         """
         b_s = _buffer_s(model, buffer_bytes)
         exposed_s = max(0.0, self.early_s(model, buffer_bytes) - late_s)
@@ -98,24 +98,24 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return how late a straggler has to be for the rounds before it to be hidden, without their programming."""
+        """Return how late a straggler must be for the earlier rounds to be hidden, without their programming."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time below which this is faster than another that programs less often.
+        """Return the dark time below which this schedule is faster than one that programs less often.
 
         Returns:
             Seconds; 0 if it is never faster, infinite if it is always.
         """
-        gain_s = self._gain_s(static, model) + (static.buffers - self.buffers) * _buffer_s(model, buffer_bytes)
+        gain_s = self._latency_gain_s(static, model) + (static.buffers - self.buffers) * _buffer_s(model, buffer_bytes)
         more = self.programmings - static.programmings
         if more <= 0:
             return math.inf if gain_s > 0.0 else 0.0
         return max(0.0, gain_s / more)
 
-    def winning_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return from and up to which buffer this beats another at the model's dark time; ``None`` if never."""
-        gain_s = self._gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
+    def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
+        """Return the buffer sizes between which this schedule beats another; ``None`` if it never does."""
+        gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
             return (0.0, math.inf) if gain_s > 0.0 else None
@@ -124,31 +124,31 @@ class ScheduleCost:
             return max(0.0, edge), math.inf
         return (0.0, edge) if edge > 0.0 else None
 
-    def _gain_s(self, static: ScheduleCost, model: CostModel) -> float:
+    def _latency_gain_s(self, static: ScheduleCost, model: CostModel) -> float:
         return (static.rounds - self.rounds) * model.alpha_s
 
 
 def cost_of(schedule: Schedule) -> ScheduleCost:
-    """Return how often a schedule pays each price; of a straggler's, the reduce-scatter before it is told apart."""
+    """Return the counts of each cost of a schedule, for a straggler's with the reduce-scatter before it."""
     parts = max(schedule.parts, 1)
-    buffers = sum(each.most_chunks for each in schedule.rounds) / parts
+    buffers = sum(each.max_chunks for each in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
     return ScheduleCost(schedule.name, len(schedule.rounds), schedule.programmings, buffers, early, early / parts)
 
 
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
-    """Return what the same costs over one configuration that stays: a ring.
+    """Return the cost of the same collective on a fixed configuration: a ring.
 
-    A broadcast goes along it in the number of pieces that is best for this buffer.
+    A broadcast is sent along the ring in the best number of pieces for this buffer.
 
     Returns:
-        The cost of a schedule of :func:`~lumion_hw.schedules.make_schedule`, which needs simplex ports or two ports per
+        The cost of a schedule of :func:`~lumion_hw.schedules.make_schedule` that needs simplex ports or two ports per
         rank; ``None`` for matchings without data.
     """
     n = schedule.ranks
-    pieces = _best_pieces(n, model, buffer_bytes)
+    pieces = _best_piece_count(n, model, buffer_bytes)
     steps = n - 1
-    # Names, rounds and buffers: in a round a rank sends one of n parts, of an all-to-all what still has to go on.
+    # Names, rounds and buffers. In a round a rank sends one of n parts; in an all-to-all, the blocks not yet delivered.
     rings: dict[str, tuple[str, int, float]] = {
         "all-reduce": ("ring", 2 * steps, 2 * steps / n),
         "straggler all-reduce": ("ring", 2 * steps, 2 * steps / n),
@@ -163,21 +163,21 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
     return ScheduleCost(name, rounds, 1, buffers)
 
 
-def _best_pieces(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the k that makes (n - 2 + k)(alpha + b / k) least, or as many as there may be."""
+def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
+    """Return the k that minimises (n - 2 + k)(alpha + b / k), within the allowed number of pieces."""
     if model.alpha_s == 0.0:
-        return MOST_PIECES
+        return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
-    return min(max(round(best), 1), MOST_PIECES)
+    return min(max(round(best), 1), MAX_PIECES)
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
-    """Return when the last rank is done if none waits for others than its partners, and each rank's dark time.
+    """Return when the last rank is done if ranks wait only for their partners, and the dark time of each rank.
 
-    A port whose partner stays keeps sending while others are dark, and one that is idle is switched ahead.
+    A port whose partner stays keeps sending while others are dark, and an idle port is switched ahead.
 
     Returns:
-        Seconds to the end, and dark seconds by rank.
+        Total time in seconds, and dark time in seconds by rank.
     """
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks
@@ -198,24 +198,24 @@ def advice(schedule: Schedule, model: CostModel, buffer_bytes: float) -> str:
     """Return in one line when a schedule beats the fixed ring: ``at 10 ms never; at 10 µs from 4 MiB up``."""
     static = best_static(schedule, model, buffer_bytes)
     if static is None:
-        return f"{schedule.name}: nothing fixed does the same"
+        return f"{schedule.name}: no fixed configuration does the same"
     own = cost_of(schedule)
     if own.programmings == static.programmings:
-        return f"{schedule.name}: programmed once, whatever a change takes"
-    said = []
+        return f"{schedule.name}: programmed only once, so the dark time does not matter"
+    texts = []
     for delta_s in sorted({*ADVISED_DELTAS_S, model.delta_s}):
-        won = own.winning_bytes(static, model.with_delta_s(delta_s))
-        said.append(f"at {time_text(delta_s)} {_range_text(won)}")
-    return f"{schedule.name} against {static.name}: {'; '.join(reversed(said))}"
+        won = own.winning_range_bytes(static, model.with_delta_s(delta_s))
+        texts.append(f"at {time_text(delta_s)} {_range_text(won)}")
+    return f"{schedule.name} against {static.name}: {'; '.join(reversed(texts))}"
 
 
 def _range_text(won: tuple[float, float] | None) -> str:
-    if won is None or won[0] > MOST_BYTES:
+    if won is None or won[0] > MAX_BUFFER_BYTES:
         return "never"
-    least, most = won
-    if math.isinf(most):
-        return f"from {size_text(least)} up" if least > 0.0 else "always"
-    return f"up to {size_text(most)}"
+    low, high = won
+    if math.isinf(high):
+        return f"from {size_text(low)} up" if low > 0.0 else "always"
+    return f"up to {size_text(high)}"
 
 
 def size_text(count: float) -> str:
@@ -237,11 +237,11 @@ def _digits(number: float) -> str:
 
 
 def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
-    _check("buffer", buffer_bytes, 0.0, MOST_BYTES, "B")
+    _check("buffer", buffer_bytes, 0.0, MAX_BUFFER_BYTES, "B")
     return buffer_bytes / model.bytes_per_s
 
 
-def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
-    if not least <= value <= most:  # NaN fails both
-        limit = least if value < least else most
-        raise LimitError(f"{what} of a cost model", asked=value, limit=limit, unit=unit)
+def _check(what: str, value: float, low: float, high: float, unit: str) -> None:
+    if not low <= value <= high:  # NaN fails both
+        limit = low if value < low else high
+        raise LimitError(f"{what} of a cost model", requested=value, limit=limit, unit=unit)

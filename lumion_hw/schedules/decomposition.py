@@ -1,9 +1,9 @@
-"""Demands turned into configurations with hold times.
+"""Decomposition of demands into configurations with hold times.
 
-:func:`birkhoff` serves everything: the demand is filled up to equal sums of rows and columns by dummy traffic, and
-taken apart into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` has a number of configurations
-and a time that it may hold them, and serves as much as it finds ways to. :func:`optimal` proves the most that can be
-served, for a handful of ranks.
+:func:`birkhoff` serves the complete demand: dummy traffic makes all row and column sums equal, and the matrix is
+decomposed into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` serves as much as it can within
+a number of configurations and a total hold time. :func:`optimal` proves the maximum that can be served, for a few
+ranks.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from lumion_hw.schedules.demand import Demand
 from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Circuits, both_ways
 
-_Ints = NDArray[np.int64]
+_Integers = NDArray[np.int64]
 _PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""What one more configuration costs in the greedy choice, in parts of the time one could be held on average."""
+"""Price of one more configuration in the greedy choice, relative to the average hold time per configuration."""
 _HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-"""Hold times that are tried for each configuration, in parts of what is left for each."""
-_MOST_OPTIMAL = 6
-"""Ranks up to which the exact solver is asked."""
-MOST_CONFIGURATIONS = 1_000_000
+"""Hold times tried for each configuration, relative to the remaining average."""
+_MAX_OPTIMAL_RANKS = 6
+"""Largest number of ranks for the exact solver."""
+MAX_CONFIGURATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
-class HeldConfiguration:
-    """One configuration and how long it is held.
+class TimedConfiguration:
+    """One configuration and its hold time.
 
     Attributes:
         circuits: Directed circuits.
-        hold_bytes: Bytes that a port can send meanwhile.
+        hold_bytes: Bytes that a port can send during the hold time.
     """
 
     circuits: Circuits
@@ -50,16 +50,16 @@ class Decomposition:
     """Configurations for a demand, in the order in which they are held.
 
     Attributes:
-        method: How they were found.
+        method: Method that found them.
         demand: The demand.
-        duplex: Whether each is a matching.
+        duplex: Whether each configuration is a matching.
         configurations: The configurations.
     """
 
     method: str
     demand: Demand
     duplex: bool
-    configurations: tuple[HeldConfiguration, ...]
+    configurations: tuple[TimedConfiguration, ...]
 
     @property
     def hold_bytes(self) -> int:
@@ -68,8 +68,8 @@ class Decomposition:
 
     @cached_property
     def served_after_bytes(self) -> tuple[int, ...]:
-        """Bytes served by the first k configurations, k = 0 ... all."""
-        left, served = self.demand.wanted_bytes.copy(), [0]
+        """Bytes served by the first k configurations, for k = 0 ... all."""
+        left, served = self.demand.pair_bytes.copy(), [0]
         for each in self.configurations:
             senders, receivers = np.array(each.circuits, dtype=np.int64).reshape(-1, 2).T
             sent = np.minimum(left[senders, receivers], each.hold_bytes)
@@ -79,17 +79,17 @@ class Decomposition:
 
     @property
     def served_share(self) -> float:
-        """Share of the demand that is served; 1 of no demand."""
+        """Part of the demand that is served; 1 for an empty demand."""
         return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
 
     def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
-        """Return how long the first configurations take with their dark times, and the rest some other way.
+        """Return the duration of the first configurations with their dark times, plus the remaining traffic.
 
         Args:
-            model: The fabric; only its rate and dark time count here.
-            count: Configurations used, all by default.
-            rest_bytes_per_s: Rate of the electrical network that takes what is left, all ranks together; by default the
-                rest takes no time, as for what may wait for the next period.
+            model: The fabric; only its rate and dark time are used.
+            count: Number of configurations; all by default.
+            rest_bytes_per_s: Rate of the electrical network for the remaining traffic of all ranks together; by default
+                that traffic takes no time, as if it can wait for the next period.
         """
         count = len(self.configurations) if count is None else count
         held_s = sum(each.hold_bytes for each in self.configurations[:count]) / model.bytes_per_s
@@ -97,19 +97,19 @@ class Decomposition:
         return held_s + count * model.delta_s + rest_s
 
     def best_count(self, model: CostModel, rest_bytes_per_s: float) -> int:
-        """Return after how many configurations it is best to leave the rest to the electrical network."""
+        """Return the number of configurations after which the electrical network should carry the rest."""
         return min(range(len(self.configurations) + 1), key=lambda k: self.time_s(model, k, rest_bytes_per_s))
 
     def duty(self, model: CostModel) -> float:
-        """Return the share of the time in which circuits are up."""
+        """Return the fraction of time in which circuits are up."""
         held_s = self.hold_bytes / model.bytes_per_s
         whole_s = held_s + len(self.configurations) * model.delta_s
         return held_s / whole_s if whole_s else 1.0
 
 
-def stuffed(wanted_bytes: _Ints) -> _Ints:
-    """Return a demand with dummy traffic added, so that every row and column has the sum of the busiest port."""
-    filled = wanted_bytes.copy()
+def pad_demand(pair_bytes: _Integers) -> _Integers:
+    """Return a demand with dummy traffic that raises every row and column sum to that of the busiest port."""
+    filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     most = max(int(rows.max()), int(columns.max()))
     for i in range(len(filled)):
@@ -123,32 +123,32 @@ def stuffed(wanted_bytes: _Ints) -> _Ints:
 
 
 def birkhoff(demand: Demand) -> Decomposition:
-    """Return permutations that serve all of a demand in the least hold time; for simplex ports.
+    """Return permutations that serve a complete demand in the smallest hold time; for simplex ports.
 
-    A perfect matching is looked for among entries of at least a threshold, which is halved where there is none. With n
-    ranks there are at most n**2 - 2 n + 2; holds add up to :attr:`Demand.busiest_bytes`.
+    A perfect matching is searched among the entries above a threshold, which is halved if there is none. With n ranks
+    there are at most n**2 - 2 n + 2 permutations; their hold times add up to :attr:`Demand.busiest_bytes`.
     """
-    filled = stuffed(demand.wanted_bytes)
-    real = demand.wanted_bytes.copy()
+    filled = pad_demand(demand.pair_bytes)
+    real = demand.pair_bytes.copy()
     threshold = float(filled.max())
     rank = np.arange(demand.ranks)
     found = []
     while filled.any():
-        partner = _perfect(filled >= max(threshold, 1.0))
+        partner = _perfect_matching(filled >= max(threshold, 1.0))
         if partner is None:
             threshold /= 2.0
             continue
         hold = int(filled[rank, partner].min())
         filled[rank, partner] -= hold
-        # Where all of the rest is dummy traffic the port is idle.
+        # A port with only dummy traffic is idle.
         used = rank[real[rank, partner] > 0]
         real[rank, partner] = np.maximum(real[rank, partner] - hold, 0)
-        found.append(HeldConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
+        found.append(TimedConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
     return Decomposition("birkhoff", demand, False, tuple(found))
 
 
-def _perfect(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return a partner per row among allowed entries, each column once, or ``None`` if there are none."""
+def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """Return a partner per row among allowed entries, each column once; ``None`` if there is no such matching."""
     from scipy.optimize import linear_sum_assignment
 
     if not (allowed.any(axis=0).all() and allowed.any(axis=1).all()):
@@ -158,17 +158,17 @@ def _perfect(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
 
 
 def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex: bool = False) -> Decomposition:
-    """Return at most so many configurations that serve much of a demand within a hold time.
+    """Return a limited number of configurations that serve much of a demand within a total hold time.
 
-    Configurations are chosen one by one by what they serve per time, at several prices of a configuration; then all
-    hold times are set anew at once by a linear program. The best of all tries is taken. No bound is proven; benchmarks
-    compare with :func:`optimal` where that can be had.
+    Configurations are chosen one by one by the traffic they serve per time, for several prices per configuration; then
+    a linear program optimises all hold times. The best result is returned. No bound is proven; benchmarks compare with
+    :func:`optimal` where possible.
 
     Args:
         demand: The demand.
-        count: Most configurations.
-        hold_bytes: Most bytes through a port in all; by default those of the busiest one.
-        duplex: Whether every configuration has to be a matching.
+        count: Largest number of configurations.
+        hold_bytes: Largest number of bytes through a port in total; by default that of the busiest port.
+        duplex: Whether every configuration must be a matching.
 
     Raises:
         LimitError: The count or the hold time is out of range.
@@ -176,12 +176,12 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
     budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
     _check_bounds(count, budget)
     best = Decomposition("bounded", demand, duplex, ())
-    sets = [_greedy(demand, count, budget, price, duplex) for price in _PRICES if budget]
+    sets = [_choose_greedily(demand, count, budget, price, duplex) for price in _PRICES if budget]
     if not duplex and budget and demand.ranks <= 256:
         sets.append([each.circuits for each in birkhoff(demand).configurations[:count]])
     for chosen in dict.fromkeys(map(tuple, sets)):
-        held = _hold_times(demand, chosen, budget)
-        found = tuple(HeldConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
+        held = _optimise_hold_times(demand, chosen, budget)
+        found = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
         other = Decomposition("bounded", demand, duplex, found)
         if other.served_after_bytes[-1] > best.served_after_bytes[-1]:
             best = other
@@ -189,16 +189,16 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
 
 
 def _check_bounds(count: int, budget: float) -> None:
-    if not 1 <= count <= MOST_CONFIGURATIONS:
-        limit = 1 if count < 1 else MOST_CONFIGURATIONS
-        raise LimitError("number of configurations", asked=count, limit=limit, unit="")
+    if not 1 <= count <= MAX_CONFIGURATIONS:
+        limit = 1 if count < 1 else MAX_CONFIGURATIONS
+        raise LimitError("number of configurations", requested=count, limit=limit, unit="")
     if not 0 <= budget < 2**60:
-        raise LimitError("hold time", asked=budget, limit=0 if budget < 0 else 2**60, unit="B")
+        raise LimitError("hold time", requested=budget, limit=0 if budget < 0 else 2**60, unit="B")
 
 
-def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Return configurations chosen one after the other, each serving the most per byte of hold time and price."""
-    left = demand.wanted_bytes.astype(np.float64)
+def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
+    """Return configurations chosen one by one, each serving most per byte of hold time and price."""
+    left = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
     paid = price * budget / count
@@ -206,7 +206,7 @@ def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool)
         even = remaining / (count - len(chosen)) * _HOLDS
         largest = np.quantile(left.max(axis=1), (0.5, 1.0))
         holds = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
-        tries = [(hold, *_most_served(np.minimum(left, hold), duplex)) for hold in holds.tolist()]
+        tries = [(hold, *_serve_most(np.minimum(left, hold), duplex)) for hold in holds.tolist()]
         hold, served, circuits = max(tries, key=lambda each: each[1] / (each[0] + paid))
         if served <= 0.0:
             break
@@ -217,8 +217,8 @@ def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool)
     return chosen
 
 
-def _most_served(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
-    """Return the circuits that serve the most of a matrix, and how much; without those that serve nothing."""
+def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
+    """Return the circuits that serve most of a matrix, and the amount; circuits that serve nothing are omitted."""
     if duplex:
         both = value + value.T
         np.fill_diagonal(both, -1e30)
@@ -231,8 +231,8 @@ def _most_served(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circu
     return float(value[rows, columns].sum()), circuits
 
 
-def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
-    """Return the whole hold times that serve the most within a budget: a linear program, rounded down."""
+def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
+    """Return the integer hold times that serve most within a budget, from a rounded-down linear program."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -245,15 +245,15 @@ def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list
     k, pairs = len(chosen), list(row_of)
     if not pairs:
         return [0] * k
-    wanted = np.array([demand.wanted_bytes[pair] for pair in pairs], dtype=np.float64)
+    wanted = np.array([demand.pair_bytes[pair] for pair in pairs], dtype=np.float64)
     scale = max(float(wanted.max()), 1.0)
-    # What a pair is served, at most what is wanted, and at most the holds of the configurations that have it.
+    # The amount served per pair is limited by its demand, and by the hold times of configurations with this pair.
     served = np.arange(len(pairs))
     held = coo_array(
         (
             np.concatenate([np.full(len(rows), -1.0), np.ones(len(pairs)), np.ones(k)]),
             (
-                # In 32 bits: the solver of scipy below 1.15 takes no others.
+                # 32-bit indices: the solver of scipy before 1.15 accepts no others.
                 np.concatenate([rows, served, np.full(k, len(pairs))]).astype(np.int32),
                 np.concatenate([columns, k + served, np.arange(k)]).astype(np.int32),
             ),
@@ -264,10 +264,10 @@ def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list
     value = np.append(np.zeros(k), -np.ones(len(pairs)))
     upper = np.append(np.full(k, np.inf), wanted / scale)
     limits = LinearConstraint(held.tocsr(), -np.inf, most)
-    solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # none of the unknowns has to be whole
+    solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # all unknowns are continuous
     if solved.x is None:
         raise UndecidedError(f"hold times of {k} configurations: {solved.message}")
-    # A part in 10**9 is what the solver may be off; less than a byte too long is taken back below.
+    # The solver may err by one part in 10**9; an excess of less than a byte is removed below.
     whole = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
     while int(whole.sum()) > budget:
         whole[int(whole.argmax())] -= int(whole.sum()) - budget
@@ -275,33 +275,35 @@ def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list
 
 
 def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:
-    """Return the most bytes that so many permutations can serve within a hold time, proven (mixed-integer program).
+    """Return the proven maximum of bytes that a number of permutations can serve (mixed-integer program).
 
     Args:
         demand: A demand of at most six ranks.
-        count: Most configurations.
-        hold_bytes: Most bytes through a port in all; by default those of the busiest one.
-        time_limit_s: Longest time for the solver.
+        count: Largest number of configurations.
+        hold_bytes: Largest number of bytes through a port in total; by default that of the busiest port.
+        time_limit_s: Time limit of the solver.
 
     Raises:
-        ConfigError: There are too many ranks for an exact answer.
+        ConfigError: There are too many ranks for the exact solver.
         LimitError: The count or the hold time is out of range.
-        UndecidedError: The solver did not end in time.
+        UndecidedError: The solver did not finish in time.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, lil_array
 
     n = demand.ranks
-    if n > _MOST_OPTIMAL:
-        raise ConfigError(f"the exact solver takes {_MOST_OPTIMAL} ranks, not {n}", hint="Use the bounded method.")
+    if n > _MAX_OPTIMAL_RANKS:
+        raise ConfigError(
+            f"the exact solver accepts at most {_MAX_OPTIMAL_RANKS} ranks, not {n}", hint="Use the bounded method."
+        )
     budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
     _check_bounds(count, budget)
-    wanted = demand.wanted_bytes.astype(np.float64).ravel()
+    wanted = demand.pair_bytes.astype(np.float64).ravel()
     scale = max(float(wanted.max()), 1.0)
     wanted, window = wanted / scale, budget / scale
     cells, k = n * n, count
     width = k * (1 + 2 * cells)
-    rows = _limits_of_permutations(n, k, wanted, window)
+    rows = _permutation_constraints(n, k, wanted, window)
     matrix = lil_array((len(rows), width))
     for number, (entries, _) in enumerate(rows):
         for column, value in entries.items():
@@ -325,14 +327,14 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _column(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return the number of an unknown: of each configuration its hold (part 0), then a bit and the amount per pair."""
+    """Return the index of an unknown: per configuration its hold (part 0), then a bit and an amount per pair."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 
-def _limits_of_permutations(
+def _permutation_constraints(
     n: int, k: int, wanted: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return what the unknowns of :func:`optimal` have to keep: factors by unknown, and the most that they make up."""
+    """Return the constraints of :func:`optimal`: factors by unknown, and the upper limit of their sum."""
     cells = n * n
     at = partial(_column, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]
@@ -344,6 +346,8 @@ def _limits_of_permutations(
             rows.append(({at(c, 2, cell): 1.0, at(c, 0): -1.0}, 0.0))
             rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -wanted[cell]}, 0.0))
         if c:
-            rows.append(({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0))  # of equal sets one order is enough
+            rows.append(
+                ({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0)
+            )  # sort by hold time, since the order does not matter
     rows += [({at(c, 2, cell): 1.0 for c in range(k)}, wanted[cell]) for cell in range(cells)]
     return rows

@@ -1,4 +1,4 @@
-"""Traffic that is wanted between ranks: token counts of mixture-of-experts layers, or rates of a traffic plan."""
+"""Traffic demand between ranks, from token counts of mixture-of-experts layers or rates of a traffic plan."""
 
 from __future__ import annotations
 
@@ -13,77 +13,77 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import read_file
-from lumion_hw.schedules.schedule import MOST_RANKS, check_ranks
+from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
-_MOST_BYTES = 2**50
-"""Of one entry: sums over a row stay whole numbers in every type used here."""
+_MAX_BYTES = 2**50
+"""Limit of one entry, so that row sums stay exact integers in all number types used here."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Bytes from every rank to every other.
+    """Bytes from every rank to every other rank.
 
     Attributes:
-        wanted_bytes: Shape ``(ranks, ranks)``, whole numbers, from row to column; the diagonal is zero.
-        local_bytes: What stays on its rank and needs no circuit.
+        pair_bytes: Bytes from row to column, integers of shape ``(ranks, ranks)``; the diagonal is zero.
+        local_bytes: Bytes that stay on their rank and need no circuit.
     """
 
-    wanted_bytes: NDArray[np.int64]
+    pair_bytes: NDArray[np.int64]
     local_bytes: int = 0
 
     @property
     def ranks(self) -> int:
         """Number of ranks."""
-        return len(self.wanted_bytes)
+        return len(self.pair_bytes)
 
     @property
     def total_bytes(self) -> int:
-        """All that is wanted."""
-        return int(self.wanted_bytes.sum())
+        """Bytes of the complete demand."""
+        return int(self.pair_bytes.sum())
 
     @property
     def busiest_bytes(self) -> int:
-        """Bytes through the busiest port in one direction: no schedule holds circuits for less than these take."""
-        return int(max(self.wanted_bytes.sum(axis=0).max(), self.wanted_bytes.sum(axis=1).max()))
+        """Bytes through the busiest port in one direction, a lower bound of the hold time of any schedule."""
+        return int(max(self.pair_bytes.sum(axis=0).max(), self.pair_bytes.sum(axis=1).max()))
 
     def reversed(self) -> Demand:
-        """Return the way back: what a dispatch of tokens needs for its combine."""
-        return Demand(np.ascontiguousarray(self.wanted_bytes.T), self.local_bytes)
+        """Return the demand of the return traffic, such as the combine step after a dispatch of tokens."""
+        return Demand(np.ascontiguousarray(self.pair_bytes.T), self.local_bytes)
 
 
-def demand_from(
+def demand_from_counts(
     counts: ArrayLike, *, bytes_per_count: float = 1.0, rank_of_column: Sequence[int] | None = None
 ) -> Demand:
-    """Return the demand of a matrix of counts.
+    """Return the demand for a matrix of counts.
 
     Args:
         counts: Shape ``(ranks, ranks)`` from row to column, or ``(ranks, experts)`` with ``rank_of_column``.
-        bytes_per_count: Bytes of one count: hidden size times bytes per element for tokens, seconds of an epoch for
-            rates in bytes per second. Fractions of a byte are rounded up.
-        rank_of_column: The rank that has each expert; columns of one rank are added.
+        bytes_per_count: Bytes per count: hidden size times bytes per element for tokens, seconds of an epoch for rates
+            in bytes per second. Fractions of a byte are rounded up.
+        rank_of_column: Rank of each expert; columns of one rank are added.
 
     Raises:
-        ConfigError: An entry is negative, not finite or too large, or the shape does not fit; the message says which.
+        ConfigError: An entry is negative, not finite or too large, or the shape is wrong; the message says which.
     """
     try:
         matrix = np.asarray(counts, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ConfigError("a demand is a matrix of numbers") from error
+        raise ConfigError("a demand must be a matrix of numbers") from error
     if matrix.ndim != 2 or not matrix.size:
-        raise ConfigError(f"a demand is a matrix, found shape {matrix.shape}")
+        raise ConfigError(f"a demand must be a matrix, found shape {matrix.shape}")
     if rank_of_column is not None:
-        matrix = _folded(matrix, rank_of_column)
+        matrix = _sum_by_rank(matrix, rank_of_column)
     if matrix.shape[0] != matrix.shape[1]:
         raise ConfigError(
-            f"a demand is from ranks to ranks, found shape {matrix.shape}",
-            hint="If its columns are experts, say which rank has each.",
+            f"a demand must be a square matrix of ranks, found shape {matrix.shape}",
+            hint="If its columns are experts, give the rank of each.",
         )
     check_ranks(len(matrix), "a demand")
-    if not 0.0 < bytes_per_count < _MOST_BYTES:
-        raise ConfigError(f"{bytes_per_count} bytes per count", hint="Give a positive number.")
+    if not 0.0 < bytes_per_count < _MAX_BYTES:
+        raise ConfigError(f"cannot use {bytes_per_count} bytes per count", hint="Give a positive number.")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
-    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MOST_BYTES)))
+    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
     if len(wrong):
         row, column = wrong[0].tolist()
         value = matrix[row, column]
@@ -95,13 +95,13 @@ def demand_from(
     return Demand(whole, local)
 
 
-def _folded(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
-    """Return columns of experts added up by the rank that has them."""
+def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
+    """Return the columns of experts added up by their rank."""
     ranks, experts = matrix.shape
     if len(rank_of_column) != experts:
-        raise ConfigError(f"{len(rank_of_column)} ranks are given for {experts} columns", hint="Give one per column.")
+        raise ConfigError(f"got {len(rank_of_column)} ranks for {experts} columns", hint="Give one rank per column.")
     if unknown := [rank for rank in rank_of_column if not 0 <= rank < ranks]:
-        raise ConfigError(f"a column is on rank {unknown[0]}; ranks are 0 to {ranks - 1}, one per row")
+        raise ConfigError(f"a column is on rank {unknown[0]}, but ranks are 0 to {ranks - 1}, one per row")
     folded = np.zeros((ranks, ranks))
     for column, rank in enumerate(rank_of_column):
         folded[:, rank] += matrix[:, column]
@@ -109,32 +109,36 @@ def _folded(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArr
 
 
 def read_counts(path: AnyPath) -> NDArray[np.float64]:
-    """Read a matrix from a CSV file (commas, without a header) or an NPY file (never unpickled).
+    """Read a matrix from a CSV file (commas, no header) or an NPY file (never unpickled).
 
     Raises:
-        ConfigError: The file cannot be read, or holds something else; the message names the line.
+        ConfigError: The file cannot be read or has other content; the message names the line.
     """
     path = Path(path)
     hint = "Give a matrix as .csv with commas, or as .npy."
     data = read_file(path, "matrix", hint=hint)
     if data.startswith(b"\x93NUMPY"):
-        return _from_npy(data, path, hint)
+        return _read_npy(data, path, hint)
     try:
         lines = data.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is neither text nor NPY", hint=hint) from error
+        raise ConfigError(f"{path}: the file is neither text nor NPY", hint=hint) from error
     rows: list[list[float]] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            rows.append([_number(cell, path, number, place) for place, cell in enumerate(line.split(","), start=1)])
+            rows.append(
+                [_parse_number(cell, path, number, place) for place, cell in enumerate(line.split(","), start=1)]
+            )
             if len(rows[-1]) != len(rows[0]):
-                raise ConfigError(f"{path}:{number}: {len(rows[-1])} numbers in a row; rows before have {len(rows[0])}")
+                raise ConfigError(
+                    f"{path}:{number}: {len(rows[-1])} numbers in the row, but earlier rows have {len(rows[0])}"
+                )
     if not rows:
-        raise ConfigError(f"{path}: holds no numbers", hint=hint)
+        raise ConfigError(f"{path}: the file holds no numbers", hint=hint)
     return np.array(rows)
 
 
-def _number(cell: str, path: Path, line: int, place: int) -> float:
+def _parse_number(cell: str, path: Path, line: int, place: int) -> float:
     try:
         return float(cell)
     except ValueError:
@@ -143,17 +147,17 @@ def _number(cell: str, path: Path, line: int, place: int) -> float:
         raise ConfigError(f"{path}:{line}: expected number {place} of the row, found {shown!r}") from None
 
 
-def _from_npy(data: bytes, path: Path, hint: str) -> NDArray[np.float64]:
+def _read_npy(data: bytes, path: Path, hint: str) -> NDArray[np.float64]:
     try:
         file = io.BytesIO(data)
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-        # A head that promises more than is there would be given memory first.
-        if dtype.kind not in "iuf" or len(shape) != 2 or max(shape) > 64 * MOST_RANKS:
-            raise ConfigError(f"{path}: holds shape {shape} of {dtype}, no matrix of numbers", hint=hint)
+        # Check the header first: numpy would allocate memory for any size that it states.
+        if dtype.kind not in "iuf" or len(shape) != 2 or max(shape) > 64 * MAX_RANKS:
+            raise ConfigError(f"{path}: expected a matrix of numbers, found shape {shape} of {dtype}", hint=hint)
         return np.asarray(np.load(io.BytesIO(data), allow_pickle=False), dtype=np.float64)
     except ConfigError:
         raise
     except (ValueError, OSError, EOFError, OverflowError, SyntaxError) as error:
-        raise ConfigError(f"{path}: is damaged: {error}", hint=hint) from error
+        raise ConfigError(f"{path}: the file is damaged: {error}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""Schedules as JSON: written, and read back with every mistake named by its place."""
+"""Schedules as JSON documents, with error messages that name the place of a mistake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.reading import MOST_BYTES, read_json
+from lumion_hw.files.reading import MAX_BYTES, read_json
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.schedules.schedule import COLLECTIVES, Schedule, ScheduleRound, Transfer
 
@@ -18,7 +18,7 @@ _HINT = "`lumion schedule make` writes schedules."
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
-    """Return a schedule as plain numbers, strings and lists, ready for JSON."""
+    """Return a schedule as plain numbers, strings and lists for JSON."""
     rounds = [
         {
             "circuits": [list(pair) for pair in each.circuits],
@@ -43,30 +43,30 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 
 
 def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None:
-    """Write a schedule as JSON. Raises ``ConfigError`` if it cannot be written there, or not be read again."""
+    """Write a schedule as JSON. Raises ``ConfigError`` if it cannot be written or is too large to be read again."""
     text = json.dumps(schedule_document(schedule)) + "\n"
-    if len(text) > MOST_BYTES:
+    if len(text) > MAX_BYTES:
         raise ConfigError(
-            f"the schedule has {len(text) // 1024} KiB as JSON; {MOST_BYTES // 1024} KiB can be read",
-            hint="Make it for fewer ranks, or by its name where it is needed.",
+            f"the schedule has {len(text) // 1024} KiB as JSON, but only {MAX_BYTES // 1024} KiB can be read",
+            hint="Use fewer ranks, or make the schedule by its name where it is needed.",
         )
     write_file(Path(path), "schedule", text, over)
 
 
 def load_schedule(path: AnyPath) -> Schedule:
-    """Read a schedule; it is right in form, and :func:`lumion_hw.schedules.verify` tells whether it does what it says.
+    """Read a formally valid schedule; :func:`lumion_hw.schedules.verify` checks whether it implements its collective.
 
     Raises:
-        ConfigError: The file cannot be read, or is no schedule of this version; the message names the place.
+        ConfigError: The file cannot be read, or holds no schedule of this version; the message names the place.
     """
     return schedule_from(read_json(Path(path), "schedule", hint=_HINT), str(path))
 
 
 def schedule_from(document: Any, name: str) -> Schedule:
-    """Return the schedule of a JSON document; ``name`` is what it is called in messages. Errors as for reading it."""
+    """Return the schedule in a JSON document; ``name`` identifies the document in messages."""
     reader = _Fields(document, name)
     if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
-        raise ConfigError(f"{name}: is no schedule of version {_VERSION}", hint=_HINT)
+        raise ConfigError(f"{name}: this is not a schedule of version {_VERSION}", hint=_HINT)
     collective = reader.get("collective", str)
     if collective not in COLLECTIVES:
         reader.refuse("collective", f"one of {', '.join(COLLECTIVES)}", collective)
@@ -102,7 +102,7 @@ def _round(reader: _Fields) -> ScheduleRound:
 
 
 class _Fields:
-    """A mapping of a document, read key by key."""
+    """A mapping in a document, read key by key."""
 
     def __init__(self, document: Any, name: str) -> None:
         if not isinstance(document, Mapping):

@@ -1,4 +1,4 @@
-"""Configurations that together join every rank with every other once, and the search for a heavy matching."""
+"""Matchings that together connect every rank with every other once, and the search for a heavy matching."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Pairs = list[tuple[int, int]]
 
 
 def circle(ranks: int) -> tuple[Circuits, ...]:
-    """Return the matchings of the circle method: ``ranks - 1``, or ``ranks`` with one rank idle in each if it is odd.
+    """Return the matchings of the circle method: ``ranks - 1``, or ``ranks`` with one idle rank each if it is odd.
 
-    Round t joins rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the ranks.
+    Round t connects rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the ranks.
     """
     check_ranks(ranks, "circle method")
     seats = ranks + ranks % 2
@@ -26,21 +26,21 @@ def circle(ranks: int) -> tuple[Circuits, ...]:
 
 
 def xor(ranks: int) -> tuple[Circuits, ...]:
-    """Return the matchings i with i XOR s, s = 1 ... ranks - 1, of a power of two."""
+    """Return the matchings of i with i XOR s, s = 1 ... ranks - 1, for a power of two."""
     check_ranks(ranks, "XOR matchings", power_of_two=True)
     return tuple(tuple((i, i ^ s) for i in range(ranks)) for s in range(1, ranks))
 
 
 def shift(ranks: int, by: int) -> Circuits:
-    """Return the permutation i to i + by modulo the ranks; for simplex ports."""
+    """Return the permutation of i to i + by modulo the ranks; for simplex ports."""
     return tuple((i, (i + by) % ranks) for i in range(ranks))
 
 
 def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
-    """Return circuits without data: ``circle``, ``xor`` or ``shifts``.
+    """Return a schedule of circuits without data: ``circle``, ``xor`` or ``shifts``.
 
     Raises:
-        ConfigError: XOR without a power of two.
+        ConfigError: XOR was requested for a number that is not a power of two.
     """
     check_ranks(ranks, kind)
     if kind == "shifts":
@@ -51,13 +51,13 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
-    """Return a matching of about the largest weight; not proven to be the largest.
+    """Return a matching of approximately the largest weight, without proof.
 
-    The best assignment (permutation) falls into cycles; every other pair along each is kept, and pairs are then swapped
-    two by two while that helps.
+    The best assignment (permutation) consists of cycles; every other pair of each cycle is kept, and pairs then
+    exchange partners two by two while that helps.
 
     Args:
-        weight: Shape ``(n, n)``, symmetric, with a diagonal far below the rest.
+        weight: Weights, shape ``(n, n)``, symmetric, with a diagonal far below the rest.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -70,27 +70,27 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
         while not seen[start]:
             seen[start] = True
             cycle.append(start)
-            start = after[start]  # noqa: PLW2901 - on along the cycle
-        chosen = _best_of_cycle(cycle, lambda pair: float(weight[pair]))
+            start = after[start]  # noqa: PLW2901 - follow the cycle
+        chosen = _best_pairs_of_cycle(cycle, lambda pair: float(weight[pair]))
         pairs += chosen
         left += sorted(set(cycle) - {rank for pair in chosen for rank in pair})
     while len(left) > 1:
         a, b = divmod(int(weight[np.ix_(left, left)].argmax()), len(left))
         pairs.append((left[a], left[b]))
         left = [rank for place, rank in enumerate(left) if place not in (a, b)]
-    return _swapped(weight, pairs)
+    return _improve_by_swaps(weight, pairs)
 
 
-def _best_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other pair along a cycle, from the best place to begin."""
+def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
+    """Return every other pair along a cycle, from the best starting point."""
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
     ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
     return max(ways, key=lambda pairs: sum(map(weight, pairs)), default=[])
 
 
-def _swapped(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
-    """Let two pairs change partners as long as the weight grows."""
+def _improve_by_swaps(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
+    """Let two pairs exchange partners while the weight grows."""
     pairs = list(pairs)
     while len(pairs) > 1:
         a, b = np.array(pairs).T

@@ -1,7 +1,7 @@
-"""Schedules on a mesh: rounds turned into states of PUCs by the router, traced, and split where one has no routes.
+"""Schedules on a mesh: each round is routed and traced, and split into parts if it has no routes.
 
-Circuits that go on from one round to the next keep their PUCs wherever the new ones find ways beside them, so that only
-ports whose partner changes go dark.
+Circuits that continue from one round to the next keep their PUCs if the new circuits find paths next to them, so that
+only ports whose partner changes go dark.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
-"""Circuits of a round, or pairs on duplex ports, up to which the least number of parts is found."""
+"""Number of circuits of a round (pairs on duplex ports) up to which the smallest number of parts is found."""
 _PACKINGS, _PUSHES = 4, 100
-"""Orders in which circuits are put together, and pushes to do with one setting fewer in each."""
+"""Orders in which circuits are combined, and attempts in each to save one setting."""
 _RELABELLINGS = 60
-"""Places of ranks that are tried."""
+"""Assignments of ranks to ports that are tried."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class MeshStep:
     """One setting of the mesh.
 
     Attributes:
-        number: Round of the schedule that it serves, or a part of.
+        number: Round of the schedule that it serves, fully or in part.
         circuits: Its circuits, between ranks.
-        routing: Their ways in the same order, and the state of every PUC in use.
-        kept: Circuits that go on from before over the same PUCs; all others are dark while this is set.
+        routing: Their paths in the same order, and the state of every PUC in use.
+        kept: Circuits that continue over the same PUCs; all others are dark while this setting is programmed.
     """
 
     number: int
@@ -50,17 +50,17 @@ class MeshStep:
 
 @dataclass(frozen=True)
 class MeshSchedule:
-    """A schedule as settings of a mesh.
+    """A schedule as a sequence of mesh settings.
 
     Attributes:
         steps: The settings, in order.
-        rounds: Rounds of the schedule.
-        least_extra: Settings needed beyond one per round; fewer are proven not to do.
+        rounds: Number of rounds of the schedule.
+        min_extra: Settings needed beyond one per round; it is proven that fewer are not possible.
     """
 
     steps: tuple[MeshStep, ...]
     rounds: int
-    least_extra: int
+    min_extra: int
 
     @property
     def extra(self) -> int:
@@ -69,12 +69,12 @@ class MeshSchedule:
 
     @property
     def longest_hops(self) -> int:
-        """PUCs of the longest way."""
+        """PUCs on the longest path."""
         return max((path.hops for step in self.steps for path in step.routing.paths), default=0)
 
     @cached_property
     def rerouted(self) -> int:
-        """Circuits that went on but had to be led elsewhere, over all steps."""
+        """Number of circuits that continue but had to change their path, over all steps."""
         return sum(
             len(set(before.circuits) & set(after.circuits) - after.kept)
             for before, after in zip(self.steps, self.steps[1:], strict=False)
@@ -83,16 +83,16 @@ class MeshSchedule:
 
 @dataclass
 class MeshRouter:
-    """Routes sets of circuits one after the other, with as much as possible where it was.
+    """Routes sets of circuits one after the other, with as few changes as possible.
 
     Attributes:
         mesh: The mesh.
-        inputs: Port where the light of each rank enters.
-        outputs: Port where it leaves for each rank; the same ports if both directions share a fibre.
+        inputs: Input port of each rank.
+        outputs: Output port of each rank; the same ports if both directions share a fibre.
         puc_loss_db: Loss per PUC, one number or shape ``(n_pucs,)``.
-        max_hops: Most PUCs of a way.
-        faults: What is wrong with the mesh.
-        unusable: ``(puc, state)`` that may not be used.
+        max_hops: Largest number of PUCs of a path.
+        faults: Faults of the mesh.
+        unusable: Pairs ``(puc, state)`` that must not be used.
     """
 
     mesh: MeshTopology
@@ -108,26 +108,28 @@ class MeshRouter:
         self._one_fibre = list(self.inputs) == list(self.outputs)
         for what, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
             if twice := [port for port in ports if list(ports).count(port) > 1]:
-                raise ConfigError(f"{what} {list(ports)}: two ranks share port {twice[0]}", hint="Give each its own.")
+                raise ConfigError(
+                    f"{what} {list(ports)}: two ranks share port {twice[0]}", hint="Give each rank its own port."
+                )
         if not self._one_fibre and (both := set(self.inputs) & set(self.outputs)):
             raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
 
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
-        """Route one set of circuits; those that had ways before get them again if that can be.
+        """Route one set of circuits; circuits that had paths before get them again if possible.
 
         Args:
-            number: What the step is called.
+            number: Number of the step.
             circuits: The circuits.
-            before: Circuits that stand until then.
+            before: Circuits that are active until then.
 
         Raises:
-            RoutingError: There are no ways for all of them at once.
+            RoutingError: There are no paths for all of them at once.
         """
         refusal: RoutingError | None = None
-        # All ways remembered, else those that stand now, else none.
-        for known in dict.fromkeys((self._fitting(circuits), self._fitting(set(circuits) & set(before)), ())):
+        # First try all remembered paths, then those of active circuits, then none.
+        for known in dict.fromkeys((self._compatible(circuits), self._compatible(set(circuits) & set(before)), ())):
             try:
-                routing = self._routed(circuits, known, hard=not known)
+                routing = self._route(circuits, known, hard=not known)
             except RoutingError as error:
                 refusal = error
                 continue
@@ -140,29 +142,29 @@ class MeshRouter:
             return MeshStep(number, circuits, routing, kept)
         raise refusal or RoutingError("nothing was tried")
 
-    def routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
-        """Return whether circuits can be routed together: true, proven false, or ``None`` if none were found.
+    def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
+        """Return whether circuits can be routed together: true, proven false, or ``None`` if undecided.
 
         Args:
             circuits: The circuits.
-            hard: Whether the exact search is asked where others give up, if it is installed.
+            hard: Whether to use the exact search, if installed, where the fast search fails.
         """
         try:
-            self._routed(circuits, (), hard=hard, explain_s=0.0)
+            self._route(circuits, (), hard=hard, explain_s=0.0)
         except NoPathError:
             return False
         except UndecidedError:
             return None
         return True
 
-    def seated(self, places: Sequence[int]) -> MeshRouter:
-        """Return a router of the same mesh whose rank r has the ports that were those of rank ``places[r]``."""
+    def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
+        """Return a router in which rank r has the ports of former rank ``places[r]``."""
         return replace(
             self, inputs=[self.inputs[each] for each in places], outputs=[self.outputs[each] for each in places]
         )
 
-    def _fitting(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
-        """Return the circuits whose remembered ways can stand together, in order."""
+    def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
+        """Return, in order, the circuits whose remembered paths can be active together."""
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
             if pair in self._ways:
@@ -173,8 +175,8 @@ class MeshRouter:
                 fitting.append(pair)
         return tuple(fitting)
 
-    def _routed(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
-        """Return ways for all circuits, those known staying where they are."""
+    def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
+        """Return paths for all circuits; circuits with known paths keep them."""
         standing = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(
@@ -195,24 +197,24 @@ class MeshRouter:
         return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
-def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
-    """Turn a schedule into settings of a mesh, each traced.
+def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
+    """Convert a schedule into traced settings of a mesh.
 
-    A round without routes is split into as few parts as can be if it has at most eight circuits (pairs on duplex
-    ports); of more, circuits are put one by one where they fit, and ``least_extra`` says what is proven.
+    A round without routes is split into the smallest number of parts if it has at most eight circuits (pairs on duplex
+    ports). Larger rounds are split greedily, and ``min_extra`` says what is proven.
 
     Args:
-        router: The mesh, and the ports of each rank.
+        router: The mesh and the ports of each rank.
         schedule: The schedule.
 
     Raises:
         ConfigError: There are more ranks than ports.
-        NoPathError: A circuit has no way even alone (proven).
-        UndecidedError: None was found for one, and nothing was proven.
+        NoPathError: A circuit has no path even alone (proven).
+        UndecidedError: No path was found for a circuit, and nothing was proven.
     """
     _check_enough_ports(router, schedule)
     steps: list[MeshStep] = []
-    least_extra = 0
+    min_extra = 0
     parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
     for number, each in enumerate(schedule.rounds):
         before = steps[-1].circuits if steps else ()
@@ -224,82 +226,82 @@ def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
                 impossible = isinstance(error, NoPathError)
                 parts_of[each.circuits] = split(router, each.circuits, schedule.duplex, impossible)
         parts, proven = parts_of[each.circuits]
-        least_extra += proven - 1
+        min_extra += proven - 1
         for part in parts:
             steps.append(router.step(number, part, before))
             before = part
-    return MeshSchedule(tuple(steps), len(schedule.rounds), least_extra)
+    return MeshSchedule(tuple(steps), len(schedule.rounds), min_extra)
 
 
 def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
     if schedule.ranks > min(len(router.inputs), len(router.outputs)):
         raise ConfigError(
-            f"{schedule.name}: {schedule.ranks} ranks, and ports for {min(len(router.inputs), len(router.outputs))}",
+            f"{schedule.name}: {schedule.ranks} ranks, but only {min(len(router.inputs), len(router.outputs))} ports",
             hint="Give one input and one output port per rank.",
         )
 
 
 def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
-    """Return parts of a set of circuits that can each be routed, and how many are needed at least (proven).
+    """Return parts of a set of circuits that can each be routed, and the proven smallest number of parts.
 
     Args:
         router: The mesh.
-        circuits: Circuits that cannot be routed together, or for which no routes were found.
-        duplex: Whether both directions of a pair stay together, where they can.
+        circuits: Circuits without common routes, or for which none were found.
+        duplex: Whether both directions of a pair stay together where possible.
         impossible: Whether it is proven that they cannot be routed together.
 
     Raises:
-        RoutingError: A circuit has no way even alone.
+        RoutingError: A circuit has no path even alone.
     """
-    units = _units(router, circuits, duplex)
+    units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        found = Packer(lambda wanted: router.routable(wanted, hard=False)).packed(units, random.Random(0))
-        return [_together(each) for each in found], 1 + impossible
+        found = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
+        return [_merged(each) for each in found], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
-    def routable(mask: int) -> bool | None:
-        # What holds a set that cannot be routed cannot be routed either, and parts of one that can be can be.
+    def is_routable(mask: int) -> bool | None:
+        # Supersets of an unroutable set are unroutable, and subsets of a routable set are routable.
         if mask not in answers:
             if any(answer is False and other & mask == other for other, answer in answers.items()):
                 return False
             if any(answer is True and other & mask == mask for other, answer in answers.items()):
                 return True
-            answers[mask] = router.routable(_joined(units, mask))
+            answers[mask] = router.is_routable(_selected(units, mask))
         return answers[mask]
 
     for one, other in combinations(range(len(units)), 2):
-        routable(1 << one | 1 << other)  # these are quick, and rule out most of the others
-    parts = _fewest_parts(whole, lambda mask: routable(mask) is True)
-    proven = len(_fewest_parts(whole, lambda mask: routable(mask) is not False))
-    return [_joined(units, mask) for mask in parts], proven
+        is_routable(1 << one | 1 << other)  # pairs are quick to check, and rule out most larger sets
+    parts = _minimal_cover(whole, lambda mask: is_routable(mask) is True)
+    proven = len(_minimal_cover(whole, lambda mask: is_routable(mask) is not False))
+    return [_selected(units, mask) for mask in parts], proven
 
 
-def _units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
-    """Return circuits in what may be moved apart: pairs on duplex ports, where both ways of one can be routed.
+def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
+    """Group circuits into units that stay together: pairs on duplex ports, if both directions can be routed.
 
     Raises:
-        RoutingError: A circuit has no way even alone.
+        RoutingError: A circuit has no path even alone.
     """
     units: list[Unit] = []
     wanted = sorted(circuits)
     for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in wanted}):
         unit = tuple(pair for pair in wanted if key == pair or (duplex and key == pair[::-1]))
-        # The two ways of one pair may be at odds with each other.
-        units += [unit] if router.routable(unit) else [(pair,) for pair in unit]
+        # The two directions of a pair may exclude each other.
+        units += [unit] if router.is_routable(unit) else [(pair,) for pair in unit]
     for unit in units:
         router.step(0, unit)  # raises with the reason
     return units
 
 
-def _fewest_parts(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest subsets that fit and together make up a set, all as bit masks; single elements always fit."""
+def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
+    """Return the smallest number of fitting subsets that form a set, as bit masks; single elements always fit."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
         part = rest = mask ^ lowest
         options: list[list[int]] = []
-        # Every subset with the lowest element, large ones first.
+        # Every subset with the lowest element, larger subsets first.
         while True:
             chosen = part | lowest
             others = best[mask ^ chosen]
@@ -312,73 +314,74 @@ def _fewest_parts(whole: int, fits: Callable[[int], bool]) -> list[int]:
     return best[whole]
 
 
-def _joined(units: Sequence[Unit], mask: int) -> Circuits:
-    return _together(unit for i, unit in enumerate(units) if mask >> i & 1)
+def _selected(units: Sequence[Unit], mask: int) -> Circuits:
+    return _merged(unit for i, unit in enumerate(units) if mask >> i & 1)
 
 
-def _together(units: Iterable[Unit]) -> Circuits:
+def _merged(units: Iterable[Unit]) -> Circuits:
     return tuple(sorted(pair for unit in units for pair in unit))
 
 
 # -- other rounds, other ranks -----------------------------------------------------------------------------------------
 
 
-def regrouped(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
-    """Return a schedule that sends the same in rounds that all have routes, in as few as are found.
+def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
+    """Return a schedule that sends the same data in rounds that all have routes, in as few rounds as found.
 
-    Where no round builds on another, as in an all-to-all that sends every block straight, any circuits may share a
-    round: there are many other factorisations, and rounds that are not full. No number found is proven to be the
-    least; :func:`fewest_rounds` is what any schedule needs.
+    If no round depends on another, as in an all-to-all that sends every block directly, any circuits may share a round:
+    there are many other factorisations, and rounds need not be full. The number is not proven to be the smallest;
+    :func:`min_rounds` is a lower bound for any schedule.
 
     Args:
-        router: The mesh, and the ports of each rank.
+        router: The mesh and the ports of each rank.
         schedule: An all-to-all without forwarding, or matchings.
-        seed: Of the orders that are tried.
+        seed: Random seed.
 
     Returns:
-        The schedule itself if all of its rounds have routes. A duplex one becomes simplex if both ways of a pair are at
-        odds with each other.
+        The schedule itself if all of its rounds have routes. A duplex schedule becomes simplex if the two directions of
+        a pair exclude each other.
 
     Raises:
-        ConfigError: Its rounds build on each other, or there are more ranks than ports.
-        RoutingError: A circuit has no way even alone.
+        ConfigError: Its rounds depend on each other, or there are more ranks than ports.
+        RoutingError: A circuit has no path even alone.
     """
     sent = {(one.source, one.target): one for each in schedule.rounds for one in each.transfers}
     straight = all(one.chunks == (one.source * schedule.ranks + one.target,) for one in sent.values())
     if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
         raise ConfigError(
-            f"{schedule.name}: its rounds build on each other and keep their circuits",
-            hint="Only matchings, all-to-all and all-to-all-shifts can be regrouped; others can be relabelled.",
+            f"{schedule.name}: its rounds depend on each other, so they cannot be regrouped",
+            hint="Regroup only matchings, all-to-all and all-to-all-shifts; other schedules can be relabelled.",
         )
-    as_given = on_mesh(router, schedule)
+    as_given = route_schedule(router, schedule)
     if not as_given.extra:
         return schedule
     best = [step.circuits for step in as_given.steps]
-    packer = Packer(lambda wanted: router.routable(wanted, hard=False))
-    units = _units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
+    packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
+    units = _make_units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
-        found = packer.packed(units, random.Random(f"{seed} {turn}"), _PUSHES)
-        best = min(best, [_together(each) for each in found], key=len)
+        found = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
+        best = min(best, [_merged(each) for each in found], key=len)
     rounds = tuple(ScheduleRound(each, tuple(sent[pair] for pair in each if pair in sent)) for each in best)
     duplex = schedule.duplex and all((b, a) in each for each in best for a, b in each)
     return replace(schedule, duplex=duplex, rounds=rounds)
 
 
-def fewest_rounds(schedule: Schedule) -> int:
-    """Return how many rounds its different circuits need on any mesh: as many as the busiest port has partners."""
+def min_rounds(schedule: Schedule) -> int:
+    """Return a lower bound of the rounds on any mesh: the number of partners of the busiest port."""
     pairs = {pair for each in schedule.rounds for pair in each.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
-def relabelled(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
-    """Return which ports each rank should have so that few rounds have no routes: place of its ports by rank.
+def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
+    """Return an assignment of ports to ranks with few rounds that have no routes, as port index by rank.
 
-    Two ranks change places as long as that is no worse. :meth:`MeshRouter.seated` takes the answer.
+    Two ranks exchange their ports as long as the result gets no worse. Pass the result to
+    :meth:`MeshRouter.with_ports_of`.
 
     Args:
-        router: The mesh, and ports in the order of the ranks as they are.
+        router: The mesh, and the ports in the present order of ranks.
         schedule: The schedule.
-        seed: Of the changes that are tried.
+        seed: Random seed.
 
     Raises:
         ConfigError: There are more ranks than ports.
@@ -387,10 +390,10 @@ def relabelled(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tupl
     order, uses = random.Random(seed), Counter(each.circuits for each in schedule.rounds)
 
     def unrouted(places: Sequence[int], most: float = math.inf) -> int:
-        """Return rounds without routes, no further counted than needed."""
-        seated, found = router.seated(places), 0
+        """Return the number of rounds without routes; stop counting above the limit."""
+        with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
-            found += 0 if seated.routable(circuits, hard=False) else count
+            found += 0 if with_ports_of.is_routable(circuits, hard=False) else count
             if found > most:
                 break
         return found

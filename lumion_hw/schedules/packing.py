@@ -1,4 +1,4 @@
-"""Circuits put together into as few settings of a mesh as are found: which go together is for the router to say."""
+"""Packing of circuits into as few settings of a mesh as possible; the router decides which circuits are compatible."""
 
 from __future__ import annotations
 
@@ -9,66 +9,66 @@ from collections.abc import Callable, Sequence
 from lumion_hw.schedules.schedule import Circuits
 
 Unit = Circuits
-"""Circuits that stay together: one, or both ways of a pair."""
+"""Circuits that stay together: one circuit, or both directions of a pair."""
 _SPREAD = 4.0
-"""How much chance there is in the order, in circuits that a rank still has to make."""
+"""Random part of the order, in units of circuits that a rank still needs."""
 
 
 class Packer:
-    """Packs units into settings, and remembers what goes together and what does not.
+    """Packs units into settings, and remembers which units are compatible.
 
     Args:
-        routable: Whether circuits can be routed together; ``None`` where no ways were found and nothing was proven.
+        routable: Returns whether circuits can be routed together; ``None`` if undecided.
     """
 
-    def __init__(self, routable: Callable[[Circuits], bool | None]) -> None:
-        self._routable = routable
-        self._together: list[frozenset[Unit]] = []
-        self._apart: list[frozenset[Unit]] = []
+    def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:
+        self._routable = is_routable
+        self._compatible: list[frozenset[Unit]] = []
+        self._incompatible: list[frozenset[Unit]] = []
 
-    def packed(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
-        """Return settings that hold every unit once, each of which has ways.
+    def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
+        """Group the units into settings, each unit in exactly one, so that the mesh can route every setting.
 
-        One setting after the other is filled, ranks with most circuits still to make first; then the smallest is
-        dissolved into the others, as long as that works.
+        Settings are filled one after the other, starting with ranks that need most circuits; then the smallest setting
+        is dissolved into the others, as long as that works.
 
         Args:
-            units: Units, each of which can be routed alone.
-            order: Source of chance.
-            steps: How often in all a unit may push its way into a setting to make another one superfluous.
+            units: Units, each routable alone.
+            order: Random number generator.
+            steps: Number of attempts in total to push a unit into another setting, to save a setting.
         """
         left, settings = list(units), list[list[Unit]]()
         while left:
-            settings.append(self._filled([], self._busiest_first(left, order)))
+            settings.append(self._fill([], self._busiest_first(left, order)))
             left = [unit for unit in left if unit not in settings[-1]]
         while steps > 0 and len(settings) > 1:
-            fewer, steps = self._dissolved(settings, order, steps)
+            fewer, steps = self._with_one_setting_fewer(settings, order, steps)
             if fewer is None:
                 break
             settings = fewer
         return settings
 
     def fits(self, units: Sequence[Unit]) -> bool:
-        """Return whether units have ways at once; asked of the router only where nothing known answers."""
+        """Return whether units can be routed together; asks the router only if earlier results do not decide it."""
         wanted = frozenset(units)
-        if len(wanted) < 2 or any(wanted <= known for known in self._together):
+        if len(wanted) < 2 or any(wanted <= known for known in self._compatible):
             return True
-        if any(known <= wanted for known in self._apart):
+        if any(known <= wanted for known in self._incompatible):
             return False
         if self._routable(tuple(sorted(circuit for unit in wanted for circuit in unit))):
-            self._together.append(wanted)
+            self._compatible.append(wanted)
             return True
-        self._apart.append(wanted)
-        if len(wanted) > 2:  # two that are at odds rule out much more than all of them
+        self._incompatible.append(wanted)
+        if len(wanted) > 2:  # an incompatible pair rules out more sets than the whole set does
             for other in units[:-1]:
                 self.fits([other, units[-1]])
         return False
 
-    def _filled(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
-        """Return a setting with every candidate added that finds its ports and a way free, in this order."""
+    def _fill(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
+        """Return a setting with every candidate added, in order, that fits its ports and can be routed."""
         wider = list(setting)
         for unit in candidates:
-            if not _clashing(wider, unit) and self.fits([*wider, unit]):
+            if not _conflicting_units(wider, unit) and self.fits([*wider, unit]):
                 wider.append(unit)
         return wider
 
@@ -77,16 +77,16 @@ class Packer:
         weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in left}
         return sorted(left, key=lambda unit: -weight[unit])
 
-    def _dissolved(
+    def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
-        """Return one setting fewer and the steps left, or ``None`` if the units of the smallest find no place."""
+        """Return one setting fewer and the remaining steps; ``None`` if its units do not fit elsewhere."""
         smallest = min(settings, key=len)
         kept, pool = [list(each) for each in settings if each is not smallest], list(smallest)
         while pool and steps > 0:
             steps -= 1
             unit, place = order.choice(pool), order.randrange(len(kept))
-            out = _clashing(kept[place], unit)
+            out = _conflicting_units(kept[place], unit)
             if len(out) > 1 and order.random() > 0.1:
                 continue
             wider = [each for each in kept[place] if each not in out]
@@ -95,12 +95,12 @@ class Packer:
             kept[place] = [*wider, unit]
             pool = [each for each in (*pool, *out) if each != unit]
             for other in range(len(kept)):
-                kept[other] = self._filled(kept[other], pool)
+                kept[other] = self._fill(kept[other], pool)
                 pool = [each for each in pool if each not in kept[other]]
         return (None if pool else kept), steps
 
 
-def _clashing(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
-    """Return the units of a setting that need a transmitter or a receiver of another one."""
+def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
+    """Return the units of a setting that use a transmitter or a receiver of another unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
     return [each for each in setting if any(a in senders or b in receivers for a, b in each)]

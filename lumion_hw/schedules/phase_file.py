@@ -1,4 +1,4 @@
-"""The phase file as a model: what a YAML file of a job's phases may hold."""
+"""Model of the phase file: the YAML file with a job's phases."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pydantic import Field
 from lumion_hw.bench.file.checks import Check, Uses
 from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
 
-MOST_PHASES = 256
+MAX_PHASES = 256
 _Pair = Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
 _Ring = Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
 
 
 class PhaseModel(StrictModel):
-    """One phase: how long it takes, and the circuits that it sends over, by device names of modules."""
+    """One phase: its duration, and the circuits that it sends over, by device names of modules."""
 
-    tag: Name = Field(description="Name of its configuration.")
-    duration_s: Number = Field(gt=0.0, le=86_400.0, description="How long it takes once its circuits are up.")
+    tag: Name = Field(description="Name of the phase.")
+    duration_s: Number = Field(gt=0.0, le=86_400.0, description="Duration once its circuits are up, in seconds.")
     rings: tuple[_Ring, ...] = Field((), description="Rings: each module sends to the next, the last to the first.")
     pairs: tuple[_Pair, ...] = Field((), description="Pairs of modules that send to each other.")
     circuits: tuple[_Pair, ...] = Field((), description="Single circuits, from the first module to the second.")
 
     def placed(self) -> Iterator[tuple[tuple[str, str], tuple[str, int]]]:
-        """Yield every circuit, and the key and entry it comes from."""
+        """Yield every circuit with the key and entry it comes from."""
         for number, ring in enumerate(self.rings):
             for pair in pairwise((*ring, ring[0])):
                 yield pair, ("rings", number)
@@ -37,7 +37,7 @@ class PhaseModel(StrictModel):
             yield (a, b), ("circuits", number)
 
     def all_circuits(self) -> tuple[tuple[str, str], ...]:
-        """Return every circuit, sorted."""
+        """Return all circuits, sorted."""
         return tuple(sorted(pair for pair, _ in self.placed()))
 
 
@@ -46,11 +46,11 @@ class PhaseFileModel(StrictModel):
 
     version: Version
     job: Name = Field(description="Name of the job.")
-    iterations: Whole = Field(10, ge=1, le=1_000_000, description="How often the phases are gone through.")
-    phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MOST_PHASES, description="In their order.")
+    iterations: Whole = Field(10, ge=1, le=1_000_000, description="Number of iterations.")
+    phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MAX_PHASES, description="Phases in order.")
 
     def checks(self) -> Iterator[Check]:
-        """Yield what is wrong between the parts of the file."""
+        """Yield inconsistencies between the parts of the file."""
         tags = Uses()
         for number, phase in enumerate(self.phases):
             where = ("phases", number)
@@ -58,7 +58,7 @@ class PhaseFileModel(StrictModel):
             senders, receivers = Uses(), Uses()
             for (a, b), place in phase.placed():
                 if a == b:
-                    yield Check((*where, *place), f"expected two modules, found {a!r} joined to itself")
+                    yield Check((*where, *place), f"expected two modules, found {a!r} connected to itself")
                 yield from senders.claim(a, (*where, *place), f"transmitter of {a}")
                 yield from receivers.claim(b, (*where, *place), f"receiver of {b}")
         if not any(phase.all_circuits() for phase in self.phases):

@@ -1,4 +1,4 @@
-"""Prepared configurations on a bench: switched by tag, proven by light, dark times measured port by port."""
+"""Prepared configurations on a bench: switched by tag, proven by light, with measured dark times of ports."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
-from lumion_hw.circuits.coherent import await_locks, ends_of
+from lumion_hw.circuits.coherent import await_locks, transmitters_of
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
 
 _RELOCK_WITHIN_S = 10.0
 """A coherent receiver whose data path is up locks within a second (emulated: 0.6 s)."""
-_Way = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
+_CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
 """A circuit and the PUCs of its arms."""
 
 
 @dataclass(frozen=True)
-class Switched:
-    """One change of configuration, as measured.
+class MeasuredSwitch:
+    """Measurement of one change of configuration.
 
     Attributes:
-        tag: What was switched to.
-        began_s: When it was asked for, on the bench's clock.
-        dark_s: How long each circuit that was set up was dark, by ``(transmitter, receiver)``: from the request until
-            its light was seen where it belongs.
-        light_s: How long it took until all light had been seen twice.
-        locked_s: The same until the receiver had locked, of each circuit of two polarizations that was set up.
-        proven_s: How long it took until all circuits were proven: their light, and these locks.
+        tag: The new configuration.
+        requested_s: Time of the request on the bench's clock.
+        dark_s: Dark time of each circuit that was set up, by ``(transmitter, receiver)``: from the request until its
+            light has arrived.
+        light_s: Time until all light was read twice.
+        locked_s: Time until the receiver had locked, for each dual-polarization circuit that was set up.
+        proven_s: Time until all circuits were proven: their light, and these locks.
         heat_mw: Heat of all heaters in the new setting.
     """
 
     tag: str
-    began_s: float
+    requested_s: float
     dark_s: dict[tuple[str, str], float]
     light_s: float
     locked_s: dict[tuple[str, str], float]
@@ -50,12 +50,12 @@ class Switched:
 
 @dataclass(frozen=True)
 class MeasuredChange:
-    """How long a change of configuration takes.
+    """Measured duration of a change of configuration.
 
     Attributes:
-        light_s: Until all light was seen twice where it belongs.
-        receivers_s: Until no receiver of a new circuit reported loss of signal any more, and those of two polarizations
-            had locked, asking them included.
+        light_s: Time until all light was read twice at its output.
+        receivers_s: Time until no receiver of a new circuit reported loss of signal and all coherent receivers had
+            locked, including the reads.
     """
 
     light_s: float
@@ -64,16 +64,16 @@ class MeasuredChange:
 
 @dataclass(frozen=True)
 class MeasuredPhase:
-    """One phase as it went.
+    """Measurement of one phase.
 
     Attributes:
-        iteration: Which iteration, from 0.
-        tag: The phase.
-        wait_s: How long it waited for its circuits after the phase before had ended.
-        start_s: When it started, on the bench's clock.
-        end_s: When it ended.
-        switched: The change before it; ``None`` if nothing had to change.
-        heat_mw: Heat of all heaters meanwhile.
+        iteration: Number of the iteration, from 0.
+        tag: Name of the phase.
+        wait_s: Time that it waited for its circuits after the end of the previous phase.
+        start_s: Start on the bench's clock.
+        end_s: End on the bench's clock.
+        switched: The switch before it; ``None`` if nothing had to change.
+        heat_mw: Heat of all heaters during the phase.
     """
 
     iteration: int
@@ -81,7 +81,7 @@ class MeasuredPhase:
     wait_s: float
     start_s: float
     end_s: float
-    switched: Switched | None
+    switched: MeasuredSwitch | None
     heat_mw: float
 
 
@@ -89,7 +89,7 @@ class PhaseSwitch:
     """Switches a bench between prepared configurations.
 
     Args:
-        setup: Path set-up of the bench.
+        setup: Circuit set-up of the bench.
         prepared: Configurations by tag.
     """
 
@@ -98,221 +98,223 @@ class PhaseSwitch:
         self._prepared = dict(prepared)
         self._launch_dbm: dict[str, float | None] = {}
         self._tag: str | None = None
-        self._going: set[str] = set()
+        self._running: set[str] = set()
 
     def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
-        """Set every configuration up once, align polarizations, and prove every circuit by all there is.
+        """Set up every configuration once, align polarizations, and prove every circuit with all devices.
 
-        Transmitters stay on from then on: a change of configuration only has to move light.
+        Transmitters stay on from then on, so that a change of configuration only has to move light.
 
         Raises:
-            CircuitError: A circuit was not proven; the message says which.
+            CircuitError: A circuit was not proven; the message names it.
             LumionError: A device failed.
         """
         proofs: dict[str, tuple[CircuitProof, ...]] = {}
         for tag, each in self._prepared.items():
             if each.circuits:
                 proofs[tag] = self._setup.establish(each.plan)
-                # With the arms of coherent circuits as the receivers have seen them level.
+                # Keep the arms of coherent circuits as they were levelled.
                 self._prepared[tag] = replace(each, plan=self._setup.active or each.plan)
                 self._tag = tag
         modules = self._setup.bench.transponders
-        for name in sorted({a for each in self._prepared.values() for a in ends_of(each.plan.circuits)}):
+        for name in sorted({a for each in self._prepared.values() for a in transmitters_of(each.plan.circuits)}):
             module = modules[name]
             module.enable()
             self._launch_dbm[name] = module.monitors().tx_power_dbm
         return proofs
 
-    def switch(self, tag: str) -> Switched:
-        """Switch to a configuration by its tag: one commit, proven by the mesh's photodiodes, or the one before again.
+    def switch(self, tag: str) -> MeasuredSwitch:
+        """Switch to a configuration by its tag in one commit, proven by photodiodes; roll back if it fails.
 
-        Circuits of two polarizations count once their receivers have locked as well.
+        Dual-polarization circuits are proven once their receivers have locked as well.
 
         Raises:
-            UnknownNameError: No configuration has this tag.
-            CircuitError: A phase that is not done uses a circuit that would be ended, or a circuit was not proven; what
-                stood before stands again.
+            UnknownNameError: There is no configuration of this tag.
+            CircuitError: A running phase uses a circuit that would end, or a circuit was not proven; the former
+                circuits are active again.
             LumionError: The controller failed.
         """
-        to = self._of(tag)
-        self._check_unused(tag)
+        to = self._prepared_phase(tag)
+        self._check_circuits_unused(tag)
         clock, bench = self._setup.bench.clock, self._setup.bench
-        began_s = clock.now()
+        requested_s = clock.now()
         dark_s: dict[tuple[str, str], float] = {}
         locked_s: dict[tuple[str, str], float] = {}
         light_s: list[float] = []
 
         def arrived(request: CircuitRequest) -> None:
-            dark_s[request.source, request.target] = clock.now() - began_s
+            dark_s[request.source, request.target] = clock.now() - requested_s
 
         def locked(request: CircuitRequest) -> None:
-            locked_s[request.source, request.target] = clock.now() - began_s
+            locked_s[request.source, request.target] = clock.now() - requested_s
 
         def confirm(new: Sequence[PlannedCircuit]) -> None:
-            light_s.append(clock.now() - began_s)
+            light_s.append(clock.now() - requested_s)
             await_locks(bench, new, _RELOCK_WITHIN_S, locked)
 
         self._setup.switch(to.plan, self._launch_dbm, arrived=arrived, confirm=confirm)
         self._tag = tag
-        return Switched(tag, began_s, dark_s, light_s[0], locked_s, clock.now() - began_s, to.plan.heat_mw)
+        return MeasuredSwitch(
+            tag, requested_s, dark_s, light_s[0], locked_s, clock.now() - requested_s, to.plan.heat_mw
+        )
 
-    def begin(self, tag: str) -> Switched | None:
-        """Begin a phase now: switch to its configuration if anything has to change, and refuse what is dark.
+    def begin_phase(self, tag: str) -> MeasuredSwitch | None:
+        """Begin a phase now: switch to its configuration if needed, and check that its circuits are active.
 
-        For jobs that say themselves when a phase begins and ends; :meth:`run` goes by how long phases take. Until
-        :meth:`done` none of its circuits is taken from it; others may be switched meanwhile, for the next phase.
+        Use it for jobs that report the start and end of phases themselves; :meth:`run` uses the durations of phases.
+        Until :meth:`end_phase` the circuits of the phase stay; other circuits may be switched for the next phase.
 
         Returns:
-            The change; ``None`` if nothing had to change.
+            The switch; ``None`` if nothing had to change.
 
         Raises:
-            ConfigError: It has begun already, or no configuration has this tag.
-            CircuitError: A phase that is not done uses a circuit that would be ended, or a circuit was not proven; what
-                stood before stands.
+            ConfigError: The phase has begun already, or there is no configuration of this tag.
+            CircuitError: A running phase uses a circuit that would end, or a circuit was not proven; the former
+                circuits are active.
             LumionError: The controller failed.
         """
-        phase = self._of(tag).phase
-        if tag in self._going:
-            raise ConfigError(f"phase {tag} has begun already", hint="Say when it is done().")
-        switched = self.switch(tag) if self._changes(tag) else None
-        self._check_up(tag, phase.circuits)
-        self._going.add(tag)
+        phase = self._prepared_phase(tag).phase
+        if tag in self._running:
+            raise ConfigError(f"phase {tag} has begun already", hint="End it with end_phase() first.")
+        switched = self.switch(tag) if self._needs_switch(tag) else None
+        self._check_circuits_active(tag, phase.circuits)
+        self._running.add(tag)
         return switched
 
-    def done(self, tag: str) -> None:
+    def end_phase(self, tag: str) -> None:
         """End a phase: its circuits stay up until another phase needs their ports.
 
         Raises:
-            ConfigError: It has not begun.
+            ConfigError: The phase has not begun.
         """
-        if tag not in self._going:
-            going = ", ".join(sorted(self._going)) or "none"
-            raise ConfigError(f"phase {tag} has not begun, or is done already", hint=f"Going on: {going}.")
-        self._going.remove(tag)
+        if tag not in self._running:
+            names = ", ".join(sorted(self._running)) or "none"
+            raise ConfigError(f"phase {tag} is not running", hint=f"Running phases: {names}.")
+        self._running.remove(tag)
 
     def measure(self) -> dict[str, MeasuredChange]:
-        """Go through all configurations once and return how long each change takes, receivers included.
+        """Go through all configurations once and return the duration of each change, receivers included.
 
-        That is what a plan should be judged by, not a data sheet.
+        Judge a plan by these durations, not by a data sheet.
         """
         tags, found = list(self._prepared), {}
         if self._tag != tags[-1]:
             self.switch(tags[-1])
         for tag in tags:
-            if not self._changes(tag):
+            if not self._needs_switch(tag):
                 found[tag] = MeasuredChange(0.0, 0.0)
                 continue
-            new = [CircuitRequest(*pair) for pair in self._new(tag)]
+            new = [CircuitRequest(*pair) for pair in self._new_circuits(tag)]
             switched = self.switch(tag)
             self._setup.await_los_clear(new)
-            found[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.began_s)
+            found[tag] = MeasuredChange(switched.light_s, self._setup.bench.clock.now() - switched.requested_s)
         return found
 
     def run(
         self, plan: PhasePlan, *, iterations: int | None = None, watch: Callable[[MeasuredPhase], None] | None = None
     ) -> tuple[MeasuredPhase, ...]:
-        """Go through the phases; each starts when its circuits are proven, and never before.
+        """Run the phases; each starts as soon as its circuits are proven.
 
-        A configuration is asked for as soon as the circuits that it ends, and the ports that it joins anew, have been
-        used, while the phase before may still go on over others.
+        A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no
+        longer used, while the previous phase may still run over other circuits.
 
         Args:
-            plan: The phases that were prepared.
-            iterations: How often; as the plan says by default.
-            watch: Told of each phase when it has ended.
+            plan: The prepared phases.
+            iterations: Number of iterations; that of the plan by default.
+            watch: Called with each phase after its end.
 
         Raises:
-            CircuitError: A circuit was not proven, or a phase found one of its circuits missing.
+            CircuitError: A circuit was not proven, or a circuit of a phase was missing.
             LumionError: The controller failed.
         """
-        clock, done = self._setup.bench.clock, list[MeasuredPhase]()
+        clock, measured = self._setup.bench.clock, list[MeasuredPhase]()
         used_s: dict[str, float] = {}
         end_s, before = clock.now(), ""
         try:
             for turn in range((plan.iterations if iterations is None else iterations) * len(plan.phases)):
                 iteration, number = divmod(turn, len(plan.phases))
                 phase, switched = plan.phases[number], None
-                if self._changes(phase.tag):
-                    free_s = max(used_s.get(port, 0.0) for port in self._changing(phase.tag))
-                    _sleep_till(clock.now, clock.sleep, free_s)
-                    if free_s >= end_s:  # by its own time the phase before is done
-                        self._going.discard(before)
+                if self._needs_switch(phase.tag):
+                    free_s = max(used_s.get(port, 0.0) for port in self._changing_ports(phase.tag))
+                    _sleep_until(clock.now, clock.sleep, free_s)
+                    if free_s >= end_s:  # by its duration, the previous phase is over
+                        self._running.discard(before)
                     switched = self.switch(phase.tag)
-                _sleep_till(clock.now, clock.sleep, end_s)
-                self._going.discard(before)
-                self.begin(phase.tag)
+                _sleep_until(clock.now, clock.sleep, end_s)
+                self._running.discard(before)
+                self.begin_phase(phase.tag)
                 start_s, before = clock.now(), phase.tag
                 wait_s, end_s = start_s - end_s, start_s + phase.duration_s
-                used_s |= dict.fromkeys(_ports(phase.circuits), end_s)
+                used_s |= dict.fromkeys(_ports_of(phase.circuits), end_s)
                 heat_mw = 0.0 if self._setup.active is None else self._setup.active.heat_mw
-                done.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
+                measured.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
                 if watch is not None:
-                    watch(done[-1])
-            _sleep_till(clock.now, clock.sleep, end_s)
+                    watch(measured[-1])
+            _sleep_until(clock.now, clock.sleep, end_s)
         finally:
-            self._going.discard(before)
-        return tuple(done)
+            self._running.discard(before)
+        return tuple(measured)
 
-    def _of(self, tag: str) -> PreparedPhase:
+    def _prepared_phase(self, tag: str) -> PreparedPhase:
         if tag not in self._prepared:
-            raise UnknownNameError(f"no phase is called {tag!r}", hint=f"There are {', '.join(self._prepared)}.")
+            raise UnknownNameError(f"no phase is called {tag!r}", hint=f"Phases: {', '.join(self._prepared)}.")
         return self._prepared[tag]
 
-    def _changing(self, tag: str) -> list[str]:
-        """Return the ports that a change to a configuration ends or joins anew."""
-        gone = [pair for pair, _ in self._standing() if pair not in self._prepared[tag].circuits]
-        return _ports([*self._new(tag), *gone])
+    def _changing_ports(self, tag: str) -> list[str]:
+        """Return the ports whose circuits a change ends or reconnects."""
+        gone = [pair for pair, _ in self._active_circuits() if pair not in self._prepared[tag].circuits]
+        return _ports_of([*self._new_circuits(tag), *gone])
 
-    def _check_unused(self, tag: str) -> None:
-        """Refuse to take circuits from phases that are not done."""
-        then = _ways(self._prepared[tag].plan.circuits)
-        for way in sorted(self._standing() - then):
-            users = [each for each in sorted(self._going) if way[0] in self._prepared[each].phase.circuits]
+    def _check_circuits_unused(self, tag: str) -> None:
+        """Raise ``CircuitError`` if a change would end circuits of running phases."""
+        then = _paths_of(self._prepared[tag].plan.circuits)
+        for circuit in sorted(self._active_circuits() - then):
+            users = [each for each in sorted(self._running) if circuit[0] in self._prepared[each].phase.circuits]
             if users:
                 raise CircuitError(
-                    f"phase {tag} would end {' to '.join(way[0])}, which phase {users[0]} uses",
-                    hint=f"Say done({users[0]!r}) first.",
+                    f"phase {tag} would end circuit {' to '.join(circuit[0])}, which phase {users[0]} uses",
+                    hint=f"Call end_phase({users[0]!r}) first.",
                 )
 
-    def _standing(self) -> set[_Way]:
-        """Return circuits that stand, with their PUCs."""
+    def _active_circuits(self) -> set[_CircuitPaths]:
+        """Return the active circuits with their PUCs."""
         active = self._setup.active
-        return _ways(() if active is None else active.circuits)
+        return _paths_of(() if active is None else active.circuits)
 
-    def _new(self, tag: str) -> list[tuple[str, str]]:
-        """Return circuits of a configuration that do not stand as it has them."""
-        return sorted(pair for pair, _ in _ways(self._prepared[tag].plan.circuits) - self._standing())
+    def _new_circuits(self, tag: str) -> list[tuple[str, str]]:
+        """Return the circuits of a configuration that are not active on its paths."""
+        return sorted(pair for pair, _ in _paths_of(self._prepared[tag].plan.circuits) - self._active_circuits())
 
-    def _changes(self, tag: str) -> bool:
-        return bool(self._new(tag))
+    def _needs_switch(self, tag: str) -> bool:
+        return bool(self._new_circuits(tag))
 
-    def _check_up(self, tag: str, circuits: Sequence[tuple[str, str]]) -> None:
-        """Refuse to start a phase over circuits that do not stand."""
-        up = {pair for pair, _ in self._standing()}
+    def _check_circuits_active(self, tag: str, circuits: Sequence[tuple[str, str]]) -> None:
+        """Raise ``CircuitError`` if a circuit of a phase is not active."""
+        up = {pair for pair, _ in self._active_circuits()}
         missing = [f"{a} to {b}" for a, b in circuits if (a, b) not in up]
         if missing:
             raise CircuitError(f"phase {tag}: {', '.join(missing)} is dark", hint="Switch to its configuration first.")
 
 
-def _ways(circuits: Iterable[PlannedCircuit]) -> set[_Way]:
+def _paths_of(circuits: Iterable[PlannedCircuit]) -> set[_CircuitPaths]:
     return {((each.request.source, each.request.target), tuple(path.pucs for path in each.paths)) for each in circuits}
 
 
-def _ports(circuits: Iterable[tuple[str, str]]) -> list[str]:
+def _ports_of(circuits: Iterable[tuple[str, str]]) -> list[str]:
     return [port for a, b in circuits for port in (f"{a}>", f">{b}")]
 
 
-def _sleep_till(now: Callable[[], float], sleep: Callable[[float], None], when_s: float) -> None:
+def _sleep_until(now: Callable[[], float], sleep: Callable[[float], None], when_s: float) -> None:
     if (left_s := when_s - now()) > 0.0:
         sleep(left_s)
 
 
 def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: PhasePlan) -> IterationTimes:
-    """Return one iteration as measured, in the form of the model, for a table or a picture.
+    """Return one measured iteration in the form of the model, for a table or a picture.
 
     Args:
-        phases: What :meth:`PhaseSwitch.run` returned.
-        iteration: Which iteration, from 0.
+        phases: Result of :meth:`PhaseSwitch.run`.
+        iteration: Number of the iteration, from 0.
         plan: The phases.
     """
     own = [each for each in phases if each.iteration == iteration]
@@ -320,31 +322,31 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
     spans = []
     for each in own:
         if each.switched is not None:
-            asked_s = each.switched.began_s - begin_s
+            relative_s = each.switched.requested_s - begin_s
             spans += [
-                DarkSpan(port, asked_s, asked_s + dark_s)
+                DarkSpan(port, relative_s, relative_s + dark_s)
                 for (a, b), dark_s in sorted(each.switched.dark_s.items())
                 for port in (f"{a}>", f">{b}")
             ]
     return IterationTimes(
         tuple(each.start_s - begin_s for each in own),
         tuple(each.wait_s for each in own),
-        tuple(None if each.switched is None else each.switched.began_s - begin_s for each in own),
+        tuple(None if each.switched is None else each.switched.requested_s - begin_s for each in own),
         tuple(spans),
         own[-1].end_s - begin_s,
     )
 
 
 @dataclass(frozen=True)
-class PortDarkness:
-    """How long one port was dark before one phase, over all iterations in which it changed its partner.
+class PortDarkTimes:
+    """Dark times of one port before one phase, over all iterations in which its partner changed.
 
     Attributes:
         tag: The phase.
-        port: ``name>`` of a transmitter, ``>name`` of a receiver.
-        changes: How often.
-        median_s: Dark time, the median.
-        longest_s: The longest.
+        port: ``name>`` for a transmitter, ``>name`` for a receiver.
+        changes: Number of changes.
+        median_s: Median dark time.
+        longest_s: Longest dark time.
     """
 
     tag: str
@@ -354,8 +356,8 @@ class PortDarkness:
     longest_s: float
 
 
-def measured_darkness(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkness, ...]:
-    """Return dark times as measured, port by port, in the order of the phases."""
+def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes, ...]:
+    """Return the measured dark times of all ports, in the order of the phases."""
     seen: dict[tuple[str, str], list[float]] = {}
     for each in phases:
         dark_s = {} if each.switched is None else each.switched.dark_s
@@ -363,17 +365,17 @@ def measured_darkness(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkness, ..
             for port in (f"{a}>", f">{b}"):
                 seen.setdefault((each.tag, port), []).append(seconds)
     return tuple(
-        PortDarkness(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
+        PortDarkTimes(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
     )
 
 
-def model_beside(
+def model_with_measured_dark_times(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:
-    """Return what the model says of an iteration with the dark times that were measured, the median of each phase."""
+    """Return the modelled iteration for the measured dark times, the median of each phase."""
     by_tag: dict[str, list[float]] = {}
     for each in phases:
         if each.switched is not None:
             by_tag.setdefault(each.tag, []).append(each.switched.proven_s)
     deltas_s = [float(np.median(by_tag[phase.tag])) if phase.tag in by_tag else 0.0 for phase in plan.phases]
-    return iteration_times(plan, deltas_s, [prepared[phase.tag].alone for phase in plan.phases])
+    return iteration_times(plan, deltas_s, [prepared[phase.tag].excludes_others for phase in plan.phases])

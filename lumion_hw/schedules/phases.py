@@ -1,9 +1,9 @@
-"""Configurations by phases of a job (Opus, arXiv 2507.08119, 2602.12521): switched by tag, not round by round.
+"""Configurations for the phases of a job (Opus, arXiv 2507.08119, 2602.12521), switched by tag.
 
-A file says which circuits each phase of a training iteration needs and how long it takes. All configurations are
-routed and checked beforehand; at run time only the tag of the next one is named. Circuits that the next phase does not
-need but leaves room for stay up, so that a port is dark only when its partner changes; what a port does not use before
-it changes hides the darkness.
+A file lists the circuits that each phase of a training iteration needs, and its duration. All configurations are routed
+and checked in advance; at run time only the tag of the next one is named. Circuits that the next phase does not need
+but leaves room for stay up, so that a port is dark only if its partner changes; idle time of a port before the change
+hides the darkness.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
-from lumion_hw.schedules.cost import LONGEST_DELTA_S
+from lumion_hw.schedules.cost import MAX_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
 
 if TYPE_CHECKING:
     from lumion_hw.bench.file.checks import Check
 
 WARN_SHARE = 0.06
-"""Share of an iteration spent waiting for circuits above which a plan is warned of."""
+"""Part of an iteration spent waiting for circuits above which a plan causes a warning."""
 ModuleCircuits = tuple[tuple[str, str], ...]
 """Directed circuits ``(transmitter, receiver)`` by device names of modules, sorted."""
 
@@ -46,9 +46,9 @@ class JobPhase:
     """One phase of an iteration.
 
     Attributes:
-        tag: Its name.
-        duration_s: How long it takes once its circuits are up.
-        circuits: Circuits it sends over; none while it only computes.
+        tag: Name of the phase.
+        duration_s: Duration once its circuits are up.
+        circuits: Circuits it sends over; empty while it only computes.
     """
 
     tag: str
@@ -58,12 +58,12 @@ class JobPhase:
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """The phases of one iteration of a job, in order; the last is followed by the first.
+    """Phases of one iteration of a job, in order; the last is followed by the first.
 
     Attributes:
         job: Name of the job.
         phases: The phases.
-        iterations: How often they are gone through.
+        iterations: Number of iterations.
     """
 
     job: str
@@ -76,29 +76,29 @@ class PhasePlan:
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
-        """Return what stands in each phase once iterations repeat: its circuits, and others they leave room for."""
+        """Return the active circuits in each phase of repeating iterations, remaining ones included."""
         standing: ModuleCircuits = ()
         found: list[ModuleCircuits] = []
         for phase in self.phases * 2:
-            standing = _followed(standing, phase.circuits)
+            standing = _with_remaining(standing, phase.circuits)
             found.append(standing)
         return tuple(found[len(self.phases) :])
 
 
-def _followed(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
-    """Return circuits that are wanted, and of those that stand the ones they leave room for."""
+def _with_remaining(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+    """Return the circuits of a phase, and the active circuits that they leave room for."""
     senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
     left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
     return tuple(sorted((*wanted, *left)))
 
 
 def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
-    """Read and check a phase file; docs/schedules.md says what it may hold.
+    """Read and check a phase file; docs/schedules.md describes its format.
 
     Raises:
-        ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
+        ConfigError: The file cannot be read or has mistakes; the message lists all with line and column.
     """
-    raw = read_file(Path(path), "phase file", most_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
+    raw = read_file(Path(path), "phase file", max_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -107,19 +107,19 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 
 def _read(text: str, name: str) -> PhasePlan:
-    """Return the plan of a phase file's text; ``name`` is what it is called in messages."""
+    """Return the plan in the text of a phase file; ``name`` identifies the file in messages."""
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     document = read_yaml(text)
-    plan, checks = _validated(document.data) if document.marks else (None, [])
+    plan, checks = _validate(document.data) if document.marks else (None, [])
     if (problems := problems_in(name, text, document, checks)) or plan is None:
         raise mistakes(f"phase file {name}", problems)
     return plan
 
 
-def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
-    """Return the plan, or ``None`` and all that is wrong with it."""
+def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
+    """Return the plan, or ``None`` and a list of all mistakes."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check
@@ -140,15 +140,15 @@ def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
 
 
 def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
-    """Write phases as a file that :func:`load_phases` reads, all or nothing.
+    """Write phases as a file that :func:`load_phases` can read; on an error no file is left.
 
     Args:
         plan: The phases.
         target: The file.
-        over: What may be written over.
+        over: Which existing files may be overwritten.
 
     Raises:
-        ConfigError: A name in it could not be read back, or it cannot be written.
+        ConfigError: A name could not be read back, or the file cannot be written.
     """
     import yaml
 
@@ -163,12 +163,12 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
 
 
 def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule") -> PhasePlan:
-    """Return the steps of a schedule on a mesh as phases of equal length, one after the other.
+    """Return the steps of a schedule on a mesh as consecutive phases of equal duration.
 
     Args:
         found: The steps.
         modules: Device names by rank.
-        duration_s: How long each step lasts once its circuits are up.
+        duration_s: Duration of each step once its circuits are up.
         job: Name of the plan.
 
     Raises:
@@ -189,12 +189,12 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
 
 @dataclass(frozen=True)
 class DarkSpan:
-    """A port in the dark.
+    """Time during which a port is dark.
 
     Attributes:
-        port: ``name>`` of a transmitter, ``>name`` of a receiver.
-        starts_s: When its partner was given up, from the beginning of the iteration.
-        ends_s: When the new circuit is up.
+        port: ``name>`` for a transmitter, ``>name`` for a receiver.
+        starts_s: When its former circuit ends, from the start of the iteration.
+        ends_s: When its new circuit is up.
     """
 
     port: str
@@ -204,13 +204,13 @@ class DarkSpan:
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """One iteration in steady state.
+    """Times of one iteration in steady state.
 
     Attributes:
-        starts_s: When each phase starts, from the beginning of the iteration.
-        waits_s: How long each phase waits for its circuits.
-        requests_s: When each configuration is asked for; ``None`` where nothing has to change.
-        dark: Ports in the dark, those hidden behind earlier phases included.
+        starts_s: Start of each phase, from the start of the iteration.
+        waits_s: Time that each phase waits for its circuits.
+        requests_s: When each configuration is requested; ``None`` where nothing changes.
+        dark: Dark times of ports, including those hidden behind earlier phases.
         total_s: Length of the iteration.
     """
 
@@ -222,67 +222,72 @@ class IterationTimes:
 
     @property
     def waiting_share(self) -> float:
-        """Share of the iteration that is spent waiting for circuits."""
+        """Part of the iteration that is spent waiting for circuits."""
         return sum(self.waits_s) / self.total_s
 
 
 def iteration_times(
-    plan: PhasePlan, delta_s: float | Sequence[float], alone: Sequence[bool] | None = None
+    plan: PhasePlan, delta_s: float | Sequence[float], excludes_others: Sequence[bool] | None = None
 ) -> IterationTimes:
-    """Return the times of one iteration: a phase waits for what of its circuits' darkness earlier phases do not hide.
+    """Return the times of one iteration; a phase waits for darkness that earlier phases do not hide.
 
-    A configuration is asked for when the circuits that it ends, and the ports that it joins anew, have been used.
+    A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no longer
+    used.
 
     Args:
         plan: The phases.
         delta_s: Dark time of a port that changes its partner: one number, or one per phase.
-        alone: Phases that have no room on the mesh for circuits besides their own.
+        excludes_others: Phases that leave no room on the mesh for circuits besides their own.
 
     Raises:
         LimitError: A dark time is negative, not finite or longer than a day.
     """
     deltas_s = [delta_s] * len(plan.phases) if isinstance(delta_s, int | float) else list(delta_s)
     for value in deltas_s:
-        if not 0.0 <= value <= LONGEST_DELTA_S:
-            raise LimitError("dark time of a port", asked=value, limit=LONGEST_DELTA_S, unit="s")
-    is_alone = [False] * len(plan.phases) if alone is None else list(alone)
+        if not 0.0 <= value <= MAX_DELTA_S:
+            raise LimitError("dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
+    is_alone = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
     used_s: dict[str, float] = {}
-    now_s = begin_s = ready_s = 0.0
+    now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
     standing = plan.configurations()[-1]
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
-            begin_s = now_s
+            iteration_start_s = now_s
         phase = plan.phases[number]
-        then = phase.circuits if is_alone[number] else _followed(standing, phase.circuits)
+        then = phase.circuits if is_alone[number] else _with_remaining(standing, phase.circuits)
         new = [pair for pair in phase.circuits if pair not in standing]
-        asked_s = None
+        requested_s = None
         spans: list[DarkSpan] = []
         start_s = now_s
         if new:
             gone = [pair for pair in standing if pair not in then]
-            # One configuration after the other: the one before has to be up.
-            asked_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports([*new, *gone])))
-            ready_s = asked_s + deltas_s[number]
+            # One configuration after the other: the previous one must be up.
+            requested_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports_of([*new, *gone])))
+            ready_s = requested_s + deltas_s[number]
             start_s = max(now_s, ready_s)
-            spans = [DarkSpan(port, asked_s, ready_s) for port in _ports(new)]
-        rows.append((start_s, start_s - now_s, asked_s, spans))
+            spans = [DarkSpan(port, requested_s, ready_s) for port in _ports_of(new)]
+        rows.append((start_s, start_s - now_s, requested_s, spans))
         standing = then
         now_s = start_s + phase.duration_s
-        used_s |= dict.fromkeys(_ports(phase.circuits), now_s)
+        used_s |= dict.fromkeys(_ports_of(phase.circuits), now_s)
     rows = rows[len(plan.phases) :]
     return IterationTimes(
-        tuple(start - begin_s for start, _, _, _ in rows),
+        tuple(start - iteration_start_s for start, _, _, _ in rows),
         tuple(wait for _, wait, _, _ in rows),
-        tuple(None if asked is None else asked - begin_s for _, _, asked, _ in rows),
-        tuple(DarkSpan(span.port, span.starts_s - begin_s, span.ends_s - begin_s) for row in rows for span in row[3]),
-        now_s - begin_s,
+        tuple(None if asked is None else asked - iteration_start_s for _, _, asked, _ in rows),
+        tuple(
+            DarkSpan(span.port, span.starts_s - iteration_start_s, span.ends_s - iteration_start_s)
+            for row in rows
+            for span in row[3]
+        ),
+        now_s - iteration_start_s,
     )
 
 
-def _ports(circuits: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the ports that circuits use: ``name>`` sends, ``>name`` receives."""
+def _ports_of(circuits: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the ports of circuits: ``name>`` sends, ``>name`` receives."""
     return [port for a, b in circuits for port in (f"{a}>", f">{b}")]
 
 
@@ -295,17 +300,17 @@ class PreparedPhase:
 
     Attributes:
         phase: The phase.
-        circuits: All that stands in it.
-        plan: Ways, budgets and heater currents.
-        kept: Circuits that go on from the phase before over the same PUCs.
-        alone: Whether there was no room for circuits that only the phase before needs.
+        circuits: All active circuits of the configuration.
+        plan: Paths, budgets and heater currents.
+        kept: Circuits that continue from the previous phase over the same PUCs.
+        excludes_others: Whether there was no room for circuits that only the previous phase needs.
     """
 
     phase: JobPhase
     circuits: ModuleCircuits
     plan: CircuitPlan
     kept: ModuleCircuits
-    alone: bool
+    excludes_others: bool
 
     @property
     def changed(self) -> ModuleCircuits:
@@ -314,7 +319,7 @@ class PreparedPhase:
 
 
 def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> dict[str, PreparedPhase]:
-    """Route and check the configuration of every phase; no device is asked.
+    """Route and check the configuration of every phase without any device.
 
     Args:
         model: The checked bench file.
@@ -325,16 +330,15 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
         Configurations by tag, in the order of the phases.
 
     Raises:
-        ConfigError: A module is not there or not wired to the mesh.
-        CircuitError: Two modules cannot work together.
-        LumionError: A phase has no ways for all its circuits at once, or a budget is refused; the message names the
-            phase.
+        ConfigError: A module does not exist or is not wired to the mesh.
+        CircuitError: Two modules do not fit each other.
+        LumionError: A phase has no paths for all its circuits at once, or a budget fails; the message names the phase.
     """
     _check_wired(model, plan)
-    draughts = _Configurations(model, record)
-    # Twice round, as the last phase is followed by the first.
-    made = [draughts.following(phase) for phase in plan.phases * 2]
-    return {each.phase.tag: each for each in made[len(plan.phases) :]}
+    preparation = _Preparation(model, record)
+    # Two rounds, as the last phase is followed by the first.
+    prepared = [preparation.next_phase(phase) for phase in plan.phases * 2]
+    return {phase.phase.tag: phase for phase in prepared[len(plan.phases) :]}
 
 
 def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
@@ -346,13 +350,13 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
     ):
         if missing := sorted(used - wired):
             raise ConfigError(
-                f"{', '.join(missing)}: no module of this bench that has an {what} of the mesh",
-                hint=f"These are: {', '.join(sorted(name for name in wired if name)) or 'none'}.",
+                f"{', '.join(missing)}: this bench has no such module with an {what} of the mesh",
+                hint=f"Modules with an {what}: {', '.join(sorted(name for name in wired if name)) or 'none'}.",
             )
 
 
-class _Configurations:
-    """Configurations one after the other, with as much as possible where it was.
+class _Preparation:
+    """Prepares configurations one after the other, with as few changes as possible.
 
     Args:
         model: The checked bench file.
@@ -364,55 +368,55 @@ class _Configurations:
         self._known: dict[tuple[str, str], PlannedCircuit] = {}
         self._standing: ModuleCircuits = ()
 
-    def following(self, phase: JobPhase) -> PreparedPhase:
-        """Return the configuration of the next phase, with what others left standing if there is room for it."""
+    def next_phase(self, phase: JobPhase) -> PreparedPhase:
+        """Return the configuration of the next phase, with remaining circuits of others if there is room."""
         try:
-            circuits, alone, plan = self._with_room(phase)
+            circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
-        now = {_ends(each): each for each in plan.circuits}
+        now = {_ends_of(each): each for each in plan.circuits}
         kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
         self._known |= now
         self._standing = circuits
-        return PreparedPhase(phase, circuits, plan, kept, alone)
+        return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
-    def _with_room(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
-        """Return circuits, whether they are those of the phase alone, and their plan."""
-        circuits = _followed(self._standing, phase.circuits)
+    def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
+        """Return circuits, whether they are only those of the phase, and their plan."""
+        circuits = _with_remaining(self._standing, phase.circuits)
         try:
-            return circuits, False, self._planned(circuits)
+            return circuits, False, self._plan_circuits(circuits)
         except _NO_ROOM:
             if circuits == phase.circuits:
                 raise
-        return phase.circuits, True, self._planned(phase.circuits)
+        return phase.circuits, True, self._plan_circuits(phase.circuits)
 
-    def _planned(self, circuits: ModuleCircuits) -> CircuitPlan:
-        """Return a plan of circuits on the ways they had last, else of those that stand, else on any.
+    def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
+        """Return a plan on the former paths if possible, else keeping active circuits, else on any paths.
 
         Raises:
-            LumionError: As :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these can be.
+            LumionError: As for :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these works.
         """
         refusal: LumionError | None = None
         stay = [pair for pair in circuits if pair in self._standing]
-        for known in dict.fromkeys((self._fitting(circuits), self._fitting(stay), ())):
+        for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
             wanted = [CircuitRequest(*pair) for pair in circuits if pair not in known]
             standing = [self._known[pair] for pair in known]
             try:
-                return _in_order(plan_circuits(self._model, self._record, wanted, standing=standing), circuits)
+                return _in_given_order(plan_circuits(self._model, self._record, wanted, standing=standing), circuits)
             except _NO_ROOM as error:
                 refusal = error
         raise refusal or RoutingError("nothing was tried")
 
-    def _fitting(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return the circuits whose last ways can stand together, trims included, in order."""
+    def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
+        """Return, in order, the circuits whose last paths can be active together, trims included."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
-            if pair in self._known and self._fit([self._known[each] for each in (*fitting, pair)]):
+            if pair in self._known and self._are_compatible([self._known[each] for each in (*fitting, pair)]):
                 fitting = (*fitting, pair)
         return fitting
 
-    def _fit(self, circuits: Sequence[PlannedCircuit]) -> bool:
+    def _are_compatible(self, circuits: Sequence[PlannedCircuit]) -> bool:
         mesh, paths = self._record.mesh, [path for circuit in circuits for path in circuit.paths]
         passes = Counter(puc for path in paths for puc in path.pucs)
         trimmed = [arm.trim.puc for circuit in circuits for arm in circuit.arms if arm.trim is not None]
@@ -425,16 +429,16 @@ class _Configurations:
 
 
 _NO_ROOM = (RoutingError, BudgetError, LimitError)
-"""What other ways, or fewer circuits at once, may cure."""
+"""Errors that other paths or fewer circuits may avoid."""
 
 
-def _ends(circuit: PlannedCircuit) -> tuple[str, str]:
+def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
     return circuit.request.source, circuit.request.target
 
 
-def _in_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    """Return a plan in which all circuits count alike, whether they stood before or not."""
-    found = {_ends(each): each for each in plan.everything}
+def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
+    """Return a plan with all circuits in the given order, whether they were active before or not."""
+    found = {_ends_of(each): each for each in plan.everything}
     ordered = tuple(found[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())
@@ -445,7 +449,7 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
     """Return the router of a calibrated mesh between modules, one rank each.
 
     Raises:
-        ConfigError: A module is not there or not wired for one polarization.
+        ConfigError: A module does not exist or is not wired for one polarization.
     """
     wiring = model.to_wiring()
     inputs = {each.transponder: each.port for each in wiring.inputs if each.tributary is None}
@@ -453,8 +457,8 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
     missing = [name for name in names if name not in inputs or name not in outputs]
     if missing:
         raise ConfigError(
-            f"{', '.join(missing)}: no module of this bench that has one input and one output of the mesh",
-            hint=f"These are: {', '.join(sorted(name for name in inputs if name and name in outputs)) or 'none'}.",
+            f"{', '.join(missing)}: this bench has no such module with one input and one output of the mesh",
+            hint=f"Such modules: {', '.join(sorted(name for name in inputs if name and name in outputs)) or 'none'}.",
         )
     planning = planning_mesh(record)
     return MeshRouter(
@@ -466,24 +470,24 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
     )
 
 
-def warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
-    """Return what to think about before such a plan is run."""
+def plan_warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
+    """Return warnings about a plan before it is run."""
     found = []
     if times.waiting_share > WARN_SHARE:
         found.append(
             f"{100 * times.waiting_share:.0f} % of an iteration is spent waiting for circuits; "
-            f"more than {100 * WARN_SHARE:.0f} % is worth another order, longer phases or fewer configurations"
+            f"above {100 * WARN_SHARE:.0f} %, consider another order, longer phases or fewer configurations"
         )
     return tuple(found)
 
 
 def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
-    """Return prepared configurations as plain numbers, strings and lists, ready for JSON."""
+    """Return prepared configurations as plain numbers, strings and lists for JSON."""
     return {
         tag: {
             "circuits": [list(pair) for pair in each.circuits],
             "kept": [list(pair) for pair in each.kept],
-            "alone": each.alone,
+            "alone": each.excludes_others,
             "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in each.plan.circuits],
             "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
             "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},

@@ -22,10 +22,10 @@ from lumion_hw.schedules.schedule import Schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_ROUNDS = 512
-_MOST_ARROWS = 20_000
-"""In all rounds; they take a quarter of a minute to draw."""
-_MOST_INCHES = 24.0
+_MAX_ROUNDS = 512
+_MAX_ARROWS = 20_000
+"""Limit for all rounds together; this many arrows take a quarter of a minute to draw."""
+_MAX_INCHES = 24.0
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
@@ -33,42 +33,42 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     require_plots()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(min(width_in, _MOST_INCHES), min(height_in, _MOST_INCHES)), layout="constrained")
+    return Figure(figsize=(min(width_in, _MAX_INCHES), min(height_in, _MAX_INCHES)), layout="constrained")
 
 
 def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
-    """Write a figure, all or nothing. Raises ``ConfigError`` if its name fits no format or it cannot be written."""
+    """Write a figure. Raises ``ConfigError`` if the file name fits no format or the file cannot be written."""
     path = Path(target)
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
-        raise ConfigError(f"{path}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+        raise ConfigError(f"{path}: unknown picture format", hint=f"Use a file name ending in {', '.join(FORMATS)}.")
     check_target(path, "the picture", over)
-    said = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
-    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=said), over)
+    metadata = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
+    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=metadata), over)
 
 
 def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
     """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
 
-    Circuits that carry nothing are grey; transfers that add are red, others blue.
+    Circuits without data are grey, adding transfers red, other transfers blue.
 
     Args:
         schedule: The schedule.
-        target: The picture: .png, .svg or .pdf.
-        over: What may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
     """
     arrows = sum(len(each.circuits) for each in schedule.rounds)
-    for count, what, most in ((len(schedule.rounds), "rounds", _MOST_ROUNDS), (arrows, "circuits", _MOST_ARROWS)):
-        if count > most:
-            raise ConfigError(f"{count} {what}; a picture shows {most}", hint="Take fewer ranks.")
+    for count, what, maximum in ((len(schedule.rounds), "rounds", _MAX_ROUNDS), (arrows, "circuits", _MAX_ARROWS)):
+        if count > maximum:
+            raise ConfigError(f"a picture can show {maximum} {what}, not {count}", hint="Use fewer ranks.")
     figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
     axes = figure.subplots()
     for number, each in enumerate(schedule.rounds):
         sent = {(one.source, one.target): one.adds for one in each.transfers}
-        # Side by side within the round, so that arrows of one round do not hide each other.
+        # Spread arrows within the round, so that they do not hide each other.
         for place, (a, b) in enumerate(each.circuits):
             x = number + 0.8 * (place + 0.5) / len(each.circuits) - 0.4
             colour = {None: "0.8", True: "tab:red", False: "tab:blue"}[sent.get((a, b))]
@@ -87,14 +87,14 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
 def plot_costs(
     schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
 ) -> None:
-    """Draw how long schedules take against the dark time of a change, and in grey the fixed configurations beside them.
+    """Draw the duration of schedules against the dark time of a change, with fixed configurations in grey.
 
     Args:
         schedules: The schedules.
         model: The fabric; its own dark time is marked.
         buffer_bytes: Buffer of one rank.
-        target: The picture: .png, .svg or .pdf.
-        over: What the picture may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -120,12 +120,12 @@ def plot_costs(
 
 
 def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
-    """Draw the share of a demand that is served, by the number of configurations.
+    """Draw the served part of a demand against the number of configurations.
 
     Args:
         found: The configurations.
-        target: The picture: .png, .svg or .pdf.
-        over: What the picture may be written over.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -142,20 +142,23 @@ def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> No
 
 
 def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
-    """Draw one iteration: a bar per phase over each port it uses, and in black where that port is dark.
+    """Draw one iteration: a bar per phase on each port it uses, and black bars where a port is dark.
 
     Args:
         plan: The phases.
-        times: When they start and what is dark, by the model or as measured.
-        target: The picture: .png, .svg or .pdf.
-        over: What the picture may be written over.
+        times: Start and dark times, modelled or measured.
+        target: File name ending in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
     """
+    require_plots()
     lanes = ["phase", *(port for name in plan.modules for port in (f"{name}>", f">{name}"))]
     place = {lane: number for number, lane in enumerate(lanes)}
-    figure = new_figure(9.0, 1.2 + 0.28 * len(lanes))
+    from matplotlib.patches import Patch
+
+    figure = new_figure(9.0, 1.6 + 0.28 * len(lanes))
     axes = figure.subplots()
     unit, scale = ("s", 1.0) if times.total_s >= 1.0 else ("ms", 1e3)
     for number, (phase, start_s) in enumerate(zip(plan.phases, times.starts_s, strict=True)):
@@ -165,15 +168,25 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
             axes.barh(place[lane], width, left=scale * start_s, height=0.8, color=f"C{number % 10}", alpha=0.7)
         axes.text(scale * (start_s + 0.5 * phase.duration_s), 0, phase.tag, ha="center", va="center", fontsize="small")
     for span in times.dark:
-        # What begins in the iteration before is drawn at the end, where the same span of the next one is.
+        # A span that begins in the previous iteration is drawn at the end, where the next one begins.
         for shift_s in (0.0, times.total_s):
             start_s = max(span.starts_s + shift_s, 0.0)
             end_s = min(span.ends_s + shift_s, times.total_s)
             if start_s < end_s:
                 axes.barh(place[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
-    axes.set_yticks(range(len(lanes)), [one_line(lane).replace("$", r"\$") for lane in lanes])
+    labels = ["phase", *(text for name in plan.modules for text in (f"{name} sends", f"{name} receives"))]
+    axes.set_yticks(range(len(lanes)), [one_line(label).replace("$", r"\$") for label in labels])
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_xlim(0.0, scale * times.total_s)
+    used = Patch(facecolor="0.6", label="port in use (colour of its phase)")
+    axes.legend(
+        handles=[used, Patch(facecolor="black", label="dark: the port changes its partner")],
+        fontsize="small",
+        loc="upper left",
+        bbox_to_anchor=(0.0, -0.18),
+        ncols=2,
+        frameon=False,
+    )
     axes.set_xlabel(f"time ({unit})")
     share = 100.0 * times.waiting_share
     axes.set_title(f"{one_line(plan.job)}: one iteration, {share:.2f} % of it waiting for circuits", fontsize="small")

@@ -1,4 +1,4 @@
-"""Prepared configurations as a file: ways, states, currents and budgets, for the bench they were prepared for alone."""
+"""Files with prepared configurations: paths, states, currents and budgets for one bench, mesh and record."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from lumion_hw.schedules.phases import JobPhase, ModuleCircuits, PhasePlan, Prep
 _SCHEMA, _VERSION = "lumion-prepared-phases", 1
 _HEADER = ("schema", "schema_version", "content_sha256")
 _WHAT = "prepared configurations"
-_HINT = "Prepare them anew: `lumion schedule phases JOB --bench BENCH --record RECORD --out FILE`."
+_HINT = "Prepare them again: `lumion schedule phases JOB --bench BENCH --record RECORD --out FILE`."
 
 
 @dataclass(frozen=True)
 class _Configuration:
-    """A :class:`~lumion_hw.schedules.phases.PreparedPhase` in plain values, as the file has it."""
+    """A :class:`~lumion_hw.schedules.phases.PreparedPhase` in plain values, as stored in the file."""
 
     phase: JobPhase
     circuits: ModuleCircuits
@@ -45,7 +45,7 @@ class _Configuration:
 
 @dataclass(frozen=True)
 class _Content:
-    """What the file holds besides its header."""
+    """Content of the file without its header."""
 
     software: str
     bench: str
@@ -67,19 +67,19 @@ def save_prepared(
     path: AnyPath,
     over: Over = "own",
 ) -> None:
-    """Write prepared configurations as JSON, all or nothing.
+    """Write prepared configurations as JSON; on an error no file is left.
 
     Args:
         prepared: Configurations by tag.
-        plan: The phases they were prepared for.
+        plan: The phases for which they were prepared.
         model: The checked bench file.
         record: Calibration of its mesh.
-        path: Where to.
-        over: What may be written over.
+        path: Path of the file.
+        over: Which existing files may be overwritten.
 
     Raises:
-        ConfigError: Nothing can be written there, or there is something that must not be written over.
-        LumionError: There is no room, or the disk failed.
+        ConfigError: The file cannot be written, or an existing file must not be overwritten.
+        LumionError: The disk is full or failed.
     """
     from pydantic import TypeAdapter
 
@@ -90,7 +90,7 @@ def save_prepared(
             each.phase,
             each.circuits,
             each.kept,
-            each.alone,
+            each.excludes_others,
             each.plan.circuits,
             each.plan.routing,
             each.plan.states,
@@ -99,7 +99,7 @@ def save_prepared(
         )
         for each in prepared.values()
     )
-    belonging = _belonging(model, record)
+    belonging = _origin(model, record)
     content = _Content(
         __version__, **belonging, job=plan.job, iterations=plan.iterations, configurations=configurations
     )
@@ -112,41 +112,41 @@ def save_prepared(
 def load_prepared(
     path: AnyPath, model: BenchModel, record: CalibrationRecord
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Read prepared configurations; nothing is routed or reckoned anew, and no device is asked.
+    """Read prepared configurations; nothing is routed or calculated again, and no device is read.
 
     Args:
         path: The file.
-        model: The checked bench file; what it says counts, not how it is laid out.
+        model: The checked bench file; only its content matters, not its layout.
         record: Calibration of its mesh.
 
     Returns:
         The phases, and their configurations by tag.
 
     Raises:
-        ConfigError: It is no such file, of another version, changed since it was written, or was prepared for another
-            bench, mesh or record; the message says which.
+        ConfigError: The file is of another kind or version, was changed, or belongs to another bench, mesh or record;
+            the message says which.
     """
     name = str(path)
     document = read_json(Path(path), _WHAT, hint=_HINT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise ConfigError(f"{name}: holds no {_WHAT}", hint=_HINT)
+        raise ConfigError(f"{name}: the file does not hold {_WHAT}", hint=_HINT)
     if (version := document.get("schema_version")) != _VERSION:
         raise ConfigError(
-            f"{name}: has schema version {version!r}, this software reads {_VERSION}",
-            hint="Use the software it was written with, or prepare them anew.",
+            f"{name}: the file has schema version {version!r}, but this software reads version {_VERSION}",
+            hint="Use the software that wrote the file, or prepare the configurations again.",
         )
     body = {key: value for key, value in document.items() if key not in _HEADER}
     if document.get("content_sha256") != content_hash(body):
-        raise ConfigError(f"{name}: its content does not match its hash: it was edited or damaged", hint=_HINT)
-    content = _validated(body, name)
-    _check_belongs(content, model, record, name)
-    prepared = {each.phase.tag: _prepared(each, record.mesh, name) for each in content.configurations}
+        raise ConfigError(f"{name}: the content does not match its hash, so the file was edited or damaged", hint=_HINT)
+    content = _validate(body, name)
+    _check_origin(content, model, record, name)
+    prepared = {each.phase.tag: _restore_phase(each, record.mesh, name) for each in content.configurations}
     return PhasePlan(content.job, tuple(each.phase for each in prepared.values()), content.iterations), prepared
 
 
-def _belonging(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
-    """Return what says which bench, mesh and record configurations belong to, by the names it has in the file."""
-    # How long heaters stay on is said anew whenever a bench is opened; no circuit depends on it.
+def _origin(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
+    """Return the identity of bench, mesh and record, by the names in the file."""
+    # leave_on_s is chosen whenever a bench is opened, and no circuit depends on it.
     bench = model.model_dump(mode="json", exclude={"devices": {"__all__": {"leave_on_s"}}})
     return {
         "bench": model.name,
@@ -158,7 +158,7 @@ def _belonging(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
     }
 
 
-def _validated(body: Any, name: str) -> _Content:
+def _validate(body: Any, name: str) -> _Content:
     from pydantic import TypeAdapter, ValidationError
 
     try:
@@ -167,37 +167,33 @@ def _validated(body: Any, name: str) -> _Content:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{name}: {where}: {first['msg']}", hint=_HINT) from error
-    except LumionError as error:  # a request that no bench could make good
+    except LumionError as error:  # an invalid request
         raise ConfigError(f"{name}: {error.message}", hint=_HINT) from error
 
 
-def _check_belongs(content: _Content, model: BenchModel, record: CalibrationRecord, name: str) -> None:
-    """Refuse what was prepared for something else.
-
-    Raises:
-        ConfigError: The message names all that differs.
-    """
-    given = _belonging(model, record)
+def _check_origin(content: _Content, model: BenchModel, record: CalibrationRecord, name: str) -> None:
+    """Raise ``ConfigError`` naming every difference if the file belongs to another bench, mesh or record."""
+    present = _origin(model, record)
     kinds = {"mesh": "mesh", "bench": "bench file", "record": "calibration record"}
     differing = [
-        f"another {kind} ({_told(getattr(content, key), getattr(content, f'{key}_sha256'))}, "
-        f"given {_told(given[key], given[f'{key}_sha256'])})"
+        f"another {kind} ({_label_with_hash(getattr(content, key), getattr(content, f'{key}_sha256'))}, "
+        f"given {_label_with_hash(present[key], present[f'{key}_sha256'])})"
         for key, kind in kinds.items()
-        if getattr(content, f"{key}_sha256") != given[f"{key}_sha256"]
+        if getattr(content, f"{key}_sha256") != present[f"{key}_sha256"]
     ]
     if differing:
-        raise ConfigError(f"{name}: was prepared for {' and '.join(differing)}", hint=_HINT)
+        raise ConfigError(f"{name}: the file was prepared for {' and '.join(differing)}", hint=_HINT)
 
 
-def _told(label: str, sha256: str) -> str:
+def _label_with_hash(label: str, sha256: str) -> str:
     return f"{label}, hash {sha256[:12]}"
 
 
-def _prepared(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
-    """Return a configuration whose ways are traced through the mesh.
+def _restore_phase(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
+    """Return a configuration after tracing its paths through the mesh.
 
     Raises:
-        ConfigError: They do not lead where they should, or there are not as many currents as heaters.
+        ConfigError: The paths are wrong, or the number of currents differs from the number of heaters.
     """
     paths = tuple(path for circuit in stored.planned for path in circuit.paths)
     try:
@@ -205,7 +201,7 @@ def _prepared(stored: _Configuration, mesh: MeshTopology, name: str) -> Prepared
     except ConfigError as error:
         raise ConfigError(f"{name}: phase {stored.phase.tag}: {error.message}", hint=_HINT) from error
     if not fits or len(stored.currents_ma) != 2 * mesh.n_pucs:
-        raise ConfigError(f"{name}: phase {stored.phase.tag}: states, ways and currents do not agree", hint=_HINT)
+        raise ConfigError(f"{name}: phase {stored.phase.tag}: states, paths and currents do not match", hint=_HINT)
     plan = CircuitPlan(
         stored.planned, stored.routing, stored.states, np.array(stored.currents_ma), heat_mw=stored.heat_mw
     )

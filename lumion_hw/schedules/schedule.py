@@ -1,4 +1,4 @@
-"""A schedule: rounds of circuits between ranks, and what is sent over them."""
+"""A schedule: rounds of circuits between ranks, and the data sent over them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from lumion_hw.errors import ConfigError
 Collective = Literal[
     "all-reduce", "straggler all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "matchings"
 ]
-"""What a schedule is to achieve; ``matchings`` are circuits alone, without data."""
+"""Purpose of a schedule; ``matchings`` are circuits without data."""
 COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 Circuits = tuple[tuple[int, int], ...]
 """Directed circuits ``(sender, receiver)`` of one configuration, sorted."""
-MOST_RANKS = 1024
-"""Far above what one mesh joins; a bound on the work that a typing error can make."""
+MAX_RANKS = 1024
+"""Far above what one mesh connects; limits the work that a typing error can cause."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What one rank sends to another in one round.
+    """Data that one rank sends to another in one round.
 
     Attributes:
-        source: Rank that sends.
-        target: Rank that receives.
+        source: Sending rank.
+        target: Receiving rank.
         chunks: Numbers of the chunks, each once.
-        adds: Whether the receiver adds them to its own; else they are put in the place of what it has.
+        adds: Whether the receiver adds the chunks to its own; otherwise they replace its own.
     """
 
     source: int
@@ -42,8 +42,8 @@ class ScheduleRound:
     """One use of a configuration.
 
     Attributes:
-        circuits: Directed circuits that stand, a partial permutation; those of ranks not named stay as they are.
-        transfers: What is sent at the same time, each over one of the circuits.
+        circuits: Directed circuits, a partial permutation; those of other ranks stay as they are.
+        transfers: Simultaneous transfers, each over one of the circuits.
     """
 
     circuits: Circuits
@@ -51,32 +51,32 @@ class ScheduleRound:
 
     @property
     def pairs(self) -> Circuits:
-        """The pairs of ranks that are joined in either direction, smaller rank first."""
+        """Pairs of ranks that are connected in either direction, smaller rank first."""
         return tuple(sorted({(min(pair), max(pair)) for pair in self.circuits}))
 
     @property
-    def most_chunks(self) -> int:
-        """Chunks of the largest transfer: it decides how long the round takes."""
+    def max_chunks(self) -> int:
+        """Chunks of the largest transfer, which determines the duration of the round."""
         return max((len(transfer.chunks) for transfer in self.transfers), default=0)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A sequence of rounds, right in form: ranks and chunks exist, every round is a matching or a permutation.
+    """A sequence of rounds that is formally valid: ranks and chunks exist, every round is a matching or permutation.
 
-    That it does what its collective says is for :func:`lumion_hw.schedules.verify`.
+    :func:`lumion_hw.schedules.verify` checks whether the schedule implements its collective.
 
     Attributes:
-        name: How it was made, such as ``ring``.
-        collective: What it achieves.
+        name: Name of the algorithm, such as ``ring``.
+        collective: Purpose of the schedule.
         ranks: Number of ranks, numbered from 0.
-        chunks: Number of different chunks: of an all-to-all ``ranks**2``, block ``i * ranks + j`` being from i for j;
-            else the parts of one rank's buffer.
-        duplex: Whether both directions of a port are tied together, so that every round is a matching.
+        chunks: Number of different chunks: ``ranks**2`` for an all-to-all, with block ``i * ranks + j`` going from i to
+            j; otherwise the parts of one rank's buffer.
+        duplex: Whether both directions of a port belong together, so that every round is a matching.
         rounds: The rounds, in order.
 
     Raises:
-        ConfigError: It contradicts itself; the message names the round and the rank.
+        ConfigError: The schedule is inconsistent; the message names the round and the rank.
     """
 
     name: str
@@ -89,9 +89,13 @@ class Schedule:
     def __post_init__(self) -> None:
         check_ranks(self.ranks, self.name)
         if self.collective not in COLLECTIVES:
-            raise ConfigError(f"{self.name}: no collective {self.collective!r}", hint=f"There are {COLLECTIVES}.")
+            raise ConfigError(
+                f"{self.name}: no collective {self.collective!r}", hint=f"Collectives: {', '.join(COLLECTIVES)}."
+            )
         if self.collective == "all-to-all" and self.chunks != self.ranks**2:
-            raise ConfigError(f"{self.name}: {self.chunks} chunks; an all-to-all of {self.ranks} has {self.ranks**2}")
+            raise ConfigError(
+                f"{self.name}: {self.chunks} chunks, but an all-to-all of {self.ranks} ranks has {self.ranks**2}"
+            )
         if (self.chunks == 0) != (self.collective == "matchings") or self.chunks < 0:
             raise ConfigError(f"{self.name}: {self.chunks} chunks for {self.collective}")
         for number, each in enumerate(self.rounds):
@@ -101,7 +105,7 @@ class Schedule:
 
     @cached_property
     def parts(self) -> int:
-        """Chunks that make up one rank's buffer."""
+        """Number of chunks in one rank's buffer."""
         return self.ranks if self.collective == "all-to-all" else self.chunks
 
     @cached_property
@@ -111,14 +115,14 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """Per round the ranks a port of which has another partner than when it was last used; at first all used."""
+        """Per round, the ranks with a port whose partner differs from its last use; in the first use all ranks."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []
         for each in self.rounds:
             moved = [pair for pair in each.circuits if to.get(pair[0]) != pair[1] or by.get(pair[1]) != pair[0]]
             for a, b in moved:
-                # The partners of before lose theirs.
+                # The former partners lose theirs.
                 by.pop(to.pop(a, -1), None)
                 to.pop(by.pop(b, -1), None)
                 to[a], by[b] = b, a
@@ -127,11 +131,11 @@ class Schedule:
 
     @cached_property
     def programmings(self) -> int:
-        """Rounds before which a circuit has to be changed, the first included."""
+        """Number of rounds before which a circuit changes, including the first."""
         return sum(bool(each) for each in self.changes)
 
     def __str__(self) -> str:
-        """Return one line per round: ``a-b x/y``, a sends chunk x and b sends y; ``a>b x`` where only a can send."""
+        """Return one line per round: ``a-b x/y`` if a sends chunk x and b sends y; ``a>b x`` if only a can send."""
         head = (
             f"{self.name}: {self.collective}, {self.ranks} ranks, {'duplex' if self.duplex else 'simplex'} ports, "
             f"{len(self.rounds)} rounds, {self.programmings} programmings"
@@ -160,23 +164,23 @@ def check_ranks(
     *,
     power_of_two: bool = False,
     even: bool = False,
-    least: int = 2,
-    most: int = MOST_RANKS,
+    minimum: int = 2,
+    maximum: int = MAX_RANKS,
 ) -> None:
-    """Refuse a number of ranks that a schedule cannot have.
+    """Check that a schedule can have this number of ranks.
 
     Raises:
-        ConfigError: Too few, too many, odd or no power of two; the message names numbers near it that do.
+        ConfigError: Too few, too many, odd, or not a power of two; the message names possible numbers.
     """
-    if not least <= ranks <= most:
-        raise ConfigError(f"{what} for {ranks} ranks", hint=f"Give {least} to {most}.")
+    if not minimum <= ranks <= maximum:
+        raise ConfigError(f"{what} cannot have {ranks} ranks", hint=f"Give {minimum} to {maximum} ranks.")
     if power_of_two and ranks & (ranks - 1):
         below = 1 << (ranks.bit_length() - 1)
-        raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"{below} or {2 * below} would do.")
+        raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"Use {below} or {2 * below} ranks.")
     if even and ranks % 2:
         raise ConfigError(
-            f"{what} needs an even number of ranks, not {ranks}: one would be idle in every round",
-            hint=f"{ranks - 1} or {ranks + 1} would do.",
+            f"{what} needs an even number of ranks, not {ranks}; with an odd number, one is idle in every round",
+            hint=f"Use {ranks - 1} or {ranks + 1} ranks.",
         )
 
 
@@ -184,13 +188,13 @@ def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) ->
     known = set(circuits)
     for a, b in circuits:
         if not (0 <= a < ranks and 0 <= b < ranks):
-            raise ConfigError(f"{where}: circuit {a} to {b}; ranks are 0 to {ranks - 1}")
+            raise ConfigError(f"{where}: circuit {a} to {b}, but ranks are 0 to {ranks - 1}")
         if a == b:
-            raise ConfigError(f"{where}: rank {a} is joined to itself")
+            raise ConfigError(f"{where}: rank {a} is connected to itself")
         if duplex and (b, a) not in known:
             raise ConfigError(
-                f"{where}: {a} to {b} without the way back: a permutation needs simplex ports",
-                hint="On duplex ports every round is a matching.",
+                f"{where}: circuit {a} to {b} has no return circuit; one-way permutations need simplex ports",
+                hint="On duplex ports every round must be a matching.",
             )
     for side, word in ((0, "sends to"), (1, "receives from")):
         ends = [pair[side] for pair in circuits]
@@ -203,16 +207,20 @@ def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:
     free = set(each.circuits)
     for transfer in each.transfers:
         if (pair := (transfer.source, transfer.target)) not in free:
-            raise ConfigError(f"{where}: {pair[0]} sends to {pair[1]} twice, or without a circuit")
+            raise ConfigError(f"{where}: rank {pair[0]} sends to rank {pair[1]} twice, or without a circuit")
         free.discard(pair)
         if len(set(transfer.chunks)) != len(transfer.chunks) or not transfer.chunks:
-            raise ConfigError(f"{where}: {pair[0]} to {pair[1]} carries no chunk, or one twice")
+            raise ConfigError(
+                f"{where}: the transfer from {pair[0]} to {pair[1]} has no chunk, or the same chunk twice"
+            )
         if unknown := [chunk for chunk in transfer.chunks if not 0 <= chunk < chunks]:
-            raise ConfigError(f"{where}: chunk {unknown[0]} from {pair[0]} to {pair[1]}; there are {chunks}")
+            raise ConfigError(
+                f"{where}: chunk {unknown[0]} from {pair[0]} to {pair[1]} does not exist; there are {chunks} chunks"
+            )
 
 
 def _spans(chunks: tuple[int, ...]) -> str:
-    """Return numbers with runs drawn together: ``0-3,7``."""
+    """Return numbers with consecutive ones combined: ``0-3,7``."""
     spans: list[list[int]] = []
     for chunk in sorted(chunks):
         if spans and chunk == spans[-1][1] + 1:

@@ -1,13 +1,15 @@
-"""StragglAR: an all-reduce for the case that one rank arrives late (arXiv 2505.23523; the constructions are our own).
+"""StragglAR: an all-reduce for the case that one rank arrives late (arXiv 2505.23523; own constructions).
 
-While the last rank is late, the others reduce-scatter among themselves: rank g then owns chunk g. In round t rank t
-meets the late one, both add, and own the finished chunk t; all others spread finished chunks in pairs. The last chunk
-is finished in round n - 2 at two ranks and at best doubles per round, so n - 2 + ceil(log2 n) rounds are the least.
+While the last rank is late, the others reduce-scatter among themselves: rank g then owns chunk g. In round t, rank t
+meets the late rank, both add, and both own the finished chunk t; all others spread finished chunks in pairs. The last
+chunk is finished in round n - 2 at two ranks and at best doubles per round, so n - 2 + ceil(log2 n) rounds are the
+minimum.
 
-Powers of two follow a rule that keeps the bound. Other even numbers follow a *rotation*: pairs of places relative to
-the rank whose turn it is, and how old a chunk each place sends. One rotation serves all rounds, as everything moves on
-by one rank per round; it keeps every rank busy both ways, so that only the last rounds are left to be searched.
-Rotations were found with CP-SAT (benchmarks/schedules.py rotations) and are kept in ``rotations.json``.
+Powers of two follow a rule that reaches this bound. Other even numbers follow a *rotation*: pairs of positions relative
+to the rank whose turn it is, and the age of the chunk that each position sends. One rotation serves all rounds, as
+everything moves on by one rank per round; it keeps every rank busy in both directions, so that only the last rounds
+need a search. Rotations were found with CP-SAT (benchmarks/schedules.py rotations) and are stored in
+``rotations.json``.
 """
 
 from __future__ import annotations
@@ -25,23 +27,24 @@ from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
 _ROTATED_TRIES, _TRIES = 60, 4
-"""Random tries for numbers of ranks without a rule; the first that keeps the bound is taken."""
+"""Random tries for numbers of ranks without a rule; the first that reaches the bound is used."""
 _MANY = 200
-"""Ranks above which one try takes seconds, and is the only one."""
+"""Number of ranks above which a try takes seconds, so that only one is made."""
 _NOISE = 0.3
-"""Share of chance in what a transfer is worth, against 1 and more."""
+"""Random part of a transfer's value; the rest is 1 or more."""
 _LATE = 2.0
-"""A chunk that needs one round more than another to be everywhere is worth so many times as much."""
+"""Factor in the value of a chunk for each further round that it needs to reach all ranks."""
 _NOTHING = -1
 
 Rotation = tuple[tuple[int, int, int, int], ...]
-"""Rows ``(x, y, age of what x sends, age of what y sends)`` of places relative to the rank that meets the late one."""
+"""Rows ``(x, y, age of the chunk x sends, age of the chunk y sends)``, positions relative to the rank that meets the
+late one."""
 _Pairs = list[tuple[int, int]]
-_Sent = dict[tuple[int, int], int]
+_Transfers = dict[tuple[int, int], int]
 """Chunk by ``(sender, receiver)``."""
 
 
-def least_rounds(ranks: int) -> int:
+def min_straggler_rounds(ranks: int) -> int:
     """Return the lower bound of StragglAR's rounds, ``n - 2 + ceil(log2 n)``."""
     return ranks - 2 + (ranks - 1).bit_length()
 
@@ -50,37 +53,37 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
     """Return the rounds of StragglAR after the reduce-scatter; the late rank is the last one.
 
     Args:
-        ranks: Even, 4 or more. Powers of two, and all others to 64, keep :func:`least_rounds`; beyond, what a search of
-            one matching per round finds.
-        seed: Seed of the search.
-        progress: Called with ``"rounds"``, the rounds found and how many there are at least, while they are searched.
+        ranks: Even, 4 or more. Powers of two and all numbers up to 64 reach :func:`min_straggler_rounds`; for others
+            a search that chooses one matching per round may need more.
+        seed: Random seed of the search.
+        progress: Called during the search with ``"rounds"``, the rounds found and their minimum.
 
     Raises:
         ConfigError: The number of ranks is odd or too small.
     """
-    check_ranks(ranks, "StragglAR", even=True, least=4)
+    check_ranks(ranks, "StragglAR", even=True, minimum=4)
     if ranks & (ranks - 1) == 0:
-        rounds = _by_rule(ranks)
+        rounds = _rounds_for_power_of_two(ranks)
     else:
         rotation = rotations().get(ranks, ())
-        rounds = _searched(ranks, rotation, np.random.default_rng(seed), progress)
+        rounds = _search_rounds(ranks, rotation, np.random.default_rng(seed), progress)
         for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
-            if len(rounds) == least_rounds(ranks):
+            if len(rounds) == min_straggler_rounds(ranks):
                 break
-            other = _searched(ranks, rotation, np.random.default_rng((seed, again)), progress)
+            other = _search_rounds(ranks, rotation, np.random.default_rng((seed, again)), progress)
             rounds = min(rounds, other, key=len)
     return Schedule("stragglar", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
 
 
 @cache
 def rotations() -> dict[int, Rotation]:
-    """Return the rotations that are known, by number of ranks."""
+    """Return the known rotations, by number of ranks."""
     kept = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
     return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in kept["rotations"].items()}
 
 
-def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Sent) -> ScheduleRound:
-    """Return a round of pairs, and of the meeting if there is a rank whose turn it is."""
+def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:
+    """Return a round of pairs, with the meeting of the late rank if another rank's turn remains."""
     late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
     joined = list(pairs)
     if turn < late:
@@ -92,67 +95,67 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Sent)
 # -- powers of two ----------------------------------------------------------------------------------------------------
 
 
-def _by_rule(ranks: int) -> list[ScheduleRound]:
-    """Return the rounds for a power of two: the label of a rank is the newest finished chunk it holds."""
+def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
+    """Return the rounds for a power of two; a rank's label is its newest finished chunk."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
-    for t in range(least_rounds(ranks)):
+    for t in range(min_straggler_rounds(ranks)):
         oldest = max(t - log, _NOTHING)
-        takers, donors = _takers_and_donors(ranks, label, t, oldest)
+        receivers, donors = _receivers_and_donors(ranks, label, t, oldest)
         pairs: _Pairs = []
         for m in range(1, log):
-            # Who meets the late one m rounds from now must then carry the oldest label.
-            if t + m in takers and t + m < late:
-                takers.remove(t + m)
+            # The rank that meets the late one m rounds from now must then have the oldest label.
+            if t + m in receivers and t + m < late:
+                receivers.remove(t + m)
                 donor = (
                     next((rank for rank in donors if label[rank] == t - log + m), None) if t - log + m >= 0 else None
                 )
                 if donor is not None:
                     donors.remove(donor)
                     pairs.append((donor, t + m))
-        pairs += zip(donors, takers, strict=False)
-        sent: _Sent = {}
-        for donor, taker in pairs:
-            sent[donor, taker] = label[donor]
+        pairs += zip(donors, receivers, strict=False)
+        sent: _Transfers = {}
+        for donor, receiver in pairs:
+            sent[donor, receiver] = label[donor]
             if oldest != _NOTHING and donor != late:
-                sent[taker, donor] = oldest
+                sent[receiver, donor] = oldest
         rounds.append(_round(ranks, t, pairs, sent))
-        for donor, taker in pairs:
-            label[taker] = label[donor]
+        for donor, receiver in pairs:
+            label[receiver] = label[donor]
         if t < late:
             label[t] = label[late] = t
     return rounds
 
 
-def _takers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int) -> tuple[list[int], list[int]]:
+def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int) -> tuple[list[int], list[int]]:
     log, late = ranks.bit_length() - 1, ranks - 1
     others = [rank for rank in range(ranks) if t >= late or rank not in (t, late)]
-    takers = [rank for rank in others if label[rank] == oldest and rank != late]
+    receivers = [rank for rank in others if label[rank] == oldest and rank != late]
     if oldest == _NOTHING:
-        # At the start the first ranks wait empty for their meeting.
-        takers = [rank for rank in takers if rank >= log or rank < t]
-    return takers, [rank for rank in others if label[rank] > oldest]
+        # At the start the first ranks wait for their meeting without a chunk.
+        receivers = [rank for rank in receivers if rank >= log or rank < t]
+    return receivers, [rank for rank in others if label[rank] > oldest]
 
 
 # -- other even numbers -----------------------------------------------------------------------------------------------
 
 
-def _searched(
+def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return rounds by a rotation, and by a matching of most worth per round where it ends or there is none."""
+    """Return rounds by a rotation, then by matchings of high value where it ends or there is none."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
     while not held.all():
         t = len(rounds)
-        progress("rounds", t, max(t, least_rounds(ranks)))
+        progress("rounds", t, max(t, min_straggler_rounds(ranks)))
         if rotation and t < late:
-            sent = _rotated(rotation, t, held, random)
+            sent = _transfers_by_rotation(rotation, t, held, random)
             pairs = sorted({(min(pair), max(pair)) for pair in sent})
         else:
-            pairs, sent = _worthiest(
+            pairs, sent = _best_matching(
                 held, [rank for rank in range(ranks) if t >= late or rank not in (t, late)], random
             )
         rounds.append(_round(ranks, t, pairs, sent))
@@ -163,10 +166,12 @@ def _searched(
     return rounds
 
 
-def _rotated(rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator) -> _Sent:
-    """Return what is sent in one round: the chunk of the age stated, or another where that is of no use."""
+def _transfers_by_rotation(
+    rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
+) -> _Transfers:
+    """Return the transfers of one round: the chunk of the stated age, or another if that is of no use."""
     late = held.shape[1]
-    sent: _Sent = {}
+    sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
         a, b = (x + t) % late, (y + t) % late
         for source, target, age in ((a, b, x_age), (b, a, y_age)):
@@ -178,17 +183,19 @@ def _rotated(rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.ran
     return sent
 
 
-def _worthiest(held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator) -> tuple[_Pairs, _Sent]:
-    """Return a matching of the free ranks of about the most worth: chunks that few have are worth more."""
+def _best_matching(
+    held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
+) -> tuple[_Pairs, _Transfers]:
+    """Return a matching of free ranks with about the highest value; rare chunks are worth more."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
-    # Chunks that nobody has yet, or everybody, are of no use to anyone.
+    # Chunks that no rank or every rank has are of no use.
     active = np.flatnonzero(held.any(axis=0) & ~held.all(axis=0))
     if not len(active):
         return [], {}
-    mine, worth = held[list(free)][:, active], worth[active]
-    value = np.where(mine[:, None, :] & ~mine[None, :, :], worth, 0.0)
+    own, worth = held[list(free)][:, active], worth[active]
+    value = np.where(own[:, None, :] & ~own[None, :, :], worth, 0.0)
     chunk, one_way = value.argmax(axis=2), value.max(axis=2)
     both = one_way + one_way.T
     chance = random.random(both.shape)

@@ -1,4 +1,4 @@
-"""Schedules executed with integers: nothing is sent that is not held, and every sum is exact."""
+"""Verification of schedules by executing them with integers: only held data is sent, and every sum is exact."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.schedules.schedule import Schedule
 
 _LARGEST = 2**48
-"""Sums of all ranks of the largest schedule stay below 2**63; two different ones are equal by chance once in 2**48."""
-_MOST_NUMBERS = 2**24
-"""Of all ranks and chunks together: three arrays of so many fit into half a gigabyte."""
+"""Sums over all ranks of the largest schedule stay below 2**63; two different sums agree by chance once in 2**48."""
+_MAX_NUMBERS = 2**24
+"""Limit for all ranks and chunks together: three arrays of this size fit into half a gigabyte."""
 _Array = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
 
 
 def verify(schedule: Schedule, *, seed: int = 0) -> None:
-    """Execute a schedule with random integers and compare what every rank has in the end.
+    """Execute a schedule with random integers and check the final content of every rank.
 
-    Within a round all ranks send what they had before it.
+    Within a round, all ranks send what they held before the round.
 
     Args:
-        schedule: The schedule; one of ``matchings`` has to join every pair of ranks that it joins just once.
-        seed: Seed of the integers.
+        schedule: The schedule; one of ``matchings`` must connect each of its pairs of ranks exactly once.
+        seed: Random seed of the integers.
 
     Raises:
-        ConfigError: The schedule does not do what its collective says; the message names round, rank and chunk.
-        LimitError: It has too many ranks and chunks to be executed.
+        ConfigError: The schedule does not implement its collective; the message names round, rank and chunk.
+        LimitError: The schedule has too many ranks and chunks to be executed.
     """
     if schedule.collective == "matchings":
         _check_pairs(schedule)
         return
-    if (numbers := schedule.ranks * schedule.chunks) > _MOST_NUMBERS:
+    if (numbers := schedule.ranks * schedule.chunks) > _MAX_NUMBERS:
         raise LimitError(
             f"{schedule.name} cannot be executed: chunks of all ranks",
-            asked=numbers,
-            limit=_MOST_NUMBERS,
+            requested=numbers,
+            limit=_MAX_NUMBERS,
             unit="chunks",
         )
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
-    held, value = _beginning(schedule, own)
+    held, value = _initial_state(schedule, own)
     for number, each in enumerate(schedule.rounds):
         if each.transfers:
             _execute(schedule, number, held, value)
     _check_end(schedule, own, held, value)
 
 
-def _beginning(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
-    """Return what each rank holds before the first round, and its value; shapes ``(ranks, chunks)``."""
+def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
+    """Return which chunks each rank holds at the start, and their values; shapes ``(ranks, chunks)``."""
     ranks, chunks = own.shape
     held = np.ones(own.shape, dtype=np.bool_)
     value = own.copy()
     rank = np.arange(ranks)
     if schedule.collective == "straggler all-reduce":
-        # The reduce-scatter among the prompt ranks has been done while the last one was late.
+        # The other ranks have finished their reduce-scatter while the last one was late.
         held[:-1] = np.eye(ranks - 1, chunks, dtype=np.bool_)
         value[:-1] = own[:-1].sum(axis=0)
     elif schedule.collective == "all-gather":
@@ -67,7 +67,7 @@ def _beginning(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
 
 
 def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
-    """Send what one round sends: every rank receives from one other at most, so the order does not matter."""
+    """Send the data of one round; every rank receives from at most one other, so the order does not matter."""
     transfers = schedule.rounds[number].transfers
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
@@ -81,18 +81,18 @@ def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> Non
         raise ConfigError(f"{where}: rank {rank} sends chunk {which}, which it does not hold")
     if len(missing := np.flatnonzero(adds & ~held[target, chunk])):
         rank, which = target[missing[0]], chunk[missing[0]]
-        raise ConfigError(f"{where}: rank {rank} adds to chunk {which} without having it")
+        raise ConfigError(f"{where}: rank {rank} adds to chunk {which}, which it does not hold")
     value[target, chunk] = value[source, chunk] + np.where(adds, value[target, chunk], 0)
     held[target, chunk] = True
 
 
 def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> None:
-    """Compare what every rank has with what it should have."""
+    """Compare the final content of every rank with the expected content."""
     ranks, chunks = own.shape
     if schedule.collective in ("all-reduce", "straggler all-reduce"):
         wanted, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
     elif schedule.collective == "reduce-scatter":
-        _check_scattered(schedule, held & (value == own.sum(axis=0)))
+        _check_reduce_scatter(schedule, held & (value == own.sum(axis=0)))
         return
     elif schedule.collective == "all-to-all":
         block = np.arange(chunks)
@@ -106,25 +106,27 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
     if len(wrong):
         rank, chunk = wrong[0].tolist()
         what = "a wrong value of" if held[rank, chunk] else "no"
-        raise ConfigError(f"{schedule.name}: rank {rank} has {what} chunk {chunk} in the end, as {len(wrong)} in all")
+        raise ConfigError(
+            f"{schedule.name}: rank {rank} ends with {what} chunk {chunk} ({len(wrong)} such errors in total)"
+        )
 
 
-def _check_scattered(schedule: Schedule, done: _Mask) -> None:
-    """Refuse a reduce-scatter that leaves a chunk without its sum, or a rank without a chunk."""
-    for axis, what in ((0, "chunk {} is summed nowhere"), (1, "rank {} has no chunk summed")):
+def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
+    """Raise ``ConfigError`` if a chunk has no sum, or a rank has no summed chunk."""
+    for axis, what in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
         missing = np.flatnonzero(~done.any(axis=axis))
         if len(missing):
-            raise ConfigError(f"{schedule.name}: {what.format(missing[0])} in the end")
+            raise ConfigError(f"{schedule.name}: {what.format(missing[0])} at the end")
 
 
 def _check_pairs(schedule: Schedule) -> None:
-    """Refuse matchings that join a pair twice, or never."""
+    """Raise ``ConfigError`` if matchings connect a pair twice or never."""
     seen: set[tuple[int, int]] = set()
     for number, each in enumerate(schedule.rounds):
         if again := seen.intersection(each.circuits):
             a, b = min(again)
-            raise ConfigError(f"{schedule.name}, round {number}: {a} and {b} are joined again")
+            raise ConfigError(f"{schedule.name}, round {number}: ranks {a} and {b} are connected a second time")
         seen |= set(each.circuits)
     missing = schedule.ranks * (schedule.ranks - 1) - len(seen)
     if missing:
-        raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never joined")
+        raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never connected")

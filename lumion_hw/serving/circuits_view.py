@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitHealth, CircuitService, StandingCircuit
+from lumion_hw.circuits import ActiveCircuit, CircuitHealth, CircuitService
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
@@ -58,7 +58,7 @@ def served_circuits(
 
 
 def _circuit(
-    standing: StandingCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
+    standing: ActiveCircuit, health: CircuitHealth | None, service: CircuitService, why: str, wall_s: float
 ) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
@@ -137,7 +137,7 @@ def served_mesh(
     )
 
 
-def _paths(bench: Bench, record: CalibrationRecord | None, circuit: StandingCircuit) -> list[ServedPath]:
+def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircuit) -> list[ServedPath]:
     """Return the ways of a circuit with the power on them: as launched, less what the calibration says of each PUC.
 
     What was measured at the end is what the last of them has; between the ends the difference is shared out.

@@ -20,7 +20,14 @@ import numpy as np
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.controller_faults import clear_host_silence, latched_faults
-from lumion_hw.circuits import BenchLock, CircuitHealth, CircuitJournal, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits import (
+    BenchLock,
+    CircuitHealth,
+    CircuitJournal,
+    CircuitMaintenance,
+    CircuitRequest,
+    CircuitService,
+)
 from lumion_hw.circuits.state import proof_document
 from lumion_hw.errors import BusyError, ConfigError, LumionError
 from lumion_hw.fabric import FabricJournal, FabricManager, Span
@@ -90,7 +97,7 @@ class BenchKeeper:
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
-        self._upkeep: Upkeep | None = None
+        self._upkeep: CircuitMaintenance | None = None
         self._manager: FabricManager | None = None
         self._spans: list[Span] = []
         self.service: CircuitService | None = None
@@ -140,8 +147,8 @@ class BenchKeeper:
     @property
     def health(self) -> Sequence[CircuitHealth]:
         """How the circuits are, as far as they are looked at."""
-        upkeep = self._upkeep
-        return () if upkeep is None else upkeep.health
+        maintenance = self._upkeep
+        return () if maintenance is None else maintenance.health
 
     @property
     def keeps(self) -> str:
@@ -254,10 +261,10 @@ class BenchKeeper:
             self._keep_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._upkeep is None:
-                service.set_up_again()
-                self._upkeep = Upkeep(service)
+                service.restore_after_shutdown()
+                self._upkeep = CircuitMaintenance(service)
             with contextlib.suppress(_Wanted):
-                self._upkeep.run(for_s, told=self._looked)
+                self._upkeep.run(for_s, on_health=self._looked)
         else:
             self._upkeep = None
             with self._news:
@@ -277,13 +284,13 @@ class BenchKeeper:
         """Keep the jobs of the bench file connected until the server ends."""
         with (
             FabricJournal(self._directory, self._bench.model.name) as journal,
-            FabricManager(service, journal, tell=self._heard) as manager,
+            FabricManager(service, journal, on_event=self._heard) as manager,
         ):
             manager.begin()
-            self._manager, self._upkeep = manager, manager.upkeep
+            self._manager, self._upkeep = manager, manager.maintenance
             try:
                 with self._measuring(manager) if for_s is None else contextlib.nullcontext():
-                    manager.run(for_s, ended=self._stop.is_set, between=self._do_asked_here, every_s=_IDLE_S)
+                    manager.run(for_s, is_over=self._stop.is_set, between_steps=self._do_asked_here, max_step_s=_IDLE_S)
                 if for_s is not None:
                     manager.measure()
             finally:
@@ -433,8 +440,8 @@ class BenchKeeper:
 
     def _return_from_trip(self, service: CircuitService) -> None:
         """Set the circuits up again if the controller has switched off; leave heaters that a client drives alone."""
-        if latched_faults(self._bench) or service.journal.begun is not None:
-            service.set_up_again()
+        if latched_faults(self._bench) or service.journal.unfinished is not None:
+            service.restore_after_shutdown()
 
     def _connecting(self, circuits: Sequence[object]) -> Callable[[], Any]:
         requests, service = [_request(each) for each in _listed(circuits)], self._own_circuits()
@@ -443,10 +450,7 @@ class BenchKeeper:
             self._return_from_trip(service)
             proofs = service.connect(requests, milestone=self._step)
             self._upkeep = None
-            return [
-                {"circuit": f"{each.circuit.request.source}:{each.circuit.request.target}", **proof_document(each)}
-                for each in proofs
-            ]
+            return [{"circuit": each.circuit.request.name, **proof_document(each)} for each in proofs]
 
         return work
 
@@ -474,7 +478,7 @@ class BenchKeeper:
                 f"{name[:80]!r} is no name for a record",
                 hint=f"Write a plain name that ends with .json; the record goes to {self._directory / RECORDS}.",
             )
-        path, draw = self._directory / RECORDS / name, _whole("seed", seed)
+        path, draw = self._directory / RECORDS / name, _seed(seed)
 
         def work() -> dict[str, Any]:
             from calibration.run.journaled_run import calibrate
@@ -506,11 +510,11 @@ class BenchKeeper:
 
     def _failing(self, unit: str, because: str = "declared by hand") -> Callable[[], Any]:
         manager = self._managing()
-        return _doing(manager, lambda: manager.fail(str(unit), str(because)))
+        return _doing(manager, lambda: manager.mark_failed(str(unit), str(because)))
 
     def _repairing(self, unit: str) -> Callable[[], Any]:
         manager = self._managing()
-        return _doing(manager, lambda: manager.repaired(str(unit)))
+        return _doing(manager, lambda: manager.mark_repaired(str(unit)))
 
 
 def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], list[str]]:
@@ -518,20 +522,22 @@ def _doing(manager: FabricManager, what: Callable[[], object]) -> Callable[[], l
 
     def work() -> list[str]:
         what()
-        manager.check_standing()
+        manager.check_job_circuits()
         return [each.name for each in manager.service.state.circuits]
 
     return work
 
 
-def _whole(name: str, value: object) -> int:
-    """Return a whole number of a request, which may come as a text."""
+def _seed(value: object) -> int:
+    """Return the random seed of a request, which may come as a text."""
     try:
         if not isinstance(value, bool):
-            return operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
+            seed = operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
+            if 0 <= seed < 2**32:
+                return seed
     except (TypeError, ValueError):
         pass
-    raise ConfigError(f"{name} is {str(value)[:40]!r}, and no whole number")
+    raise ConfigError(f"seed is {str(value)[:40]!r}", hint="Give a whole number from 0 to 4294967295.")
 
 
 def _listed(value: object) -> list[Any]:

@@ -115,7 +115,7 @@ class LeaseBook:
                 hint=f"Give 1 to {_MOST_LETTERS} printable letters.",
             )
         if not 0.0 < lasts_s <= LONGEST_S:
-            raise LimitError("time a lease lasts", asked=lasts_s, limit=LONGEST_S, unit="s")
+            raise LimitError("time a lease lasts", requested=lasts_s, limit=LONGEST_S, unit="s")
         with self._guard:
             self.expire()
             held = self._held

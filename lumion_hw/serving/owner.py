@@ -38,6 +38,7 @@ from lumion_hw.serving.state import (
 
 if TYPE_CHECKING:
     from lumion_hw.circuits import CircuitPlan, CircuitRequest
+    from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 PUBLISH_S = 0.25
 """Longest time between two states."""
@@ -144,7 +145,7 @@ class BenchOwner:
         self._guard = threading.Lock()
         self._stop, self._news = threading.Event(), threading.Event()
         self.failure: LumionError | None = None
-        bench.events.follow(self._happened)
+        bench.events.add_listener(self._happened)
         self.ports: set[int] = set()
         self.lease = LeaseBook(directory, wall_s, self._clock, self._lease_ended, lambda: Connections(self.ports))
         self.calls = Calls(
@@ -487,6 +488,11 @@ class BenchOwner:
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
         """Return a job when it has ended, or as it is after a time. Raises what the job has failed with."""
         return self._keeper.wait(job, timeout_s)
+
+    @property
+    def record(self) -> CalibrationRecord | None:
+        """The calibration record in use, if there is one."""
+        return self._keeper.record
 
     def what_if(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
         """Plan circuits beside what stands, touching nothing. Raises as planning, and ConfigError without a record."""

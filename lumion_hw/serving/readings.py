@@ -158,7 +158,7 @@ class DeviceReadings:
             setting.kind.value,
         )
 
-    def open_again(self) -> None:
+    def reopen(self) -> None:
         """Open the device again if its link was lost; who answers is checked as it was at first.
 
         Not after noise or a late answer: the session goes on by itself, and others are using it.
@@ -297,7 +297,7 @@ class BenchReadings:
         except Exception as error:  # noqa: BLE001 - whatever a driver of somebody raises, the others are read on
             took_s = _PERIOD_S
             device.failed(error)
-        device.open_again()
+        device.reopen()
         return took_s
 
     def update(self) -> None:
@@ -332,7 +332,7 @@ class BenchReadings:
         sees = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         sees += [bench.model.mesh.controller] if bench.model.mesh is not None else []
         devices = [each for name, each in self._devices.items() if name in sees and each.silent is None]
-        bench.clock.side_by_side([each.update for each in devices])
+        bench.clock.run_parallel([each.update for each in devices])
 
     def setting(self, name: str) -> Setting:
         """Return a setting.

@@ -106,7 +106,7 @@ class ServedCircuit:
         age_s: For how long it has stood.
         lease_left_s: How long it is still wanted; ``None`` until it is disconnected.
         seen_s: When it was measured last, in seconds since 1970; ``None`` if never.
-        proof: What was measured then, with units in the names (:class:`~lumion_hw.circuits.StandingCircuit`).
+        proof: What was measured then, with units in the names (:class:`~lumion_hw.circuits.ActiveCircuit`).
         lost_db: Light lost since it was set up; ``None`` where there is none, or no reading.
         marks: What is to be known of it, such as ``degraded: ...``.
         fault: What has broken it, in words; empty while it carries light.

@@ -316,7 +316,7 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
     low, high = raw_limits(field)
     if not low <= count <= high:
         limit = float((low if count < low else high) * scale)
-        raise LimitError(f"{field.name} ({field})", asked=float(value), limit=limit, unit=field.unit)
+        raise LimitError(f"{field.name} ({field})", requested=float(value), limit=limit, unit=field.unit)
     return count
 
 
@@ -381,4 +381,4 @@ def f16_encode(value: float) -> int:
             mantissa = round(exact * Fraction(10) ** (24 - exponent))
             if mantissa <= 0x7FF:
                 return exponent << 11 | mantissa
-    raise LimitError("F16 number", asked=value, limit=2.047e10, unit="")
+    raise LimitError("F16 number", requested=value, limit=2.047e10, unit="")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, most_bytes, open_hdf5, require_hdf5, unreadable
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
@@ -74,7 +74,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         check_regular(path)
         with zipfile.ZipFile(path) as archive:
-            return _unpacked(archive, most_bytes(path.stat().st_size))
+            return _unpacked(archive, max_bytes(path.stat().st_size))
     except Exception as error:
         raise CalibrationError(f"{path}: {unreadable(error, 'file of arrays')}", hint=_COPY) from error
 

@@ -24,7 +24,7 @@ from lumion_hw.files.writing import check_target, write_file, writing
 
 LARGEST_BYTES = 4 * MEGABYTE
 """A journal that has grown beyond this is begun anew with what still counts; the old one stays beside it."""
-_MOST_BYTES = 64 * MEGABYTE
+_MAX_BYTES = 64 * MEGABYTE
 OTHER_VERSION = "It is of another version of this program: use that one, or move the journal away to begin anew."
 """What to do about a journal whose entries are not those of this version."""
 Value = TypeVar("Value")
@@ -83,7 +83,7 @@ class LineJournal:
             self.close()
             raise
 
-    def take_found(self) -> tuple[dict[str, Any], ...]:
+    def take_existing_entries(self) -> tuple[dict[str, Any], ...]:
         """Return what was there when it was opened, the header first; once, since nothing of it is kept in memory.
 
         A program that writes for days would otherwise hold megabytes of what is in the file.
@@ -114,7 +114,7 @@ class LineJournal:
             self._size = os.lseek(self._handle, 0, os.SEEK_CUR)
         self._n += 1
 
-    def begin_anew(self, *entries: Mapping[str, Any]) -> None:
+    def restart_if_large(self, *entries: Mapping[str, Any]) -> None:
         """Write the header and these entries into a new file if this one has grown large; the old one stays beside it.
 
         Raises:
@@ -175,7 +175,7 @@ def read_lines(path: AnyPath, what: str) -> JournalLines:
         ConfigError: It cannot be read, or a line that was once whole is damaged; the message says which.
     """
     path = Path(path)
-    data = read_file(path, what, most_bytes=_MOST_BYTES)
+    data = read_file(path, what, max_bytes=_MAX_BYTES)
     *lines, torn = data.split(b"\n")
     entries = []
     for number, line in enumerate(lines):

@@ -6,7 +6,6 @@ from .contracts.common import DeviceContract as DeviceContract
 from .contracts.mesh_controller import MeshControllerContract as MeshControllerContract
 from .contracts.mesh_states import MeshStatesContract as MeshStatesContract
 from .contracts.optical_switch import OpticalSwitchContract as OpticalSwitchContract
-from .contracts.over_its_wire import OverItsWire as OverItsWire
 from .contracts.polarimeter import PolarimeterContract as PolarimeterContract
 from .contracts.polarization import PolarizationControllerContract as PolarizationControllerContract
 from .contracts.polarization_optimizer import PolarizationOptimizerContract as PolarizationOptimizerContract
@@ -15,6 +14,7 @@ from .contracts.spectrum_analyzer import SpectrumAnalyzerContract as SpectrumAna
 from .contracts.temperature import TemperatureControllerContract as TemperatureControllerContract
 from .contracts.transponder import TransponderContract as TransponderContract
 from .contracts.tunable_laser import TunableLaserContract as TunableLaserContract
+from .contracts.wire_fixtures import WireFixtures as WireFixtures
 from .wires import (
     TRANSPORTS as TRANSPORTS,
     DisturbedLink as DisturbedLink,

@@ -170,8 +170,8 @@ def pol_is_untouched(bench: Bench, before: np.ndarray) -> bool:
     ("sweep", "error", "words"),
     [
         ({}, ConfigError, "nothing to sweep"),
-        ({POL: [0.0, 1e9]}, LimitError, r"pol-a.setting.1: asked 1e\+09"),
-        ({POL: [0.0, float("nan")]}, LimitError, "pol-a.setting.1: asked nan"),
+        ({POL: [0.0, 1e9]}, LimitError, r"pol-a.setting.1: requested 1e\+09"),
+        ({POL: [0.0, float("nan")]}, LimitError, "pol-a.setting.1: requested nan"),
         ({POL: [0.0, "x"]}, ConfigError, "expected a number, found x"),
         ({POL: "0:1:3"}, ConfigError, "expected a sequence of values"),
         ({POL: 3.0}, ConfigError, "expected a sequence of values"),
@@ -447,7 +447,7 @@ def test_the_controllers_own_sweep_and_one_by_hand_find_the_same() -> None:
         own = scan(bench, sweep, readings, snake=True)
         by_hand = scan(bench, sweep, readings, by_hand=True)
         again = scan(bench, sweep, readings, by_hand=True)
-        rest = bench.mesh.driven_ma()
+        rest = bench.mesh.confirmed_currents_ma()
     assert own.by_instrument.all()
     assert not by_hand.by_instrument.any()
     assert not rest.any(), "the heaters are put back"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.kinds.lumion_mesh import MeshControllerModel
 from lumion_hw.bench.opening import open_device
 from lumion_hw.clock import SystemClock
@@ -70,6 +70,6 @@ def test_a_serial_address_without_a_rate_has_that_of_its_kind(
 
 
 def test_every_kind_is_asked_at_the_rate_that_it_has() -> None:
-    for kind in own_kinds():
+    for kind in builtin_kinds():
         for question in kind.questions():
             assert not question.bauds or kind.baud in question.bauds, kind.name

@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
     document["devices"]["sop0"] = {"kind": "novoptel-pm1000", "serial": "77", "frequency_thz": 193.4}
     document["wiring"]["inputs"][0]["polarimeter"] = "sop0"
     document["devices"]["mainframe0"] = {"kind": "keysight-816x", "model": "8164B"}
-    tapped = next(output for output in document["wiring"]["outputs"] if "tap" in output)
-    tapped["tap"] = {**tapped["tap"], "meter": "pm0", "channel": 1}
+    meter_light = next(output for output in document["wiring"]["outputs"] if "tap" in output)
+    meter_light["tap"] = {**meter_light["tap"], "meter": "pm0", "channel": 1}
     path = tmp_path / "bench.yaml"
     path.write_text(yaml.safe_dump(document))
     return path
@@ -43,7 +43,7 @@ def test_a_thorlabs_meter_sees_the_light_of_its_tap(file: Path) -> None:
             module.enable()
         reading = bench.meters["pm0"].read(1)
         assert reading.state is RangeState.OK
-        truth_w = bench.emulated.world.tapped_w("pm0", output.meter_channel or 0)
+        truth_w = bench.emulated.world.meter_w("pm0", output.meter_channel or 0)
         assert reading.power_w == pytest.approx(truth_w, rel=0.05, abs=1e-9)
 
 
@@ -132,10 +132,10 @@ def test_a_stabilizer_takes_steps_for_factors(file: Path) -> None:
             bench.transponders[name].disable()
         bench.clock.sleep(1.0)
         box, world = bench.polarization_optimizers["pol-b"], bench.emulated.world
-        before = float(world.leaving_w().sum())
+        before = float(world.mesh_output_w().sum())
         box.start()
         for _ in range(100):
-            box.improve(min(100.0, 50.0 * float(world.leaving_w().sum()) / before))
+            box.improve(min(100.0, 50.0 * float(world.mesh_output_w().sum()) / before))
             bench.clock.sleep(0.05)
         box.stop()
-        assert float(world.leaving_w().sum()) < 0.3 * before
+        assert float(world.mesh_output_w().sum()) < 0.3 * before

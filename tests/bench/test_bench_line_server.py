@@ -41,7 +41,7 @@ def test_light_goes_where_the_states_say(bench: Bench, seed: int) -> None:
     for module in bench.transponders:
         bench.emulated.world.set_transmitter(module, 1e-3 if module == "sfp-b" else 0.0)
     bench.clock.sleep(0.01)
-    leaving_w = bench.emulated.world.leaving_w()
+    leaving_w = bench.emulated.world.mesh_output_w()
     port = bench.model.topology().trace(6, states).port
     assert int(np.argmax(leaving_w)) == port
     assert np.sort(leaving_w)[-2] < 10**-2.5 * leaving_w[port]

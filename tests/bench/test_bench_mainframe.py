@@ -75,12 +75,12 @@ def test_slots_and_sensors_are_chosen(tmp_path):
 def test_channels_are_counted_over_the_sensors_of_all_slots(tmp_path):
     """The tap is on channel 2: the first input of the dual sensor in slot 4."""
     data = document(mf0={"kind": "keysight-816x", "modules": {2: "81634B", 4: "81635A"}})
-    tapped = next(output for output in data["wiring"]["outputs"] if "tap" in output)
-    tapped["tap"] |= {"meter": "mf0", "channel": 2}
+    meter_light = next(output for output in data["wiring"]["outputs"] if "tap" in output)
+    meter_light["tap"] |= {"meter": "mf0", "channel": 2}
     with emulate(tmp_path, data, None) as bench:
         for module in bench.transponders.values():
             module.enable()
-        truth_w = bench.emulated.world.tapped_w("mf0", 2)
+        truth_w = bench.emulated.world.meter_w("mf0", 2)
         assert truth_w > 0
         readings = {each.channel: each.power_w for each in bench.meters["mf0"].read_all()}
         assert readings[2] == pytest.approx(truth_w, rel=0.05, abs=1e-10)
@@ -102,7 +102,7 @@ def test_laser_and_sensors_are_one_instrument(tmp_path):
         bench.clock.sleep(5.0)
         assert bench.lasers["tls0"].state().emitting
         assert ask(bench, "mf0", "SENS1:POW:ATIM?;:SOUR0:POW:STAT?") == "+2.00000000E-001;+1"
-        assert bench.emulated.world.leaving_w().max() > 1e-6, "its light enters the mesh"
+        assert bench.emulated.world.mesh_output_w().max() > 1e-6, "its light enters the mesh"
 
 
 def test_a_laser_is_reached_at_the_address_of_its_mainframe(tmp_path):
@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_named(devices, said):
 
 def test_a_tap_needs_a_channel_that_is_there():
     data = document(mf0=MAINFRAME | {"modules": {1: "81634B"}})
-    tapped = next(output for output in data["wiring"]["outputs"] if "tap" in output)
-    tapped["tap"] |= {"meter": "mf0", "channel": 2}
+    meter_light = next(output for output in data["wiring"]["outputs"] if "tap" in output)
+    meter_light["tap"] |= {"meter": "mf0", "channel": 2}
     with pytest.raises(ValidationError, match="expected a channel from 1 to 1"):
         BenchModel.model_validate(data)

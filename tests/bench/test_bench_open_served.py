@@ -53,7 +53,9 @@ def test_a_bench_opened_by_address_programs_reads_back_and_sees_light(served) ->
         assert not bench.is_emulated
         assert bench.mesh.controller.info.serial == "SMALL-0001"
         currents_ma = warm_up(bench)
-        np.testing.assert_allclose(bench.mesh.driven_ma(), currents_ma, atol=bench.mesh.controller.info.current_step_ma)
+        np.testing.assert_allclose(
+            bench.mesh.confirmed_currents_ma(), currents_ma, atol=bench.mesh.controller.info.current_step_ma
+        )
         assert served.board.driven_codes.any()
 
         lit_ma = bench.mesh.monitors_ma(n_avg=8)
@@ -112,7 +114,11 @@ def test_a_bench_that_is_gone_in_the_middle_raises_link_errors_and_can_be_closed
         warm_up(bench)
     served.server.close()
     with bench:
-        for action in (bench.mesh.driven_ma, bench.meters["meter0"].read_all, bench.polarization["pol-a"].read):
+        for action in (
+            bench.mesh.confirmed_currents_ma,
+            bench.meters["meter0"].read_all,
+            bench.polarization["pol-a"].read,
+        ):
             with pytest.raises(LinkError) as caught:
                 action()
             assert caught.value.device in SMALL_DEVICES

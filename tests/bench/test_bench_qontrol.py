@@ -129,7 +129,7 @@ def test_currents_that_a_dead_host_left_behind_are_switched_off_at_opening() -> 
     assert chain.currents_ma[:30] == pytest.approx(1.0, abs=1e-3)  # type: ignore[attr-defined]
     with Bench(model, lambda name, _device: emulated.link(name), clock, emulated) as bench:
         assert not chain.currents_ma.any()  # type: ignore[attr-defined]
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 # -- the mesh
@@ -140,9 +140,9 @@ def test_what_was_programmed_comes_back_to_the_last_bit_although_it_is_measured(
         wanted = np.linspace(0.0, 2.0, 30)
         bench.mesh.program(wanted)
         assert not np.array_equal(bench.mesh.controller.read_back()[:30], wanted)
-        assert np.array_equal(bench.mesh.driven_ma(), wanted)
+        assert np.array_equal(bench.mesh.confirmed_currents_ma(), wanted)
         bench.mesh.controller.outputs_off()
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_currents_that_nobody_programmed_here_are_said_so() -> None:
@@ -151,7 +151,7 @@ def test_currents_that_nobody_programmed_here_are_said_so() -> None:
         table[5] = 1.0
         bench.mesh.controller.program(table)
         with pytest.raises(VerifyError, match=r"current of heater 5: wrote 0\.0000 mA, read back"):
-            bench.mesh.driven_ma()
+            bench.mesh.confirmed_currents_ma()
 
 
 def test_heaters_of_the_chip_are_the_load_of_the_modules() -> None:
@@ -183,7 +183,7 @@ def test_meters_on_the_taps_stand_in_for_monitors() -> None:
         seen_ma = bench.mesh.monitors_ma(4)
         world = bench.emulated.world
         ports = list(bench.mesh.monitor_ports)
-        in_fibre_mw = 1e3 * world.leaving_w()[ports] * 10.0 ** (-world.truth.access_loss_db[ports] / 10.0)
+        in_fibre_mw = 1e3 * world.mesh_output_w()[ports] * 10.0 ** (-world.truth.access_loss_db[ports] / 10.0)
         assert seen_ma == pytest.approx(in_fibre_mw, rel=0.05)  # 1 A/W; meters are good to some per cent
         # 6.85 dB of typical access loss lie between the power on the chip and that in the fibre (Sánchez-Jácome 2025).
         assert bench.mesh.responsivity_a_per_w == pytest.approx(0.2065, abs=1e-4)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
 from lumion_hw.bench.emulated import emulated_bench
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.model import Device
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
@@ -28,7 +28,7 @@ from tests.waiting import until
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()
-INQUIRIES = inquiries(own_kinds())
+INQUIRIES = inquiries(builtin_kinds())
 QUESTIONS = [each.question for each in INQUIRIES]
 
 

@@ -180,7 +180,7 @@ def test_a_link_that_fails_while_a_file_is_open_stays_a_link_error() -> None:
 
 def test_a_file_that_has_grown_is_set_aside_and_no_event_is_lost_between(tmp_path: Path) -> None:
     events, path = EventLog(VirtualClock()), tmp_path / "events.jsonl"
-    events.write_to(path, most_bytes=1000)
+    events.write_to(path, max_bytes=1000)
     for number in range(30):
         events.add("set", number=number)
     events.close()

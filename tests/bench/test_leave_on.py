@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw import Bench, VirtualClock
-from lumion_hw.bench.bench import left_on, load
+from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.errors import ConfigError, SafetyError, VerifyError
 
@@ -21,7 +21,7 @@ class Lasting:
         self.emulated = emulated_bench(self.file, self.clock, 3)
 
     def open(self, leave_on_s: float | None = None) -> Bench:
-        model = left_on(self.file, leave_on_s)
+        model = with_leave_on(self.file, leave_on_s)
         return Bench(model, lambda name, _: self.emulated.link(name), self.clock, self.emulated, only=["mesh0"])
 
 
@@ -32,9 +32,9 @@ def test_heaters_stay_as_they_are_for_the_next_program_that_asks_for_it(name: st
         first.mesh.program(wanted_ma)
     bench.clock.sleep(20.0)
     with bench.open(leave_on_s=60.0) as second:
-        assert second.mesh.drives(wanted_ma).all()
-        assert np.allclose(second.mesh.driven_ma(), wanted_ma, atol=1e-3)
-        assert not second.mesh.drives(np.full(30, 0.9)).any()
+        assert second.mesh.is_driving(wanted_ma).all()
+        assert np.allclose(second.mesh.confirmed_currents_ma(), wanted_ma, atol=1e-3)
+        assert not second.mesh.is_driving(np.full(30, 0.9)).any()
         with pytest.raises(VerifyError, match="current of heater 0"):
             second.mesh.confirm_driven(np.full(30, 0.9))
         assert not any(fault.latched for fault in second.mesh.controller.faults())
@@ -46,7 +46,7 @@ def test_the_hold_ends_by_itself() -> None:
         first.mesh.program(np.full(30, 0.5))
     bench.clock.sleep(70.0)
     with bench.open(leave_on_s=60.0) as second:
-        assert not second.mesh.driven_ma().any()
+        assert not second.mesh.confirmed_currents_ma().any()
         second.mesh.program(np.full(30, 0.5))  # and nothing is in the way
 
 
@@ -58,7 +58,7 @@ def test_who_does_not_ask_for_it_is_refused_while_heaters_are_held() -> None:
     with pytest.raises(SafetyError, match=r"an earlier program left the outputs on.*lumion disconnect BENCH --all"):
         bench.open()
     with bench.open(leave_on_s=60.0) as third:  # as if nobody had tried
-        assert third.mesh.drives(np.full(30, 0.5)).all()
+        assert third.mesh.is_driving(np.full(30, 0.5)).all()
         assert not any(fault.latched for fault in third.mesh.controller.faults())
 
 

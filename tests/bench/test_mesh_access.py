@@ -88,7 +88,7 @@ def test_what_is_driven_comes_back_by_puc_and_arm(controller: Controller) -> Non
     mesh = access(controller)
     wanted = np.arange(30) / 100.0
     mesh.program(wanted)
-    assert mesh.driven_ma() == pytest.approx(wanted)
+    assert mesh.confirmed_currents_ma() == pytest.approx(wanted)
 
 
 def test_programming_waits_until_the_heaters_have_settled(controller: Controller) -> None:
@@ -131,7 +131,7 @@ def test_settings_are_one_sweep_of_a_controller_that_can(controller: Controller)
     assert [len(point) for point in plan.points] == [32, 1, 1, 1, 1]  # the first whole, then what changes
     assert controller.programmed_s == []
     assert controller.table[[1, 0, 30]].tolist() == [0.4, 0.2, 0.0]
-    assert mesh.driven_ma() == pytest.approx(_steps(5)[-1])
+    assert mesh.confirmed_currents_ma() == pytest.approx(_steps(5)[-1])
 
 
 def test_more_settings_than_fit_into_the_controller_are_several_sweeps(controller: Controller) -> None:
@@ -154,7 +154,7 @@ def test_the_board_reads_in_a_sweep_what_it_reads_setting_by_setting() -> None:
         bench.clock.sleep(1.0)
         settings = np.sqrt(np.random.default_rng(3).uniform(0.0, 3.0, (40, 30)))
         swept = bench.mesh.sweep(settings)
-        assert bench.mesh.driven_ma() == pytest.approx(settings[-1], abs=1e-3)
+        assert bench.mesh.confirmed_currents_ma() == pytest.approx(settings[-1], abs=1e-3)
         one_by_one = []
         for setting in settings:
             bench.mesh.program(setting)
@@ -186,10 +186,10 @@ def test_the_mesh_of_a_bench_file_is_the_one_it_describes() -> None:
         assert (mesh.heater_max_ma, mesh.heater_ohm, mesh.responsivity_a_per_w) == (2.5, 1000.0, 0.8)
         wanted = np.linspace(0.0, 1.0, 30)
         mesh.program(wanted)
-        assert mesh.driven_ma() == pytest.approx(wanted, abs=0.51 * mesh.controller.info.current_step_ma)
+        assert mesh.confirmed_currents_ma() == pytest.approx(wanted, abs=0.51 * mesh.controller.info.current_step_ma)
         with pytest.raises(LimitError, match="channel 7"):
             mesh.program(np.where(np.arange(30) == 7, 2.6, 0.0))
-        assert mesh.driven_ma() == pytest.approx(wanted, abs=0.51 * mesh.controller.info.current_step_ma)
+        assert mesh.confirmed_currents_ma() == pytest.approx(wanted, abs=0.51 * mesh.controller.info.current_step_ma)
 
 
 def test_a_channel_map_of_the_bench_file_is_obeyed(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_real_bench_ages_by_the_calendar(bench: Bench, monkeypatch: pytest.Mon
 
 def test_an_old_record_is_warned_of_or_refused(bench: Bench) -> None:
     old = record(emulated_age_s=0.0, valid_for_s=3600.0)
-    with pytest.warns(CalibrationWarning, match=r"24\.0 h old and was to be checked after 1\.0 h"):
+    with pytest.warns(CalibrationWarning, match=r"24\.0 h old and should have been checked after 1\.0 h"):
         assert len(check_use(bench, old)) == 1
     with pytest.raises(CalibrationError, match="lumion-calibrate drift"):
         check_use(bench, old, "refuse")
@@ -80,7 +80,7 @@ def test_an_old_record_is_warned_of_or_refused(bench: Bench) -> None:
 def test_the_chip_is_asked_for_its_temperature(bench: Bench) -> None:
     chip_c = bench.mesh.chip_temperature_c()
     assert chip_c == pytest.approx(bench.emulated.faults.board("mesh0").profile.chip_temp_c, abs=0.01)
-    with pytest.warns(CalibrationWarning, match="holds only to"):
+    with pytest.warns(CalibrationWarning, match="is valid only to"):
         check_use(bench, record(temperature_valid_c=(chip_c + 1.0, chip_c + 2.0)))
     assert check_use(bench, record(temperature_valid_c=(chip_c - 1.0, chip_c + 1.0))) == ()
 
@@ -88,7 +88,7 @@ def test_the_chip_is_asked_for_its_temperature(bench: Bench) -> None:
 def test_light_outside_the_range_is_always_refused(bench: Bench) -> None:
     assert source_wavelengths_nm(bench) == (1550.0,)
     assert check_use(bench, record(wavelength_range_nm=(1549.0, 1551.0))) == ()
-    with pytest.raises(LimitError, match="wavelength outside the range"):
+    with pytest.raises(LimitError, match="wavelength is outside the range"):
         check_use(bench, record(wavelength_range_nm=(1540.0, 1549.0)))
 
 

@@ -25,7 +25,7 @@ def test_modules_on_wires_of_their_own_take_as_long_as_one() -> None:
         began_s = clock.now()
         alone = bench.transponders[modules[0]].monitors()
         one_s = clock.now() - began_s
-        readings = bench.side_by_side([(name, bench.transponders[name].monitors) for name in modules])
+        readings = bench.run_parallel([(name, bench.transponders[name].monitors) for name in modules])
         assert clock.now() - began_s == pytest.approx(2.0 * one_s)
         assert len(readings) == 8
         assert readings[0].temperature_c == pytest.approx(alone.temperature_c, abs=0.5)
@@ -35,7 +35,7 @@ def test_what_is_asked_of_one_device_is_asked_in_order() -> None:
     with Bench.emulate("lumion-prototype", seed=1) as bench:
         said: list[str] = []
         work = [(name, partial(said.append, f"{name} {n}")) for n in range(3) for name in ("meter0", "sfp-s0n0")]
-        bench.side_by_side(work)
+        bench.run_parallel(work)
         for name in ("meter0", "sfp-s0n0"):
             assert [line for line in said if line.startswith(name)] == [f"{name} {n}" for n in range(3)]
 
@@ -51,7 +51,7 @@ def test_all_that_fails_is_told_and_the_others_were_asked() -> None:
             asked.append(name)
 
         with pytest.raises(LinkError) as caught:
-            bench.side_by_side([(name, partial(ask, name)) for name in names])
+            bench.run_parallel([(name, partial(ask, name)) for name in names])
         assert caught.value.device == "sfp-s0n1"  # the first in the order given
         assert len(caught.value.__notes__) == 1
         assert "sfp-s0n0" in caught.value.__notes__[0]
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     def run() -> list[float]:
         with Bench.emulate("lumion-prototype", seed=3) as bench:
             work = [(name, bench.transponders[name].monitors) for name in bench.transponders]
-            return [each.temperature_c for _ in range(5) for each in bench.side_by_side(work)] + [bench.clock.now()]
+            return [each.temperature_c for _ in range(5) for each in bench.run_parallel(work)] + [bench.clock.now()]
 
     assert run() == run()
 
@@ -78,5 +78,5 @@ def test_slots_of_a_mainframe_share_its_wire(tmp_path: Path) -> None:
             bench.clock.sleep(0.01)
             order.append(f"{name} ends")
 
-        bench.side_by_side([(name, partial(slow, name)) for name in ("frame", "laser")])
+        bench.run_parallel([(name, partial(slow, name)) for name in ("frame", "laser")])
         assert order == ["frame begins", "frame ends", "laser begins", "laser ends"]

@@ -93,7 +93,7 @@ def hot_heater(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
     return [("dead heater", "heater", 2 * puc + arm)]
 
 
-def stuck_puc(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
+def stuck_puc_defect(bench: Bench, rng: Rng, run: Moments) -> list[Named]:
     puc = _puc(bench, rng)
     for arm in (0, 1):
         bench.emulated.faults.stick_heater(puc, arm, float(rng.uniform(0.0, 1.5)) * float(rng.random() < 0.5))
@@ -118,12 +118,12 @@ def _clipping_factor(bench: Bench, port: int, rng: Rng) -> float:
     emulated = bench.emulated
     probe, seen = BenchProbe(bench), []
     for path in bench.wiring.inputs:
-        probe.light(path.port)
+        probe.light_only_port(path.port)
         bench.clock.sleep(1.0)
         for _ in range(10):
             bench.mesh.program(rng.uniform(0.0, 2.0, 2 * bench.mesh.topology.n_pucs))
-            seen.append(emulated.world.leaving_w()[port] * emulated.world.truth.monitor_scale[port])
-    probe.safe()
+            seen.append(emulated.world.mesh_output_w()[port] * emulated.world.truth.monitor_scale[port])
+    probe.switch_everything_off()
     return bench.mesh.monitor_full_scale_ma / (1e3 * bench.mesh.responsivity_a_per_w * float(np.quantile(seen, 0.8)))
 
 
@@ -213,7 +213,7 @@ CASES: dict[str, Case] = {
     "none": Case(nothing),
     "dead heater": Case(dead_heater),
     "heater stuck at a current": Case(hot_heater),
-    "stuck PUC": Case(stuck_puc),
+    "stuck PUC": Case(stuck_puc_defect),
     "dead monitor": Case(dead_monitor),
     "saturated monitor": Case(saturated_monitor),
     "chip warms by 0.15 K": Case(temperature_ramp),
@@ -223,7 +223,9 @@ CASES: dict[str, Case] = {
     "resistances walk": Case(resistance_walk),
     "heater dies in the run": Case(heater_dies),
     "monitor dies in the run": Case(monitor_dies),
-    "all of the goal": _joined(dead_heater, stuck_puc, dead_monitor, saturated_monitor, temperature_ramp, laser_drift),
+    "all of the goal": _joined(
+        dead_heater, stuck_puc_defect, dead_monitor, saturated_monitor, temperature_ramp, laser_drift
+    ),
     "dead port": Case(dead_port),
     "weak heater": Case(weak_heater),
     "couplers off balance": Case(unbalanced),

@@ -27,14 +27,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.goals import unitary_fidelity
 from calibration.measure.bench_probe import BenchProbe
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import Logbook
 from calibration.model.gauge import gauge_fixed_difference, loop_basis, wrapped
 from calibration.model.mesh_model import MeshModel
-from calibration.model.space import space_of
-from calibration.record.conversion import covariance_of, parameters_of
-from calibration.report.goals import extinctions, unitary_fidelity
+from calibration.model.space import space_from_record
+from calibration.record.conversion import covariance_from_record, parameters_from_record
+from calibration.report.truth_errors import extinctions
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
@@ -226,7 +227,7 @@ def _phases(bench: Bench, record: CalibrationRecord, expected: list[Named]) -> t
     chains = {path.port: chain for path, chain in zip(bench.wiring.inputs, world.chains, strict=True)}
     apart_hz = np.mean([chains[port].frequency_hz - record.reference_hz - found_hz for port, found_hz in sources])
     off = off - ends - 2.0 * np.pi * BASIC_UNIT_DELAY_S * apart_hz
-    space, covariance = space_of(record), covariance_of(record)
+    space, covariance = space_from_record(record), covariance_from_record(record)
     place = space.group("loops")
     values, vectors = np.linalg.eigh(covariance[place, place])
     common = space.directions.T @ np.ones(len(joints))
@@ -247,7 +248,7 @@ def _as_seen(bench: Bench, record: CalibrationRecord, stuck: set[int], at_rest: 
     other couplers or the opposite phase, and other phases on the joints: outputs turned by x, inputs by y.
     """
     mesh, truth = bench.mesh.topology, bench.emulated.world.truth
-    couplers = parameters_of(record)
+    couplers = parameters_from_record(record)
     first = np.pi / 4.0 + couplers.coupler_common_rad + 0.5 * couplers.coupler_difference_rad
     second = np.pi / 4.0 + couplers.coupler_common_rad - 0.5 * couplers.coupler_difference_rad
     joints = np.array(record.joints.phase_rad if record.joints else [])
@@ -300,22 +301,22 @@ def _fidelity(bench: Bench, record: CalibrationRecord, rng: np.random.Generator)
 
 def _held_out_db(bench: Bench, record: CalibrationRecord, rng: np.random.Generator, settings: int = 12) -> float:
     """Return the rms error of predicted powers above -40 dBm at all ports with a monitor, dead or not; no noise."""
-    world, space, ports = bench.emulated.world, space_of(record), tuple(bench.mesh.monitor_ports)
+    world, space, ports = bench.emulated.world, space_from_record(record), tuple(bench.mesh.monitor_ports)
     model = MeshModel(bench.mesh.topology, space.sources, ports, record.heater_ohm)
     most = np.array([heater.law.max_ma if heater.law else 0.0 for e in record.pucs for heater in (e.upper, e.lower)])
     probe, errors = BenchProbe(bench), []
-    leaving = replace(parameters_of(record), monitor_ma_per_mw=np.ones(len(ports)))
+    leaving = replace(parameters_from_record(record), monitor_ma_per_mw=np.ones(len(ports)))
     for source in space.sources:
-        walk = Walk(most, (source,), ports, changed=len(most), off_share=0.25)
+        walk = IncrementalSettings(most, (source,), ports, changed=len(most), off_share=0.25)
         asked = walk.random(settings, rng)
         plan = replace(asked, currents_ma=Logbook(probe).driven_ma(asked.currents_ma))
         predicted_mw = model.predict(leaving, plan)
-        probe.light(source)
+        probe.light_only_port(source)
         bench.clock.sleep(2.0)
         for row_mw, currents in zip(predicted_mw, plan.currents_ma, strict=True):
             bench.mesh.program(currents)
-            true_mw = 1e3 * world.leaving_w()[list(ports)]
+            true_mw = 1e3 * world.mesh_output_w()[list(ports)]
             bright = true_mw > 1e-4
             errors += (10.0 * np.log10(np.maximum(row_mw[bright], 1e-12) / true_mw[bright])).tolist()
-    probe.safe()
+    probe.switch_everything_off()
     return float(np.sqrt(np.mean(np.square(errors))))

@@ -67,7 +67,7 @@ class SimulatedBench:
     def monitors(self) -> tuple[int, ...]:
         return self.simulated.ports
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         self.lit, self.is_safe = port, False
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
@@ -76,7 +76,7 @@ class SimulatedBench:
     def tune(self, port: int, frequency_hz: float) -> float:
         low_hz, high_hz = self.tuning_range_hz or (0.0, 0.0)
         if not low_hz <= frequency_hz <= high_hz:
-            raise LimitError("frequency", asked=frequency_hz, limit=high_hz, unit="Hz")
+            raise LimitError("frequency", requested=frequency_hz, limit=high_hz, unit="Hz")
         self.now_hz[port] = frequency_hz
         return frequency_hz
 
@@ -125,5 +125,5 @@ class SimulatedBench:
     def elapsed_s(self) -> float:
         return 0.0
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         self.lit, self.is_safe = None, True

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from benchmarks.goals import GOALS, FigureGoal, GoalJudgement, goal_bench, judge
 from calibration.measure.bench_probe import BenchProbe
-from calibration.report.goals import GOALS, FigureGoal, GoalJudgement, goal_bench, judge
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 

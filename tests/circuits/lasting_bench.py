@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw import Bench, VirtualClock, save_record
-from lumion_hw.bench.bench import left_on, load
+from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.circuits import CircuitService
-from lumion_hw.circuits.service import heaters_off
+from lumion_hw.circuits.service import switch_heaters_off
 from tests.circuits.known_mesh import SMALL, record_of_truth
 
 HOLD_S = 600.0
@@ -24,7 +24,7 @@ class LastingBench:
 
     def __init__(self, directory: Path, file: Path = SMALL, seed: int = 5) -> None:
         self.clock = VirtualClock()
-        self.file_model = self.model = left_on(load(file), HOLD_S)
+        self.file_model = self.model = with_leave_on(load(file), HOLD_S)
         self.emulated = emulated_bench(self.model, self.clock, seed)
         self.record, self.directory = directory / "record.json", directory / "state"
         with self.open() as bench:
@@ -34,7 +34,7 @@ class LastingBench:
         """Begin anew: heaters off, nothing noted, the bench file as it was."""
         self.model = self.file_model
         with self.open() as bench:
-            heaters_off(bench)
+            switch_heaters_off(bench)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def open(self) -> Bench:

@@ -72,11 +72,11 @@ def test_arms_are_level_though_nobody_knew_what_their_outputs_lose(seed: int) ->
 
 
 def test_an_arm_whose_fibre_behind_the_mesh_is_broken_is_named(setup: PathSetup) -> None:
-    before_ma = setup.bench.mesh.driven_ma()
+    before_ma = setup.bench.mesh.confirmed_currents_ma()
     setup.bench.emulated.faults.kill_port(11)  # tributary y leaves the mesh there, seen by the photodiode on the chip
-    with pytest.raises(CircuitError, match=r"arm y over ports 7 and 11 brings .* led aside at PUC \d+"):
+    with pytest.raises(CircuitError, match=r"arm y \(ports 7 to 11\) brings .* diverted at PUC \d+"):
         setup.connect([THERE])
-    assert np.array_equal(setup.bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(setup.bench.mesh.confirmed_currents_ma(), before_ma)
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def test_what_fails_while_an_arm_is_led_aside_leaves_the_mesh_as_it_was(
     setup: PathSetup, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mesh = setup.bench.mesh
-    before_ma, seen_ma = mesh.driven_ma(), list[np.ndarray]()
+    before_ma, seen_ma = mesh.confirmed_currents_ma(), list[np.ndarray]()
 
     def fails(leveller: ArmLeveller, name: str) -> float:
-        seen_ma.append(mesh.driven_ma())
+        seen_ma.append(mesh.confirmed_currents_ma())
         raise error
 
     monkeypatch.setattr(ArmLeveller, "_received_w", fails)
     with pytest.raises(type(error)):
         setup.connect([THERE])
     assert np.abs(seen_ma[0] - setup.plan([THERE]).currents_ma).max() > 0.1, "no arm was led aside"
-    assert np.array_equal(mesh.driven_ma(), before_ma)
+    assert np.array_equal(mesh.confirmed_currents_ma(), before_ma)
     assert setup.active is None
     assert setup.bench.transponders["zr-a"].status().tx_disabled

@@ -38,7 +38,7 @@ def holder(tmp_path: Path):
 def test_a_second_program_is_refused_and_told_who_holds_the_bench(holder, tmp_path: Path) -> None:
     name = f"{LockOwner.here('').user}@{LockOwner.here('').host}:{holder.pid}"
     with (
-        pytest.raises(BusyError, match=rf"{name} drives this bench with 'holder' since .*--take-over {name}") as caught,
+        pytest.raises(BusyError, match=rf"{name} has been driving .* 'holder' since .*--take-over {name}") as caught,
         BenchLock(tmp_path, "second"),
     ):
         pass
@@ -55,11 +55,11 @@ def test_an_owner_that_was_killed_does_not_block_and_is_named(holder, tmp_path: 
     holder.wait()
     assert lock_owner(tmp_path) is None
     with BenchLock(tmp_path, "second") as lock:
-        assert lock.died is not None
-        assert lock.died.pid == holder.pid
+        assert lock.dead_owner is not None
+        assert lock.dead_owner.pid == holder.pid
         lock.check()
     with BenchLock(tmp_path, "third") as lock:
-        assert lock.died is None  # the second let go
+        assert lock.dead_owner is None  # the second let go
 
 
 def test_who_was_taken_over_finds_out_before_the_next_change(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_who_was_taken_over_finds_out_before_the_next_change(tmp_path: Path) -> 
         assert owner is not None
         with BenchLock(tmp_path, "second", take_over=f"{owner.user}@{owner.host}") as second:
             second.check()
-            with pytest.raises(BusyError, match=r"taken over: it belongs to .*\(second\)"):
+            with pytest.raises(BusyError, match=r"taken over: it now belongs to .*\(second\)"):
                 first.check()
             with pytest.raises(BusyError, match="taken over"), first.changing():
                 raise AssertionError("it may change nothing")
@@ -101,12 +101,12 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
     far = dataclasses.replace(LockOwner.here("far"), host="elsewhere", pid=1)
     path = tmp_path / "lock"
     path.write_text(json.dumps(dataclasses.asdict(far)))
-    with pytest.raises(BusyError, match="@elsewhere:1 drives this bench with 'far'"):
+    with pytest.raises(BusyError, match="@elsewhere:1 has been driving this bench with 'far'"):
         BenchLock(tmp_path, "near").__enter__()
     long_ago_s = path.stat().st_mtime - STALE_S - 1.0
     os.utime(path, (long_ago_s, long_ago_s))
     with BenchLock(tmp_path, "near") as lock:
-        assert lock.died is None  # who knows
+        assert lock.dead_owner is None  # who knows
         owner = lock_owner(tmp_path)
         assert owner is not None
         assert owner.program == "near"
@@ -116,7 +116,7 @@ def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_
 def test_a_lock_file_that_names_nobody_is_free(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
     with BenchLock(tmp_path, "first") as lock:
-        assert lock.died is None
+        assert lock.dead_owner is None
 
 
 def test_of_many_at_once_exactly_one_gets_it(tmp_path: Path) -> None:

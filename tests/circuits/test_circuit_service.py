@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumion_hw.bench.bench import left_on, load
+from lumion_hw.bench.bench import load, with_leave_on
 from lumion_hw.circuits import BenchLock, CircuitRequest, MeshVerdict, lock_owner, read_state
-from lumion_hw.circuits.service import bring_to_rest
-from lumion_hw.circuits.state import CircuitJournal, StandingArm, standing_plan
+from lumion_hw.circuits.service import switch_everything_off
+from lumion_hw.circuits.state import ActiveArm, CircuitJournal, restored_plan
 from lumion_hw.errors import BusyError, CircuitError, ConfigError, LumionError, NoPathError
 from tests.circuits.known_mesh import edited
 from tests.circuits.lasting_bench import HOLD_S, LastingBench
@@ -58,7 +58,7 @@ def test_what_is_connected_carries_light_after_the_program_has_ended(bench: Last
 
 
 def test_without_leave_on_heaters_go_off_when_the_bench_is_closed(bench: LastingBench) -> None:
-    bench.model = left_on(bench.model, 0.0)
+    bench.model = with_leave_on(bench.model, 0.0)
     with bench.service() as service:
         service.connect([AB], align=False)
     assert not bench.driven_ma().any()
@@ -86,7 +86,7 @@ def test_disconnecting_leaves_the_other_alone_and_the_last_one_leaves_the_mesh_c
         assert np.array_equal(bench.driven_ma()[heaters], before_ma[heaters])
     with bench.service() as service:
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-b:sfp-a"]
-        with pytest.raises(ConfigError, match=r"no circuit sfp-a:sfp-b is connected\. Connected are sfp-b:sfp-a"):
+        with pytest.raises(ConfigError, match=r"no circuit sfp-a:sfp-b is connected\. Connected circuits: sfp-b:sfp-a"):
             service.disconnect(["sfp-a:sfp-b"])
         service.disconnect()
     assert not bench.driven_ma().any()
@@ -108,7 +108,7 @@ def test_a_request_that_fails_leaves_journal_and_mesh_as_before(bench: LastingBe
         with pytest.raises((CircuitError, NoPathError)):
             service.connect([CircuitRequest("sfp-b", "sfp-c", max_hops=1)], align=False)
         assert np.array_equal(bench.driven_ma(), driven_ma)
-        assert service.journal.begun is None
+        assert service.journal.unfinished is None
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
         assert all(proof.proven for proof in service.setup.prove())
 
@@ -128,7 +128,7 @@ def test_killed_while_connecting_the_next_program_finds_all_as_before(bench: Las
     assert [circuit.name for circuit in state.circuits] == ["sfp-a:sfp-b"]
     with bench.service() as service:
         assert np.allclose(bench.driven_ma(), before_ma, atol=1e-9)
-        assert service.journal.begun is None
+        assert service.journal.unfinished is None
         (proof,) = service.setup.prove()
         assert proof.proven
         service.connect([BA], align=False)
@@ -139,10 +139,10 @@ def test_killed_while_connecting_the_next_program_finds_all_as_before(bench: Las
 def test_killed_before_anything_was_changed_is_as_before(bench: LastingBench) -> None:
     with bench.service() as service:
         service.connect([AB], align=False)
-        driven_ma = service.setup.bench.mesh.driven_ma()
+        driven_ma = service.setup.bench.mesh.confirmed_currents_ma()
         service.journal.begin("connect", ["sfp-b:sfp-a"], driven_ma)  # and no more
     with bench.service() as service:
-        assert service.journal.begun is None
+        assert service.journal.unfinished is None
         assert all(proof.proven for proof in service.setup.prove())
 
 
@@ -156,7 +156,7 @@ def test_a_mesh_that_somebody_else_has_driven_is_told_by_puc_and_circuit_and_lef
         opened.mesh.program(other_ma)
     size = bench.journal.stat().st_size
     with (
-        pytest.raises(CircuitError, match=rf"the mesh is different\n  PUC {puc}: .*passed by sfp-a:sfp-b"),
+        pytest.raises(CircuitError, match=rf"the mesh is different\n  PUC {puc}: .*used by sfp-a:sfp-b"),
         bench.service(),
     ):
         raise AssertionError
@@ -167,7 +167,7 @@ def test_a_mesh_that_somebody_else_has_driven_is_told_by_puc_and_circuit_and_lef
         bench.open() as opened,
         CircuitJournal(bench.directory, "small", opened.mesh.topology.sha256) as journal,
     ):
-        bring_to_rest(opened, journal, lock)
+        switch_everything_off(opened, journal, lock)
     assert not bench.driven_ma().any()
     assert names(bench) == []
 
@@ -193,7 +193,7 @@ def test_no_room_for_the_last_entry_takes_the_circuit_back(bench: LastingBench) 
         assert np.allclose(bench.driven_ma(), driven_ma, atol=1e-9)
     assert read_state(bench.directory)[1] is not None  # begun, and never ended
     with bench.service() as service:
-        assert service.journal.begun is None
+        assert service.journal.unfinished is None
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
         assert all(proof.proven for proof in service.setup.prove())
 
@@ -251,11 +251,11 @@ def test_who_was_taken_over_changes_nothing_any_more(bench: LastingBench) -> Non
 def test_a_lease_ends_on_the_clock_of_the_bench(bench: LastingBench) -> None:
     with bench.service() as service:
         service.connect([AB, CircuitRequest("sfp-b", "sfp-a", lease_s=60.0)], align=False)
-        assert service.expire() == ()
+        assert service.end_expired_leases() == ()
         bench.clock.sleep(61.0)
         events: list[dict[str, object]] = []
-        service.setup.bench.events.follow(events.append)
-        assert [circuit.name for circuit in service.expire()] == ["sfp-b:sfp-a"]
+        service.setup.bench.events.add_listener(events.append)
+        assert [circuit.name for circuit in service.end_expired_leases()] == ["sfp-b:sfp-a"]
         (ended,) = [event for event in events if event["event"] == "lease ended"]
         assert (ended["circuit"], ended["reason"]) == ("sfp-b:sfp-a", "its lease of 60 s has ended")
         assert [circuit.name for circuit in service.state.circuits] == ["sfp-a:sfp-b"]
@@ -265,9 +265,11 @@ def test_circuits_of_another_wiring_are_not_taken_up(bench: LastingBench, tmp_pa
     with bench.service() as service:
         service.connect([AB], align=False)
     file = edited(tmp_path, ("{port: 8, transponder: sfp-b", "{port: 9, transponder: sfp-b"))
-    bench.model = left_on(load(file), HOLD_S)
+    bench.model = with_leave_on(load(file), HOLD_S)
     with (
-        pytest.raises(ConfigError, match="sfp-a:sfp-b stands from port 1 to port 8, where this bench file has other"),
+        pytest.raises(
+            ConfigError, match="sfp-a:sfp-b was connected from port 1 to port 8, where this bench file has other"
+        ),
         bench.service(),
     ):
         raise AssertionError
@@ -281,7 +283,11 @@ def test_verdicts_are_those_of_the_read_back(bench: LastingBench) -> None:
 
 
 FORGED = {
-    "a lease without a zone": (("circuits", 0, "since_utc"), "2026-11-27T12:00:00", "no instant of time"),
+    "a lease without a zone": (
+        ("circuits", 0, "since_utc"),
+        "2026-11-27T12:00:00",
+        "not a valid time with a time zone",
+    ),
     "currents that are words": (("currents_ma",), ["much"], "currents_ma"),
     "a circuit without ends": (("circuits", 0, "request"), {}, "circuits.0.request.source"),
     "arms that are a number": (("circuits", 0, "arms"), 7, "circuits.0.arms"),
@@ -313,9 +319,9 @@ def test_circuits_over_pucs_that_the_mesh_does_not_have_are_refused(bench: Lasti
         service.connect([AB], align=False)
         (circuit,) = service.state.circuits
         path = replace(circuit.paths[0], pucs=(0, 4711))
-        forged = replace(service.state, circuits=(replace(circuit, arms=(StandingArm(path),)),))
-        with pytest.raises(ConfigError, match="PUC 4711, and this mesh has 15 PUCs"):
-            standing_plan(service.setup.bench.model, service.setup.record, forged)
+        forged = replace(service.state, circuits=(replace(circuit, arms=(ActiveArm(path),)),))
+        with pytest.raises(ConfigError, match="PUC 4711, but this mesh has 15 PUCs"):
+            restored_plan(service.setup.bench.model, service.setup.record, forged)
 
 
 def test_a_journal_of_an_earlier_version_has_its_lease(bench: LastingBench) -> None:

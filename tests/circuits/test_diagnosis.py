@@ -19,7 +19,7 @@ def found(setup: PathSetup) -> str:
     """Return what connecting says, and check that everything is dark and cold afterwards."""
     with pytest.raises(CircuitError) as caught:
         setup.connect([FORTH])
-    assert not setup.bench.mesh.driven_ma().any()
+    assert not setup.bench.mesh.confirmed_currents_ma().any()
     assert setup.bench.transponders[FORTH.source].status().tx_disabled
     return str(caught.value)
 
@@ -50,15 +50,15 @@ def swapped(side: str, one: str, two: str) -> Callable[[Bench, Path], None]:
 PLACES: dict[str, tuple[Callable[[Bench, Path], None], str]] = {
     "inputs swapped": (
         swapped("inputs", "sfp-a", "sfp-c"),
-        "wiring: light of sfp-a enters at port 1 instead of 11, where the bench file has sfp-c: their fibres are swap",
+        "wiring: light of sfp-a enters at port 1 instead of 11, where the bench file connects sfp-c: their",
     ),
     "outputs swapped": (
         swapped("outputs", "sfp-b", "sfp-c"),
-        "light for sfp-b leaves port 13 and arrives at the meter of sfp-c, which the bench file has behind port 8",
+        "light for sfp-b leaves port 13 and arrives at the meter of sfp-c, which the bench file connects to port 8",
     ),
     "fibre before the mesh": (
         lambda bench, _: bench.emulated.faults.kill_port(1),
-        "fibre before the mesh: sfp-a launches light and none of it leaves the mesh anywhere",
+        "fibre before the mesh: sfp-a launches light, and none of it leaves the mesh",
     ),
     "fibre behind the mesh": (
         lambda bench, _: bench.emulated.faults.kill_port(8),
@@ -109,14 +109,14 @@ def test_a_receiver_that_sees_light_and_denies_it_is_named(tmp_path: Path) -> No
     old = "  sfp-b: {kind: sfp-8472, serial: ER-B}"
     path = edited(tmp_path, (old, old.replace("}", ", los_assert_dbm: 4.0, los_release_dbm: 5.0}")))
     with Bench.emulate(path, seed=5) as bench:
-        assert "receiver: its light arrives, and sfp-b reports loss of signal" in found(path_setup(bench))
+        assert "receiver: its light arrives, but sfp-b reports loss of signal" in found(path_setup(bench))
 
 
 def test_a_transmitter_that_does_not_start_is_named(bench: Bench, setup: PathSetup) -> None:
     bench.emulated.faults.inject("sfp-a", "laser_broken")
     with pytest.raises(DeviceError, match=r"sfp-a.*the transmitter did not start"):
         setup.connect([FORTH])
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_standing_circuits_are_not_touched_by_a_diagnosis(bench: Bench, setup: PathSetup) -> None:

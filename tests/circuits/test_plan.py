@@ -66,9 +66,9 @@ def test_pucs_that_no_circuit_uses_are_parked_in_cross(bench: Bench, setup: Path
 
 def test_planning_changes_nothing(bench: Bench, setup: PathSetup) -> None:
     board = bench.emulated.faults.board("mesh0")
-    before = (board.core.generation, bench.mesh.driven_ma().tolist())
+    before = (board.core.generation, bench.mesh.confirmed_currents_ma().tolist())
     setup.plan(A_TO_B)
-    assert (board.core.generation, bench.mesh.driven_ma().tolist()) == before
+    assert (board.core.generation, bench.mesh.confirmed_currents_ma().tolist()) == before
     assert setup.active is None
 
 
@@ -161,18 +161,18 @@ def test_a_module_that_is_not_wired_is_named(setup: PathSetup, request_: Circuit
 
 def test_a_module_without_a_fibre_is_named(tmp_path: Path) -> None:
     path = edited(tmp_path, ("  pol-a: {", "  sfp-d: {kind: sfp-8472, serial: ER-D}\n  pol-a: {"))
-    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*'wiring'"):
+    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*sfp-c"):
         path_setup(bench).plan([CircuitRequest("sfp-d", "sfp-b")])
 
 
 def test_a_receiver_takes_one_circuit(setup: PathSetup) -> None:
-    with pytest.raises(NoPathError, match="port 8 is asked for twice"):
+    with pytest.raises(NoPathError, match="port 8 is requested twice"):
         setup.plan([CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-c", "sfp-b")])
 
 
 def test_the_record_of_another_controller_is_refused(bench: Bench) -> None:
     record = replace(record_of_truth(bench), device_serial="SMALL-0002")
-    with pytest.raises(CalibrationError, match="belongs to controller serial SMALL-0002, found SMALL-0001"):
+    with pytest.raises(CalibrationError, match="made for SMALL-0002, and this is SMALL-0001"):
         PathSetup(bench, record)
     with pytest.raises(CalibrationError, match="SMALL-0002"):
         plan_circuits(bench, record, A_TO_B)
@@ -181,8 +181,8 @@ def test_the_record_of_another_controller_is_refused(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"mesh_sha256": "0" * 64}, "belongs to mesh"),
-        ({"heater_channels": tuple(reversed(range(30)))}, "belongs to heater channel map"),
+        ({"mesh_sha256": "0" * 64}, "does not match this mesh"),
+        ({"heater_channels": tuple(reversed(range(30)))}, "does not match this heater channel map"),
         ({"complete": False}, "incomplete"),
     ],
 )

@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitRequest, explain, plan_circuits
 from lumion_hw.circuits.budget import BudgetViolation
 from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch
-from lumion_hw.quantities import joined_osnr_db
+from lumion_hw.quantities import combined_osnr_db
 from tests.circuits.known_mesh import record_of_truth
 from tests.circuits.planning_cases import (
     ZR_PAIR,
@@ -108,8 +108,8 @@ def test_the_budget_of_a_pair_adds_up_by_hand() -> None:
         budget.received_dbm
     )
     # 38 dB as sent; booster 58 dB + 0 dBm - 7 dB.
-    assert budget.osnr_db == pytest.approx(joined_osnr_db(38.0, 51.0), abs=1e-6)
-    assert budget.osnr_margin_db == pytest.approx(joined_osnr_db(38.0, 51.0) - 24.0, abs=1e-3)
+    assert budget.osnr_db == pytest.approx(combined_osnr_db(38.0, 51.0), abs=1e-6)
+    assert budget.osnr_margin_db == pytest.approx(combined_osnr_db(38.0, 51.0) - 24.0, abs=1e-3)
 
 
 def test_outputs_are_exchanged_where_only_that_gives_ways() -> None:

@@ -4,7 +4,7 @@ from typing import NoReturn
 
 import pytest
 
-from lumion_hw.circuits import CircuitRequest, plan, plan_circuits, ways
+from lumion_hw.circuits import CircuitRequest, plan, plan_circuits, route_finder
 from lumion_hw.errors import UndecidedError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import RouteRequest
@@ -24,7 +24,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> list[RouteRequest]:
         request.progress("routes", 1, 2)
         raise UndecidedError(f"nothing after {len(found)} requests")
 
-    monkeypatch.setattr(ways, "route", nothing)
+    monkeypatch.setattr(route_finder, "route", nothing)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from lumion_hw.bench import BenchModel
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
@@ -25,8 +25,11 @@ ZR = CircuitRequest("zr-a", "zr-b")
         ("min_margin_db", -0.1),
         ("min_margin_db", float("nan")),
         ("max_loss_db", -1.0),
+        ("max_loss_db", float("inf")),
         ("max_hops", 0),
+        ("max_hops", True),
         ("lease_s", 0.0),
+        ("lease_s", float("inf")),
     ],
 )
 def test_a_wish_that_nothing_could_meet_is_refused(field: str, value: object) -> None:
@@ -66,7 +69,7 @@ def as_sfp(**keys: object) -> Callable[[], BenchModel]:
         (as_sfp(receives_nm=[1300.0, 1320.0]), A_B, "wavelength differs: sfp-a sends 1550.00 nm"),
         (mixed, CircuitRequest("sfp-a", "zr-b"), "line format differs: sfp-a sends NRZ, zr-b receives ZR400-OFEC,"),
         (as_zr(frequency_thz=194.0), ZR, "wavelength differs: zr-a sends at 1552.524 nm, zr-b receives at 1545.322 nm"),
-        (as_sfp(), CircuitRequest("sfp-a", "sfp-b", polarization="dual"), "polarization='dual' is asked for, and"),
+        (as_sfp(), CircuitRequest("sfp-a", "sfp-b", polarization="dual"), "polarization='dual' was requested, but"),
         (as_zr(), CircuitRequest("zr-a", "zr-b", polarization="single"), "signal of zr-a has two polarizations"),
     ],
 )  # fmt: skip
@@ -86,7 +89,7 @@ def test_two_polarizations_over_one_way_are_refused(side: str, name: str) -> Non
         if fibre["transponder"] != name or fibre["tributary"] == "x"
         if fibre["transponder"] == name
     ]
-    with pytest.raises(CircuitError, match=rf"{name} has one of wiring.{side} and needs two, tributary x and y"):
+    with pytest.raises(CircuitError, match=rf"{name} has one entry in wiring.{side} and needs two, tributary x and y"):
         plan_circuits(model_of(file), record_of(ZR_PAIR), [ZR])
 
 
@@ -150,7 +153,7 @@ def test_figures_that_contradict_each_other_are_refused(keys: dict[str, float], 
 
 
 def test_every_kind_of_module_says_what_its_ends_are() -> None:
-    modules = {kind.name: kind.model for kind in own_kinds() if kind.role is Role.TRANSPONDER}
+    modules = {kind.name: kind.model for kind in builtin_kinds() if kind.role is Role.TRANSPONDER}
     assert {"sfp-8472", "cmis"} <= modules.keys()
     for name, model in modules.items():
         assert model.model_validate({"kind": name}).optics is not None, name

@@ -27,9 +27,9 @@ def bench() -> BenchModel:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("max_hops", 3, r"number of PUCs on the way is \d+, expected at most 3"),
+        ("max_hops", 3, r"number of PUCs on the path is \d+, expected at most 3"),
         ("max_loss_db", 14.0, r"loss over the mesh is 1\d\.\d+ dB, expected at most 14"),
-        ("min_margin_db", 9.0, r"received power \((sensitivity|overload), 9 dB of margin kept\) is -\d"),
+        ("min_margin_db", 9.0, r"received power \((sensitivity|overload), with 9 dB of margin\) is -\d"),
     ],
 )
 def test_a_ceiling_that_cannot_be_kept_is_refused_with_what_would_do(
@@ -170,7 +170,7 @@ def in_fibres_w(bench: Bench, sender: str) -> dict[int, float]:
     """Return the light of a module in the fibre behind the port of every output."""
     world = bench.emulated.world
     world.set_transmitter(sender, 1e-3)
-    leaving_w = world.leaving_w()
+    leaving_w = world.mesh_output_w()
     loss_db = world.truth.access_loss_db
     return {out.port: leaving_w[out.port] * 10 ** (-loss_db[out.port] / 10) for out in bench.wiring.outputs}
 
@@ -216,8 +216,8 @@ def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
         assert worst_db(bright) > -22.0, "the case shows nothing"
         assert worst_db(dark) < -25.0
         assert (dark.circuits[0].path != bright.circuits[0].path) == moved
-        assert "no way found is darker" in explain(bright)
-        assert "no way found is darker" not in explain(dark)
+        assert "found no better path" in explain(bright)
+        assert "found no better path" not in explain(dark)
 
 
 def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: BenchModel) -> None:
@@ -227,10 +227,10 @@ def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: Bench
     assert sum(value for value in spent if value is not None) == pytest.approx(lines["received"])
     told = explain(plan)
     assert "sfp-a to sfp-b (NRZ, 10.3125 Gb/s)" in told
-    assert "controller pol-a" in told
+    assert "Controller pol-a" in told
     for circuit in plan.circuits:
         pucs = " ".join(map(str, circuit.path.pucs))
-        assert f"port {circuit.path.source} to {circuit.path.target}, {circuit.hops} hops over PUCs {pucs}" in told
+        assert f"port {circuit.path.source} to {circuit.path.target}, {circuit.hops} hops, PUCs {pucs}" in told
 
 
 def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(bench: BenchModel) -> None:

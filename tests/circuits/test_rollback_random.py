@@ -69,7 +69,7 @@ class Trial:
                 self.bench.mesh.controller.open()  # type: ignore[attr-defined]
 
 
-def stuck_puc(trial: Trial) -> Iterator[None]:
+def stuck_puc_defect(trial: Trial) -> Iterator[None]:
     active, truth = trial.setup.active, trial.bench.emulated.world.truth
     assert active is not None
     plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], standing=active.circuits)
@@ -94,7 +94,7 @@ def no_path(trial: Trial) -> Iterator[None]:
 
 
 FAULTS: dict[str, Callable[[Trial], Iterator[None]]] = {
-    "stuck PUC": stuck_puc,
+    "stuck PUC": stuck_puc_defect,
     "interrupt": interrupt,
     "no path": no_path,
     "meter unplugged": lambda trial: trial.device("meter0", "no_cable"),
@@ -121,7 +121,7 @@ def received_w(bench: Bench) -> list[float]:
 
 
 def assert_as_before(setup: PathSetup, before_ma: np.ndarray, before_w: list[float]) -> None:  # type: ignore[type-arg]
-    assert np.array_equal(setup.bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(setup.bench.mesh.confirmed_currents_ma(), before_ma)
     assert setup.active is not None
     assert [circuit.request for circuit in setup.active.circuits] == STANDING
     assert received_w(setup.bench) == pytest.approx(before_w, rel=0.02)
@@ -148,7 +148,7 @@ def failing_requests(n: int, seed: int, log: Path) -> dict[str, int]:
             name = str(rng.choice(list(FAULTS)))
             request = FREE[int(rng.integers(len(FREE)))]
             trial = Trial(setup, request, float(rng.uniform(0.0, LATEST_S)), rng)
-            before_ma, before_w = bench.mesh.driven_ma(), received_w(bench)
+            before_ma, before_w = bench.mesh.confirmed_currents_ma(), received_w(bench)
             fault = FAULTS[name](trial)
             next(fault)
             try:
@@ -162,13 +162,13 @@ def failing_requests(n: int, seed: int, log: Path) -> dict[str, int]:
             outcomes[outcome] += 1
             if outcome == "ended":
                 assert name in ENDS_IT, name
-                assert not bench.mesh.driven_ma().any(), name
+                assert not bench.mesh.confirmed_currents_ma().any(), name
                 assert any(line["event"] == "not rolled back" for line in log_of(bench, log)[-9:])
                 repaired(setup)
                 continue
             if outcome == "too late":
                 setup.disconnect([trial.request])
-            if name in ENDS_IT and not bench.mesh.driven_ma().any():
+            if name in ENDS_IT and not bench.mesh.confirmed_currents_ma().any():
                 repaired(setup)
                 continue
             assert_as_before(setup, before_ma, before_w)

@@ -36,15 +36,15 @@ def test_a_circuit_comes_beside_another_in_one_commit_and_its_heaters_keep_their
     bench: Bench, forth: PathSetup
 ) -> None:
     assert forth.active is not None
-    stands, before_ma, before = forth.active.circuits[0], bench.mesh.driven_ma(), generation(bench)
+    stands, before_ma, before = forth.active.circuits[0], bench.mesh.confirmed_currents_ma(), generation(bench)
     (proof,) = forth.connect([BACK])
     assert proof.proven
     assert generation(bench) == before + 1
     assert [circuit.request for circuit in forth.active.circuits] == [FORTH, BACK]
     assert forth.active.circuits[0].path == stands.path
     heaters = [2 * puc + arm for puc in stands.path.pucs for arm in (0, 1)]
-    assert np.array_equal(bench.mesh.driven_ma()[heaters], before_ma[heaters])
-    assert not np.array_equal(bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(bench.mesh.confirmed_currents_ma()[heaters], before_ma[heaters])
+    assert not np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)
     assert all(proof.proven for proof in forth.prove())
 
 
@@ -75,12 +75,14 @@ def test_disconnecting_puts_light_out_parks_and_leaves_the_other_alone(bench: Be
 
 
 def test_what_does_not_stand_cannot_be_disconnected(forth: PathSetup) -> None:
-    with pytest.raises(ConfigError, match=r"sfp-b to sfp-a: no such circuit stands\. These do: sfp-a to sfp-b"):
+    with pytest.raises(
+        ConfigError, match=r"sfp-b to sfp-a: no such circuit is active\. Active circuits: sfp-a to sfp-b"
+    ):
         forth.disconnect([BACK])
 
 
 def test_a_module_that_serves_a_circuit_is_not_given_another(forth: PathSetup) -> None:
-    with pytest.raises(ConfigError, match="sfp-a serves sfp-a to sfp-b already"):
+    with pytest.raises(ConfigError, match="circuit sfp-a to sfp-b already uses sfp-a"):
         forth.connect([CircuitRequest("sfp-a", "sfp-c")])
 
 
@@ -102,7 +104,7 @@ def test_new_heat_is_made_up_for_by_the_new_pucs_and_reckoned_for_the_others() -
         setup.connect([second])
         assert setup.active is not None
         truth = bench.emulated.world.truth
-        heat_mw = truth.heater_power_mw(bench.mesh.driven_ma())
+        heat_mw = truth.heater_power_mw(bench.mesh.confirmed_currents_ma())
         arms = truth.crosstalk.arm_rad_per_mw @ heat_mw + np.pi * heat_mw / truth.p_pi_mw
         off = truth.passive_phase + arms[0::2] - arms[1::2]
         for number, circuit in enumerate(setup.active.circuits):
@@ -129,11 +131,11 @@ def test_where_there_is_no_other_way_all_is_rolled_back_and_the_standing_circuit
     bench: Bench, setup: PathSetup, tmp_path: Path
 ) -> None:
     setup.connect([BACK])
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
     puc = stick_on_the_way(setup, FORTH.source, FORTH.target, hop=2)
-    with pytest.raises(CircuitError, match=f"PUC {puc} does not take its state. There is no other way"):
+    with pytest.raises(CircuitError, match=f"PUC {puc} does not reach its state. No alternative path was found"):
         setup.connect([FORTH])
-    assert np.array_equal(bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)
     assert bench.transponders[FORTH.source].status().tx_disabled
     assert events(bench, tmp_path)[-1]["event"] == "rolled back"
     assert events(bench, tmp_path)[-1]["standing"] == "proven"
@@ -148,9 +150,9 @@ def test_light_at_an_exit_before_its_transmitter_is_on_is_refused(bench: Bench, 
     fibres = [replace(path, port=back) if path.source == "sfp-c" else path for path in world.wiring.inputs]
     world.wiring = replace(world.wiring, inputs=tuple(fibres))
     bench.transponders["sfp-c"].enable()
-    with pytest.raises(CircuitError, match=f"port {exit_port} should be dark and has .* before sfp-a is switched on"):
+    with pytest.raises(CircuitError, match=f"port {exit_port} has .* before sfp-a is switched on"):
         setup.connect([FORTH])
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_what_an_earlier_program_set_up_is_adopted_when_the_read_back_confirms_it(
@@ -177,16 +179,16 @@ def test_what_is_not_driven_is_not_adopted(bench: Bench, forth: PathSetup) -> No
 def test_a_standing_circuit_that_is_disturbed_rolls_back(
     bench: Bench, forth: PathSetup, moment: str, down_db: float, allowed: str
 ) -> None:
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
 
     def milestone(name: str) -> None:
         if name == moment:
             bench.emulated.faults.drift_power(1, lambda _: -down_db)
 
-    disturbed = rf"standing circuit sfp-a to sfp-b was disturbed \(-\d\.\d+ dB, allowed ±{allowed} dB\)"
+    disturbed = rf"active circuit sfp-a to sfp-b was disturbed \(-\d\.\d+ dB, allowed ±{allowed} dB\)"
     with pytest.raises(CircuitError, match=disturbed):
         forth.connect([BACK], milestone=milestone)
-    assert np.array_equal(bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)
 
 
 @pytest.mark.long

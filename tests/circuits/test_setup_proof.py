@@ -81,12 +81,12 @@ def test_the_margin_is_measured_not_planned(standing: Standing) -> None:
 def test_a_circuit_below_sensitivity_is_not_proven_however_clear_its_los(tmp_path: Path) -> None:
     # Planned to arrive with -9.5 dBm from the launch of the file; the module launches less than that.
     verdict = verdict_with(tmp_path, "sensitivity_dbm: -10.0")
-    assert "sfp-a to sfp-b: -10." in verdict
+    assert "sfp-a to sfp-b: received -10." in verdict
     assert "is below the sensitivity of -10.0 dBm" in verdict
     assert "loss of signal" not in verdict
     assert "1 of 2 circuits could not be proven" in verdict
-    assert "proven: sfp-b to sfp-a" in verdict
-    assert "the mesh is as it was before" in verdict
+    assert "Proven: sfp-b to sfp-a" in verdict
+    assert "The mesh was rolled back" in verdict
 
 
 def test_a_circuit_above_overload_is_not_proven(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_circuit_above_overload_is_not_proven(tmp_path: Path) -> None:
     path = edited(tmp_path, (SFP_B, SFP_B.replace("}", ", overload_dbm: -10.75}")))
     with Bench.emulate(path, seed=5) as bench:
         setup = path_setup(bench, misjudged(record_of_truth(bench), 1, 1.5, sigma_db=0.6))
-        with pytest.raises(CircuitError, match=r"is above the overload of -10\.8 dBm"):
+        with pytest.raises(CircuitError, match=r"is above the overload level of -10\.8 dBm"):
             proofs_of(setup)
 
 
@@ -115,9 +115,9 @@ def misjudged(record: CalibrationRecord, port: int, by_db: float, sigma_db: floa
 @pytest.mark.parametrize("by_db", [-2.6, 2.6])
 def test_a_loss_that_differs_from_the_prediction_is_not_proven(bench: Bench, by_db: float) -> None:
     setup = path_setup(bench, misjudged(record_of_truth(bench), 1, by_db))
-    with pytest.raises(CircuitError, match=r"sfp-a to sfp-b: loss \d+\.\d dB, predicted \d+\.\d dB ± 0\.9") as caught:
+    with pytest.raises(CircuitError, match=r"sfp-a to sfp-b: loss \d+\.\d dB, predicted \d+\.\d ± 0\.9 dB") as caught:
         proofs_of(setup)
-    assert "proven: sfp-b to sfp-a" in str(caught.value)
+    assert "Proven: sfp-b to sfp-a" in str(caught.value)
 
 
 def test_a_loss_within_the_uncertainty_of_the_record_is_proven(bench: Bench) -> None:

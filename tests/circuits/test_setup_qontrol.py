@@ -45,7 +45,7 @@ def test_a_circuit_that_cannot_be_proven_leaves_exactly_the_currents_of_before(b
     before = carried_ma(bench)
     assert before.any()
     bench.emulated.faults.kill_port(bench.wiring.output_of("sfp-b").port)
-    with pytest.raises(CircuitError, match="the mesh is as it was before"):
+    with pytest.raises(CircuitError, match="The mesh was rolled back"):
         setup.establish(setup.plan(A_TO_B))
     assert np.array_equal(carried_ma(bench), before)
     assert all(proof.proven for proof in setup.prove())

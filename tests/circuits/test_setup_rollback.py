@@ -1,4 +1,4 @@
-"""All or nothing: circuits are set up in one commit and proven, or the mesh is as it was before."""
+"""All or nothing: circuits are set up in one commit and proven, or The mesh was rolled back."""
 
 from collections.abc import Callable, Iterator
 
@@ -26,7 +26,7 @@ def generation(bench: Bench) -> int:
 
 
 def assert_as_before(setup: PathSetup, before_ma: NDArray[np.float64]) -> None:
-    assert np.array_equal(setup.bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(setup.bench.mesh.confirmed_currents_ma(), before_ma)
     assert setup.active is not None
     assert [circuit.request for circuit in setup.active.circuits] == A_TO_C
     assert all(proof.proven for proof in setup.prove())
@@ -40,7 +40,7 @@ def test_circuits_come_in_one_atomic_commit_of_the_table_planned_and_milestones_
     setup.establish(plan, milestone=milestones.append)
     assert generation(bench) == before + 1
     step_ma = bench.mesh.controller.info.current_step_ma
-    assert bench.mesh.driven_ma() == pytest.approx(plan.currents_ma, abs=0.51 * step_ma)
+    assert bench.mesh.confirmed_currents_ma() == pytest.approx(plan.currents_ma, abs=0.51 * step_ma)
     assert milestones == ["programmed", "settled", "los_clear", "link_up"]
 
 
@@ -72,7 +72,7 @@ def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did
     dark: str,
     bright: str,
 ) -> None:
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
     assert before_ma.any()
     breakage(bench)
     with pytest.raises(error) as caught:
@@ -82,7 +82,7 @@ def test_a_failure_leaves_the_mesh_as_it_was_and_names_what_arrived_and_what_did
         text = str(caught.value)
         assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
         assert "the receiver reports loss of signal" in text
-        assert f"proven: {bright}. All were taken away again" in text
+        assert f"Proven: {bright}. The mesh was rolled back" in text
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def undisturbed() -> Iterator[PathSetup]:
 def test_an_interrupt_between_program_and_proof_rolls_back(
     undisturbed: PathSetup, interrupt: BaseException, moment: str
 ) -> None:
-    before_ma = undisturbed.bench.mesh.driven_ma()
+    before_ma = undisturbed.bench.mesh.confirmed_currents_ma()
 
     def milestone(name: str) -> None:
         if name == moment:
@@ -125,7 +125,7 @@ def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_until_it_is_cleared
 ) -> None:
     with pytest.raises(SafetyError, match="ESTOP"):
         in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(bench.mesh.controller.outputs_off))
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
     assert in_service.active is None  # nothing is set up, and the software knows
     newest = bench.mesh.controller.faults()[-1]
     assert (newest.source, newest.latched) == ("ESTOP", True)
@@ -153,7 +153,7 @@ def test_a_controller_lost_in_the_middle_is_reported_as_lost(bench: Bench, in_se
 def test_a_transmitter_that_does_not_start_rolls_back(
     bench: Bench, in_service: PathSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
 
     def enable() -> None:
         raise LinkLost("unplugged", device="sfp-b")
@@ -165,7 +165,7 @@ def test_a_transmitter_that_does_not_start_rolls_back(
 
 
 def test_a_table_beyond_the_limits_is_refused_and_nothing_changes(bench: Bench, in_service: PathSetup) -> None:
-    before_ma, plan = bench.mesh.driven_ma(), in_service.plan(A_TO_B)
+    before_ma, plan = bench.mesh.confirmed_currents_ma(), in_service.plan(A_TO_B)
     plan.currents_ma[3] = 2.6  # small.yaml: heater_max_ma 2.5
     with pytest.raises(LimitError, match="channel 3"):
         in_service.establish(plan)
@@ -178,32 +178,34 @@ def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: 
     with pytest.raises(CircuitError) as caught:
         setup.establish(setup.plan(A_TO_B))
     assert str(caught.value).startswith("2 of 2 circuits could not be proven")
-    assert "proven: none" in str(caught.value)
-    assert not bench.mesh.driven_ma().any()
+    assert "Proven: none" in str(caught.value)
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.5, 2.0])
 def test_a_laser_that_dies_while_its_polarization_is_searched_is_an_error_of_the_package(
     bench: Bench, in_service: PathSetup, after_s: float
 ) -> None:
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
     faults = bench.emulated.faults
     faults.after(after_s, lambda: faults.inject("sfp-a", "laser_broken"))
     with pytest.raises(LumionError):
         in_service.establish(in_service.plan(A_TO_B))
-    assert np.array_equal(bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma)
 
 
 def test_an_error_that_is_none_of_the_package_becomes_one_and_all_is_as_before(
     undisturbed: PathSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before_ma = undisturbed.bench.mesh.driven_ma()
+    before_ma = undisturbed.bench.mesh.confirmed_currents_ma()
 
     def divide(*_arguments: object, **_named: object) -> None:
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr(undisturbed._aligner, "maximise", divide)
-    with pytest.raises(CircuitError, match="unexpected ZeroDivisionError: float division by zero; all is as it was"):
+    monkeypatch.setattr(undisturbed._lighting._aligner, "maximise", divide)
+    with pytest.raises(
+        CircuitError, match="unexpected ZeroDivisionError: float division by zero; the mesh was rolled back"
+    ):
         undisturbed.establish(undisturbed.plan(A_TO_B))
     monkeypatch.undo()
     assert_as_before(undisturbed, before_ma)

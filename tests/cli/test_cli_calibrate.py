@@ -84,7 +84,7 @@ def test_the_record_of_another_controller_is_refused(
     other = tmp_path / "other.yaml"
     other.write_text(SMALL.read_text().replace("SMALL-0001", "SMALL-0002"))
     assert main(["verify", str(other), str(record), "--emulate", "--seed", "1"]) == 3
-    assert "belongs to controller serial SMALL-0001, found SMALL-0002" in capsys.readouterr().err
+    assert "made for SMALL-0001, and this is SMALL-0002" in capsys.readouterr().err
 
 
 def test_a_record_that_was_edited_is_refused(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,8 +183,8 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     with Bench.emulate(SMALL, seed=1) as bench:
         with pytest.raises(SystemExit), bench.dark():
             calibrate(bench, Aligner(bench.clock), 1, path, progress)
-        assert not bench.mesh.driven_ma().any()
-        assert not np.any(bench.emulated.world.leaving_w())  # every transmitter is off
+        assert not bench.mesh.confirmed_currents_ma().any()
+        assert not np.any(bench.emulated.world.mesh_output_w())  # every transmitter is off
     loaded = load_record(path)
     assert not loaded.complete
     assert sum(arm.law is not None for entry in loaded.pucs for arm in (entry.upper, entry.lower)) >= 5

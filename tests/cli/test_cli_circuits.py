@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import subprocess
@@ -56,7 +57,7 @@ def test_budget_and_explain_need_no_bench_and_count_what_stands(run: Run) -> Non
     assert alone["margin_db"] == pytest.approx(alone["received_dbm"] - alone["sensitivity_dbm"])
     both = run("explain", "sfp-a:sfp-b", "sfp-b:sfp-a")
     assert [each["circuit"] for each in both["circuits"]] == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
-    assert "way: port 1 to 8" in both["words"]
+    assert "path: port 1 to 8" in both["words"]
     refused = run("budget", "sfp-a:sfp-b", "--max-hops", "2", code=3)
     assert "expected at most 2. Feasible with max_hops=7" in refused["error"]["message"]
 
@@ -94,6 +95,21 @@ def test_without_a_record_it_is_asked_for(capsys: pytest.CaptureFixture[str], tm
     assert "Give --record RECORD" in capsys.readouterr().err
 
 
+def test_a_record_that_is_not_certified_is_used_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lumion_hw.storage import load_record, save_record
+    from tests.circuits.lasting_bench import LastingBench
+
+    bench = LastingBench(tmp_path)
+    monkeypatch.setattr("lumion_hw.cli.circuits.open_bench", lambda *_, **__: bench.open())
+    record = tmp_path / "doubtful.json"
+    save_record(dataclasses.replace(load_record(bench.record), faults=("not certified: the fit ended early",)), record)
+    state = ["--state", str(bench.directory), "--record", str(record)]
+    assert main(["connect", str(SMALL), "sfp-a:nowhere", *state]) == 3
+    assert "warning: the calibration record is not certified: the fit ended early" in capsys.readouterr().err
+
+
 def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +138,7 @@ def test_a_check_measures_and_a_circuit_without_light_has_no_margin(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("sfp-a:sfp-b"))
     assert "dB lost" not in line
     with bench.open() as opened:
-        opened.mesh.program(0.0 * opened.mesh.driven_ma())
+        opened.mesh.program(0.0 * opened.mesh.confirmed_currents_ma())
     assert main([*command, "--json"]) == 3
     assert [each["marks"] for each in json.loads(capsys.readouterr().out)["circuits"]] == [
         ["broken: the mesh is dark"]
@@ -173,7 +189,7 @@ def test_what_one_command_connects_the_next_ones_find(
         assert "sfp-a:sfp-b +" in holding.stderr.readline()  # after its first look
         assert run("circuits")["held_by"].endswith(f":{holding.pid}")
         refused = run("disconnect", "sfp-a:sfp-b", code=6)["error"]["message"]
-        assert f":{holding.pid} drives this bench with 'lumion hold'" in refused
+        assert f":{holding.pid} has been driving this bench with 'lumion hold'" in refused
         holding.send_signal(signal.SIGINT)
         held = json.loads(holding.communicate(timeout=PATIENCE_S)[0])
         assert [each["fault"] for each in held["circuits"]] == [None, None]

@@ -129,7 +129,9 @@ def test_a_bench_opened_over_real_wires_is_not_an_emulated_one(host: Bench) -> N
 def test_what_is_programmed_over_tcp_is_read_back(host: Bench) -> None:
     wanted_ma = np.random.default_rng(0).uniform(0.0, 2.0, 30)
     host.mesh.program(wanted_ma)
-    assert host.mesh.driven_ma() == pytest.approx(wanted_ma, abs=0.51 * host.mesh.controller.info.current_step_ma)
+    assert host.mesh.confirmed_currents_ma() == pytest.approx(
+        wanted_ma, abs=0.51 * host.mesh.controller.info.current_step_ma
+    )
 
 
 def test_light_switched_on_over_a_pty_arrives_at_the_monitors(host: Bench) -> None:
@@ -176,7 +178,7 @@ def test_garbage_from_another_connection_disturbs_nobody(host: Bench, addresses:
     try:
         for step in range(20):
             patiently(lambda step=step: host.mesh.program(np.full(30, 0.05 * step)))
-            assert patiently(host.mesh.driven_ma) == pytest.approx(0.05 * step, abs=1e-3)
+            assert patiently(host.mesh.confirmed_currents_ma) == pytest.approx(0.05 * step, abs=1e-3)
             assert len(patiently(host.meters["meter0"].read_all)) == 4
     finally:
         stop.set()
@@ -323,7 +325,7 @@ def test_a_bench_of_qontrol_modules_and_a_line_server_is_served_and_opened_like_
             assert bench.mesh.controller.info.serial == "Q8iv-0001,Q8iv-0002,Q8iv-0003,Q8iv-0004"
             wanted_ma = np.linspace(0.0, 2.0, 30)
             patiently(lambda: bench.mesh.program(wanted_ma))
-            assert np.array_equal(bench.mesh.driven_ma(), wanted_ma)
+            assert np.array_equal(bench.mesh.confirmed_currents_ma(), wanted_ma)
             assert bench.mesh.monitors_ma().shape == (3,)
             sent = bench.mesh_states["unit0"].program_states({0: "bar", 71: "cross"})
             assert sent.line == "[(0, '='), (71, 'x')]"

@@ -117,7 +117,7 @@ def test_a_manager_that_takes_no_request_leaves_nothing_for_the_next_one(
 def test_another_program_that_holds_the_bench_is_no_manager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with BenchLock(tmp_path, "lumion hold"):
         assert main(["fabric", "fail", str(SMALL), "b", "--state", str(tmp_path), *ON_THE_BENCH]) == 6
-    assert "drives this bench with 'lumion hold'" in capsys.readouterr().err
+    assert "has been driving this bench with 'lumion hold'" in capsys.readouterr().err
     assert not (tmp_path / "requests").exists()
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.test_cli_numbers import commands
 
 from lumion_hw.cli import calibrate_main, main, run
 from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.common.outputs import NamedFile
 from lumion_hw.storage import load_record, save_record
+from tests.cli.common.test_cli_numbers import commands
 from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data"
@@ -88,6 +88,16 @@ def test_a_name_that_no_file_can_have_is_wrong_usage(
 ) -> None:
     assert called(name, record, "") == 2
     assert "names no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_no_command_writes_a_file_named_as_the_standard_output(
+    name: str, record: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(name, record, "-") == 2
+    assert "'-' is the standard output" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["mesh show -o", "mesh route --svg", "export", "export npz", "report"])

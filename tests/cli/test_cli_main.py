@@ -7,14 +7,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
 
 from lumion_hw import errors
-from lumion_hw.cli import main, run
+from lumion_hw.cli import calibrate_main, main, run
 from tests.waiting import PATIENCE_S, Bound
 
+DATA = Path(__file__).parents[1] / "data"
+BENCH, RECORD = str(DATA / "small.yaml"), str(DATA / "calibration-record-v1.json")
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
 
 
@@ -42,7 +45,7 @@ EXIT_CODES = [
     (errors.NoPathError("no route"), 1),
     (errors.ConfigError("bad file"), 2),
     (errors.IdentityError("another device"), 2),
-    (errors.LimitError("current", asked=3.0, limit=2.5, unit="mA"), 2),
+    (errors.LimitError("current", requested=3.0, limit=2.5, unit="mA"), 2),
     (errors.CalibrationError("residual"), 3),
     (errors.CircuitError("not proven"), 3),
     (errors.LinkTimeout("silent"), 4),
@@ -248,3 +251,38 @@ def test_the_process_ends_with_the_exit_code() -> None:
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("lumion: cannot read bench file nowhere.yaml: No such file or directory.")
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["fabrik"], "fabric"),
+        (["fabric", "statsu"], "status"),
+        (["calibrate"], "lumion-calibrate"),
+        (["transponder", "show", "small-bench", "sfpa", "--emulate"], "sfp-a"),
+        (["log", "small-bench", "--emulate", "-c", "meter.0"], "meter0"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_closest_ones(
+    words: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "Did you mean" in said
+    assert near in said.partition("Did you mean")[2]
+
+
+@pytest.mark.parametrize(
+    ("entry", "words", "kind"),
+    [
+        (calibrate_main, ["show", BENCH], "is a bench file, not a calibration record"),
+        (main, ["budget", BENCH, "sfp-a:sfp-b", "--record", BENCH], "is a bench file, not a calibration record"),
+        (main, ["bench", "check", RECORD], "is a calibration record, not a bench file"),
+        (main, ["emulate", RECORD], "is a calibration record, not a bench file"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(
+    entry: Callable[[list[str]], int], words: list[str], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry(words) in (2, 3)
+    assert kind in capsys.readouterr().err

@@ -23,7 +23,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: object):
 def test_spares_are_those_of_the_recursion_and_both_rules_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("plan", "spares", "--racks", 8, "--rate", 3e-4, "--repair", 7, "--server-share", 0.4)
     plans = {plan["rule"]: plan for plan in document(capsys, *asked)["plans"]}
-    faults = Faults.at_rate(3e-4, 7.0, 0.4, 4)
+    faults = Faults.from_rate(3e-4, 7.0, 0.4, 4)
     rack = rack_of_servers(16, 4, faults.accelerator_unavailable, faults.server_unavailable)
     for rule in ("published", "sufficient"):
         assert plans[rule]["pooled"] == plan_spares(rack, 8, 0.95, rule).pooled
@@ -47,7 +47,7 @@ def test_spares_and_streams_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_causes_come_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     causes = Path(__file__).parents[2] / "examples" / "fault_causes.csv"
     found = document(capsys, "plan", "spares", "--causes", causes)
-    faults = Faults.of_causes(read_causes(causes), 4)
+    faults = Faults.from_causes(read_causes(causes), 4)
     assert found["server_unavailable"] == faults.server_unavailable
     compared = document(capsys, "plan", "compare", "--causes", causes, "--racks", 8, "--states", 500)
     # 480 of 512 accelerators may run jobs, and nearly all of them do.
@@ -102,14 +102,14 @@ def test_a_stream_is_served_by_both(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("plan", "spares", "--level", "1"), "--level"),
         (("plan", "spares", "--rate", "nan"), "--rate"),
         (("plan", "compare", "--failures", "1"), "--failures"),
-        (("plan", "compare", "--failures", "1,99"), "failures in a rack"),
+        (("plan", "compare", "--failures", "1,99"), "failures"),
         (("plan", "compare", "--mix", "nothing"), "tpu-v4-small"),
         (("plan", "compare", "--scheduler", "127.0.0.1:1", "--states", "10"), "scheduler"),
         (("plan", "compare", "--causes", "none.csv", "--failures", "1,4"), "not both"),
         (("plan", "spares", "--causes", "none.csv", "--repair", "3"), "not both"),
         (("plan", "spares", "--causes", "none.csv"), "causes of faults"),
         (("plan", "map", "--sizes", "4,x"), "--sizes"),
-        (("plan", "map", "--sizes", "0"), "a job of 0"),
+        (("plan", "map", "--sizes", "0"), "a job cannot have 0"),
         (("plan", "map", "--server-share", "0.5"), "--server-shares"),
         (("slice", "place", "65", "--torus", "4,4"), "--torus"),
         (("slice", "place", "8", "--topology", "full"), "needs 7 ports"),

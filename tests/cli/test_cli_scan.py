@@ -68,7 +68,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
         (f"{POL}=0:1:0", "no number of points"),
         (f"{POL}=0:1:2.5", "no number of points"),
         (f"{POL}=0:nan:3", "write START:STOP:N"),
-        (f"{POL}=0,1e9", "asked 1e+09"),
+        (f"{POL}=0,1e9", "requested 1e+09"),
         (f"{POL}=fast", "expected a number, found fast"),
         ("pol-z.setting.1=0", "is of no device of this bench"),
         ("meter0.colour.1=0", "no setting 'meter0.colour.1'"),

@@ -96,7 +96,7 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("demand", "missing.csv"), "cannot read matrix"),
         (("demand", "m.csv", "--duplex"), "Give --configurations with --duplex"),
         (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "no list of whole numbers"),
-        (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, and ports for 3"),
+        (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, but only 3 ports"),
         (("phases", "missing.yaml"), "cannot read phase file"),
         (("phases", str(JOB), "--run"), "Give --bench and --record together, and both with --run"),
         (("phases", str(JOB), "--bench", "x"), "Give --bench and --record together"),

@@ -41,18 +41,20 @@ def test_it_says_where_it_is_survives_its_clients_and_ends_with_heaters_off(emul
     process = served(emulated, tmp_path, "--pva-port", "0")
     address = json.loads(process.stdout.readline())["pva"]
     script = f"import os; from lumion_hw import Bench; b = Bench.attach({address!r}); "
-    script += "b.mesh.program(b.mesh.driven_ma() + 0.5); os._exit(9)"
+    script += "b.mesh.program(b.mesh.confirmed_currents_ma() + 0.5); os._exit(9)"
     for _ in range(2):
         assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
     with Bench.attach(address) as bench:
-        assert bench.mesh.driven_ma() == pytest.approx(1.0, abs=1e-3), "--when-lost hold keeps what was driven"
+        assert bench.mesh.confirmed_currents_ma() == pytest.approx(1.0, abs=1e-3), (
+            "--when-lost hold keeps what was driven"
+        )
     process.send_signal(ends)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert said.splitlines()[-1] == "ended"
     addresses = json.loads(emulated.read_text())
     with Bench.open(SMALL, addresses=addresses, only=["mesh0"]) as bench:
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert sum(event["event"] == "lease ended" for event in events) == 2
 

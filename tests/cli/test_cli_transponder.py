@@ -171,7 +171,7 @@ def test_another_serial_number_or_device_is_refused(bench: str, capsys: pytest.C
     assert main(["transponder", "show", bench, "zr1"]) == 2
     assert "SN0001" in capsys.readouterr().err
     assert main(["transponder", "show", bench, "mesh9"]) == 2
-    assert "mesh9. It has mesh0, zr1" in capsys.readouterr().err
+    assert "mesh9. Did you mean mesh0?" in capsys.readouterr().err
     assert main(["transponder", "show", "lumion-prototype", "meter0", "--emulate"]) == 2
     assert "Its modules are sfp-s0n0, " in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ call, as `make test-long` does on the wires.
 
 import pytest
 
-from lumion_hw.testing.contracts import OverItsWire
+from lumion_hw.testing.contracts import WireFixtures
 
 ON_THEIR_WIRES = {
     "TestItla": "ITLA packets",
@@ -25,7 +25,7 @@ ON_THEIR_WIRES = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, OverItsWire):
+        if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, WireFixtures):
             chosen = item.callspec.params if hasattr(item, "callspec") else {}
             is_first_call = chosen.get("device_call") in (None, next(iter(item.cls.calls.values()), None))
             if chosen.get("transport", "memory") != "memory" and not (

@@ -23,17 +23,17 @@ from lumion_hw.quantities import dbm_from_w, frequency_hz_from_wavelength_m, w_f
 from lumion_hw.testing.contracts import (
     OpticalAmplifierContract,
     OpticalSwitchContract,
-    OverItsWire,
     SpectrumAnalyzerContract,
     TemperatureControllerContract,
     VariableAttenuatorContract,
+    WireFixtures,
 )
 
 INPUT_W = 1e-4
 LOGIN = b'OPEN "anonymous"\n', b" \n"
 
 
-class TestKeysightN7764A(OverItsWire, VariableAttenuatorContract):
+class TestKeysightN7764A(WireFixtures, VariableAttenuatorContract):
     wires: ClassVar[tuple[str, ...]] = ("tcp", "hislip")
 
     @pytest.fixture
@@ -67,7 +67,7 @@ class TestKeysightN7764A(OverItsWire, VariableAttenuatorContract):
         return lambda: second_session(b"*RST\n")
 
 
-class TestOzDa100(OverItsWire, VariableAttenuatorContract):
+class TestOzDa100(WireFixtures, VariableAttenuatorContract):
     wires: ClassVar[tuple[str, ...]] = ("pty",)
     readback_db = 0.1
 
@@ -86,7 +86,7 @@ class TestOzDa100(OverItsWire, VariableAttenuatorContract):
         return lambda channel: -10.0 * math.log10(device.transmission(channel)) - LEAST_LOSS_DB
 
 
-class TestPolatis(OverItsWire, OpticalSwitchContract):
+class TestPolatis(WireFixtures, OpticalSwitchContract):
     @pytest.fixture
     def device(self, clock) -> EmulatedPolatis:
         return EmulatedPolatis("oxc0", clock, n_inputs=8, n_outputs=6)
@@ -101,7 +101,7 @@ class TestPolatis(OverItsWire, OpticalSwitchContract):
         return lambda: {entry: out for entry, out in device.connections().items() if entry <= 8}
 
 
-class TestAmonicsAedfa(OverItsWire, OpticalAmplifierContract):
+class TestAmonicsAedfa(WireFixtures, OpticalAmplifierContract):
     wires: ClassVar[tuple[str, ...]] = ("pty",)
 
     @pytest.fixture
@@ -130,7 +130,7 @@ class TestAmonicsAedfa(OverItsWire, OpticalAmplifierContract):
         return lambda: second_session(b":MODE:SW:CH1 ACC\r\n")
 
 
-class TestYokogawaAq6370D(OverItsWire, SpectrumAnalyzerContract):
+class TestYokogawaAq6370D(WireFixtures, SpectrumAnalyzerContract):
     @pytest.fixture
     def lines(self) -> list[SpectralLine]:
         return []
@@ -164,7 +164,7 @@ class TestYokogawaAq6370D(OverItsWire, SpectrumAnalyzerContract):
         return lambda: second_session(*LOGIN, b"*RST\n")
 
 
-class TestArroyoTec(OverItsWire, TemperatureControllerContract):
+class TestArroyoTec(WireFixtures, TemperatureControllerContract):
     wires: ClassVar[tuple[str, ...]] = ("pty",)
 
     @pytest.fixture

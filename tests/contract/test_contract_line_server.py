@@ -7,12 +7,12 @@ import pytest
 from lumion_hw.drivers.mesh.line_server import LineServerMesh
 from lumion_hw.emulator.mesh.line_server import LineServer
 from lumion_hw.interfaces import PucState
-from lumion_hw.testing.contracts import MeshStatesContract, OverItsWire
+from lumion_hw.testing.contracts import MeshStatesContract, WireFixtures
 
 STATES: dict[str, PucState] = {"x": "cross", "=": "bar"}
 
 
-class TestLineServerMesh(OverItsWire, MeshStatesContract):
+class TestLineServerMesh(WireFixtures, MeshStatesContract):
     deadline_s = 10.0  # one whole exchange
 
     @pytest.fixture

@@ -9,7 +9,7 @@ from firmware_protocol import FaultSource
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.testing.contracts import MeshControllerContract, OverItsWire
+from lumion_hw.testing.contracts import MeshControllerContract, WireFixtures
 
 N_HEATERS, N_MONITORS = 24, 6
 FULL_SCALE_MA, MONITOR_FULL_SCALE_MA = 10.0, 1.0
@@ -36,7 +36,7 @@ class Chip:
         return seen_ma
 
 
-class TestLumionMeshController(OverItsWire, MeshControllerContract):
+class TestLumionMeshController(WireFixtures, MeshControllerContract):
     # An emergency stop is repeated for 3 s until it is answered, and the link may still have to time out.
     deadline_s = 4.0
     wires = ("tcp", "pty")

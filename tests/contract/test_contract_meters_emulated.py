@@ -13,12 +13,12 @@ from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm as EmulatedMp
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import S154C
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.testing.contracts import OverItsWire, PowerMeterContract
+from lumion_hw.testing.contracts import PowerMeterContract, WireFixtures
 
 LIGHT_W = 50e-6
 
 
-class EmulatedMeter(OverItsWire, PowerMeterContract):
+class EmulatedMeter(WireFixtures, PowerMeterContract):
     """What the suites have in common: the light at each channel, and an overload by a range that is too small."""
 
     __test__ = False
@@ -40,7 +40,7 @@ class EmulatedMeter(OverItsWire, PowerMeterContract):
         return lambda broken: setattr(device, "zero_fails", broken)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, driver):
+    def active_wavelength_nm(self, driver):
         return driver.wavelength_nm
 
 

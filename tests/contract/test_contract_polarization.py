@@ -7,10 +7,10 @@ import pytest
 
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.emulator.polarization.oz_epc04 import Epc04
-from lumion_hw.testing.contracts import OverItsWire, PolarizationControllerContract
+from lumion_hw.testing.contracts import PolarizationControllerContract, WireFixtures
 
 
-class TestOzEpc04(OverItsWire, PolarizationControllerContract):
+class TestOzEpc04(WireFixtures, PolarizationControllerContract):
     wires = ("pty",)
 
     @pytest.fixture

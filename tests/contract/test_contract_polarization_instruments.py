@@ -13,14 +13,14 @@ from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785
 from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 from lumion_hw.emulator.polarization.thorlabs_mpc import COUNTS_PER_DEGREE, Mpc320
 from lumion_hw.testing.contracts import (
-    OverItsWire,
     PolarimeterContract,
     PolarizationControllerContract,
     PolarizationOptimizerContract,
+    WireFixtures,
 )
 
 
-class TestThorlabsMpc320(OverItsWire, PolarizationControllerContract):
+class TestThorlabsMpc320(WireFixtures, PolarizationControllerContract):
     wires: ClassVar[tuple[str, ...]] = ("pty",)
 
     @pytest.fixture
@@ -51,7 +51,7 @@ class TestThorlabsMpc320ThatTalksAllTheTime(TestThorlabsMpc320):
         )
 
 
-class TestKeysightN7785C(OverItsWire, PolarizationOptimizerContract):
+class TestKeysightN7785C(WireFixtures, PolarizationOptimizerContract):
     @pytest.fixture
     def device(self, clock) -> EmulatedN7785C:
         return EmulatedN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
@@ -68,7 +68,7 @@ class TestKeysightN7785C(OverItsWire, PolarizationOptimizerContract):
         return lambda: tuple(device.steps)
 
 
-class TestNovoptelPm1000OverLan(OverItsWire, PolarimeterContract):
+class TestNovoptelPm1000OverLan(WireFixtures, PolarimeterContract):
     link = "lan"
 
     @pytest.fixture

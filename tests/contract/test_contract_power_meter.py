@@ -7,12 +7,12 @@ import pytest
 
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedN77xx
-from lumion_hw.testing.contracts import OverItsWire, PowerMeterContract
+from lumion_hw.testing.contracts import PowerMeterContract, WireFixtures
 
 LIGHT_W = 50e-6
 
 
-class TestKeysightN7744A(OverItsWire, PowerMeterContract):
+class TestKeysightN7744A(WireFixtures, PowerMeterContract):
     # Keysight N774xC programming guide: 1250 to 1650 nm, 1 us to 10 s.
     @pytest.fixture
     def light_w(self) -> dict[int, float]:
@@ -54,7 +54,7 @@ class TestKeysightN7744A(OverItsWire, PowerMeterContract):
         return lambda broken: setattr(device, "zero_fails", broken)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, driver):
+    def active_wavelength_nm(self, driver):
         return driver.wavelength_nm
 
     @pytest.fixture

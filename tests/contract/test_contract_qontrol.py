@@ -11,7 +11,7 @@ import pytest
 from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.emulator.mesh.qontrol import OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, Readback
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.testing.contracts import MeshControllerContract, OverItsWire
+from lumion_hw.testing.contracts import MeshControllerContract, WireFixtures
 
 N_HEATERS = 16
 HEATER = HeaterLoad(1000.0)
@@ -20,7 +20,7 @@ TOLERANCE_MA = 0.02
 """Idle outputs were recorded to read within 0.012 mA."""
 
 
-class TestQontrolChain(OverItsWire, MeshControllerContract):
+class TestQontrolChain(WireFixtures, MeshControllerContract):
     # Switching off is tried three times, each time with all the patience a silent line needs.
     deadline_s = 6.0
     wires = ("pty",)

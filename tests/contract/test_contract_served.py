@@ -73,5 +73,5 @@ class TestServedMeter(OverPva, test_contract_power_meter.TestKeysightN7744A):
     local_driver = test_contract_power_meter.TestKeysightN7744A.driver
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, local_driver: Any) -> Any:
+    def active_wavelength_nm(self, local_driver: Any) -> Any:
         return local_driver.wavelength_nm

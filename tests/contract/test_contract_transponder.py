@@ -14,7 +14,7 @@ from lumion_hw.errors import FrameError, LinkError
 from lumion_hw.links.replay import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.quantities import w_from_dbm
 from lumion_hw.sessions.module.sc18im700 import Sc18im700
-from lumion_hw.testing.contracts import OverItsWire, TransponderContract
+from lumion_hw.testing.contracts import TransponderContract, WireFixtures
 
 BAUD = 115_200
 
@@ -30,7 +30,7 @@ class Fibre:
         self.launched_w = power_w
 
 
-class TestSfpPlus(OverItsWire, TransponderContract):
+class TestSfpPlus(WireFixtures, TransponderContract):
     # The bridge's session may resynchronise three times with pauses of 0.7 s before it gives a dead bridge up.
     wires = ("pty",)
 

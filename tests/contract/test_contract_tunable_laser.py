@@ -15,14 +15,14 @@ from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl as EmulatedTs
 from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import dbm_from_w, frequency_hz_from_wavelength_m
-from lumion_hw.testing.contracts import OverItsWire, TunableLaserContract
+from lumion_hw.testing.contracts import TunableLaserContract, WireFixtures
 
 DARK_W = 1e-9
 SETTLE_S, POWER_TAU_S = 0.1, 0.02
 """Lasers that settle in a tenth of a second keep a suite on the wall clock short."""
 
 
-class EmulatedLaser(OverItsWire, TunableLaserContract):
+class EmulatedLaser(WireFixtures, TunableLaserContract):
     """What the suites have in common: the true light, looked at in the thread that serves the laser."""
 
     __test__ = False

@@ -71,15 +71,15 @@ COMMANDS = {
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_a_controller_turns_the_light_of_its_input_and_of_no_other(kind: str) -> None:
     emulated = bench(kind)
-    before, light = state(emulated), emulated.world.leaving_w().sum()
+    before, light = state(emulated), emulated.world.mesh_output_w().sum()
     emulated.world.set_transmitter("sfp-a", 0.0)
     emulated.world.set_transmitter("sfp-b", MW)
-    other = emulated.world.leaving_w().sum()
+    other = emulated.world.mesh_output_w().sum()
     tell(emulated, COMMANDS[kind])
-    assert emulated.world.leaving_w().sum() == pytest.approx(other)
+    assert emulated.world.mesh_output_w().sum() == pytest.approx(other)
     emulated.world.set_transmitter("sfp-b", 0.0)
     emulated.world.set_transmitter("sfp-a", MW)
-    assert abs(emulated.world.leaving_w().sum() / light - 1) > 1e-3
+    assert abs(emulated.world.mesh_output_w().sum() / light - 1) > 1e-3
     turned = state(emulated)
     assert np.linalg.norm(turned) == pytest.approx(1.0, abs=1e-3)
     assert np.arccos(np.clip(turned @ before, -1, 1)) > 0.05

@@ -66,7 +66,7 @@ def sequence(number: int, directory: Path) -> Chaos:
             kill = _KilledAt()
             with (
                 contextlib.suppress(LumionError, Killed),
-                managed(bench, directory, detectors=[photodiodes()], tell=kill) as manager,
+                managed(bench, directory, detectors=[photodiodes()], on_event=kill) as manager,
             ):
                 manager.begin()
                 for _ in range(int(rng.integers(1, 4))):
@@ -101,16 +101,16 @@ def check(manager: FabricManager, directory: Path, words: str) -> None:
         if job.name not in state.refused
         for request in job_requests(manager.bench.model, job, state.places)
     }
-    loops = {f"{nic}:{nic}" for name in manager.spares for nic in find_unit(manager.bench.model, name).nics}
+    loop_requests = {f"{nic}:{nic}" for name in manager.spares for nic in find_unit(manager.bench.model, name).nics}
     assert wanted <= standing, (words, wanted, standing, state)
-    assert standing - wanted <= loops, (words, standing, wanted, state)
+    assert standing - wanted <= loop_requests, (words, standing, wanted, state)
     assert all(state.refused.values()), (words, "a job is refused without a reason")
     assert all(proof.proven for proof in manager.confirm()), words
     active = manager.service.setup.active
     assert standing == {f"{c.request.source}:{c.request.target}" for c in (active.circuits if active else ())}, words
     assert read_fabric(directory)[0] == state, words
     assert state.open is None, words
-    assert manager.service.journal.begun is None, words
+    assert manager.service.journal.unfinished is None, words
 
 
 def photodiodes() -> Photodiodes:
@@ -156,11 +156,11 @@ def _spare_dies_in_the_recovery(manager: FabricManager, rng: np.random.Generator
     if not manager.spares:
         return 0
     faults, spare = manager.bench.emulated.faults, find_unit(manager.bench.model, manager.spares[0])
-    loops = [f"{nic}:{nic}" for nic in spare.nics]
+    loop_requests = [f"{nic}:{nic}" for nic in spare.nics]
     is_cold = bool(rng.integers(2))
     if is_cold:
         standing = {circuit.name for circuit in manager.service.state.circuits}
-        manager.service.disconnect([name for name in loops if name in standing])
+        manager.service.disconnect([name for name in loop_requests if name in standing])
     later_s = manager.bench.clock.now() + float(rng.uniform(0.0, 3.0 if is_cold else 5e-3))
     manager.bench.emulated.world.time.add(later_s, lambda: faults.kill_modules(spare.nics))
     return _declared(manager, manager.members(manager.jobs[0])[0]) + len(manager.run(1.0))
@@ -172,12 +172,12 @@ def _comes_back(manager: FabricManager, rng: np.random.Generator, kill: _KilledA
     manager.bench.emulated.faults.revive_modules(find_unit(manager.bench.model, name).nics)
     manager.bench.clock.sleep(1.0)
     if name in manager.state.failed:
-        manager.repaired(name)
+        manager.mark_repaired(name)
     return 0
 
 
 def _declared(manager: FabricManager, name: str) -> int:
-    return 0 if name in manager.state.failed else int(manager.fail(name) is not None)
+    return 0 if name in manager.state.failed else int(manager.mark_failed(name) is not None)
 
 
 def _is_declared(manager: FabricManager, rng: np.random.Generator, kill: _KilledAt) -> int:

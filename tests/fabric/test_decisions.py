@@ -101,7 +101,7 @@ def test_spares_are_tried_in_the_order_of_their_plans_and_each_once() -> None:
     assert [first, second] == [Swap(plan_for("server1", "server2")), Swap(plan_for("server1", "server3"))]
     assert isinstance(third, Refuse)
     assert third.jobs == ("server0-server1",)
-    assert third.reason.endswith("No spare can take its place: server2: dark; server3: dark")
+    assert third.reason.endswith("No spare can replace it: server2: dark; server3: dark")
     assert set(third.lost) == {"sfp-s1n0", "sfp-s1n1"}
     assert len(third.circuits) == 4
 
@@ -116,7 +116,7 @@ def test_without_any_spare_the_reason_says_so() -> None:
     state = FabricState(failed=dict.fromkeys(("server2", "server3"), "dead"))
     decision = decide(view_of(state, "server0"), unit_verdict("server0"))
     assert isinstance(decision, Refuse)
-    assert decision.reason.endswith("the bench file names no spare that is free")
+    assert decision.reason.endswith("the bench file has no free spare")
     assert set(decision.lost) == {f"sfp-s{server}n{nic}" for server in (0, 2, 3) for nic in (0, 1)}
 
 

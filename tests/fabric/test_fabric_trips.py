@@ -26,7 +26,7 @@ def standing(manager: FabricManager) -> list[str]:
 
 def is_well(manager: FabricManager) -> bool:
     """Say whether nothing counts as failed or refused, and every circuit of the jobs carries light."""
-    manager.check_standing()
+    manager.check_job_circuits()
     return not (manager.state.failed or manager.state.refused or manager.state.open)
 
 
@@ -68,15 +68,15 @@ def test_a_trip_in_the_middle_of_a_recovery_is_survived(bench: Bench, tmp_path: 
         if what == "spare" and (source := next(trips, None)) is not None:
             trip(bench, source)
 
-    with managed(bench, tmp_path, tell=tell) as manager:
+    with managed(bench, tmp_path, on_event=tell) as manager:
         manager.begin()
         if cause == "light":
             bench.emulated.faults.kill_modules(["sfp-b"])
         else:
             with pytest.raises(SafetyError):
-                manager.fail("b")
+                manager.mark_failed("b")
         recoveries = manager.run(6.0)
-        manager.check_standing()
+        manager.check_job_circuits()
         assert [recovery.failed for recovery in recoveries] == ["b"]
         assert manager.state.places == {"b": "c"}
 
@@ -89,8 +89,8 @@ def test_a_refused_job_is_tried_again_until_its_reason_is_gone(bench: Bench, tmp
     with managed(bench, tmp_path) as manager:
         manager.begin()
         assert list(manager.state.refused) == ["a-b"]
-        with pytest.raises(CircuitError, match=r"carries light: a-b is refused: "):
-            manager.check_standing()
+        with pytest.raises(CircuitError, match=r"do not carry light: a-b is refused: "):
+            manager.check_job_circuits()
         bench.emulated.world.truth.access_loss_db[:] = access_loss_db  # the fibre is plugged in again
         bench.emulated.world.disturb()
         manager.run(40.0)

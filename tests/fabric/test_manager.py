@@ -54,7 +54,7 @@ def test_a_lost_server_is_noticed_and_replaced_within_milliseconds(prototype: Fa
     assert board.core.generation > before
     prototype.bench.emulated.faults.revive_modules(prototype.bench.model.server("server1").nics)
     prototype.bench.clock.sleep(1.0)
-    prototype.repaired("server1")
+    prototype.mark_repaired("server1")
     assert prototype.spares[-1] == "server1", "it stands by where another one works"
 
 
@@ -99,7 +99,7 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
     patient.bench.emulated.faults.drift_power(1, lambda _: -60.0)
     (recovery,) = patient.run(10.0)
     assert (recovery.failed, recovery.spare) == ("a", "c")
-    assert "fibre, cell or port" in recovery.verdict.words
+    assert "fibre, PUC or port" in recovery.verdict.words
     assert standing(patient) == ["sfp-b:sfp-c", "sfp-c:sfp-b"]
 
 
@@ -175,7 +175,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
     prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
     # Seconds where the light goes to a port without a monitor: then its polarization is searched first.
-    made = prototype.run(15.0, ended=lambda: puc in prototype.state.avoided)
+    made = prototype.run(15.0, is_over=lambda: puc in prototype.state.avoided)
     assert len(made) == 1
     assert made[0].verdict.suspect == "path"
     assert (made[0].failed, made[0].spare) == ("", "")
@@ -186,11 +186,11 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
 
 @pytest.mark.long
 def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing(manager: FabricManager) -> None:
-    manager.fail("c")
+    manager.mark_failed("c")
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
     told: list[str] = []
-    manager._tell = lambda what, particulars: told.append(what)
-    manager.fail("b")
+    manager._emit = lambda what, particulars: told.append(what)
+    manager.mark_failed("b")
     assert told.count("refused") == 1
     assert standing(manager) == []
     assert "no spare that is free" in manager.state.refused["a-b"]
@@ -214,22 +214,22 @@ def test_whatever_one_spare_raises_the_next_one_is_tried(prototype: FabricManage
     monkeypatch.setattr(service, "switch", lambda *args, **named: fail_once(switch, *args, **named))
     monkeypatch.setattr(service, "connect", lambda *args, **named: fail_once(connect, *args, **named))
     first, second = (plan.spare for plan in prototype.standby.plans["server1"])
-    recovery = prototype.fail("server1")
+    recovery = prototype.mark_failed("server1")
     assert recovery is not None
     assert (recovery.failed, recovery.spare) == ("server1", second)
     assert first != second
-    prototype.check_standing()
+    prototype.check_job_circuits()
     monkeypatch.undo()
-    prototype.put_back()
+    prototype.restore_bench_file_places()
 
 
 def test_two_failures_at_once_take_two_spares_or_say_why(prototype: FabricManager) -> None:
     for name in ("server0", "server2", "server3", "server1"):
         if name in prototype.state.failed:
-            prototype.repaired(name)
+            prototype.mark_repaired(name)
     first, second = prototype.members(prototype.jobs[0])
-    prototype.fail(first)
-    prototype.fail(second)
+    prototype.mark_failed(first)
+    prototype.mark_failed(second)
     assert not prototype.state.refused
     assert {*prototype.members(prototype.jobs[0])} & {first, second} == set()
     assert all(proof.proven for proof in prototype.confirm())
@@ -256,18 +256,18 @@ def test_the_next_manager_finds_the_commit_that_one_made_before_it_was_killed(be
         (plan,) = first.standby.plans["b"]
         assert plan.plan is not None
         first.service.switch(plan.plan)
-    before_ma = bench.mesh.driven_ma()
+    before_ma = bench.mesh.confirmed_currents_ma()
     with managed(bench, tmp_path) as second:
         assert second.begin() is None
         assert second.state.places == {"b": "c"}
         assert second.state.open is None
-        assert np.array_equal(bench.mesh.driven_ma(), before_ma), "nothing was driven twice"
+        assert np.array_equal(bench.mesh.confirmed_currents_ma(), before_ma), "nothing was driven twice"
 
 
 def test_a_controller_that_fails_leaves_the_recovery_begun(manager: FabricManager, tmp_path: Path) -> None:
     manager.bench.emulated.faults.board("mesh0").power_off()
     with pytest.raises(LinkError):
-        manager.fail("b")
+        manager.mark_failed("b")
     assert read_fabric(tmp_path)[0].open is not None
 
 
@@ -294,31 +294,31 @@ def test_a_dark_fibre_is_noticed_with_no_word_from_any_host(bench: Bench, tmp_pa
 
 
 def test_who_has_failed_cannot_fail_again_and_what_is_repaired_serves_again(manager: FabricManager) -> None:
-    manager.fail("c")
+    manager.mark_failed("c")
     with pytest.raises(ConfigError, match="c has failed already"):
-        manager.fail("c")
+        manager.mark_failed("c")
     with pytest.raises(ConfigError, match="there is no server 'x'"):
-        manager.fail("x")
+        manager.mark_failed("x")
     with pytest.raises(ConfigError, match="b has not failed"):
-        manager.repaired("b")
-    manager.fail("b")
-    manager.repaired("c")
+        manager.mark_repaired("b")
+    manager.mark_failed("b")
+    manager.mark_repaired("c")
     assert manager.state.places == {"b": "c"}
     assert manager.state.refused == {}
     assert standing(manager) == A_TO_C
 
 
 def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: FabricManager) -> None:
-    before_ma = manager.bench.mesh.driven_ma()
+    before_ma = manager.bench.mesh.confirmed_currents_ma()
     (plan,) = manager.standby.plans["b"]
     assert plan.plan is not None
     port = next(path.port for path in manager.bench.wiring.inputs if path.transponder == "sfp-c")
     manager.bench.emulated.faults.kill_port(port)
     with pytest.raises(CircuitError, match="sfp-c"):
         manager.service.switch(plan.plan)
-    assert np.array_equal(manager.bench.mesh.driven_ma(), before_ma)
+    assert np.array_equal(manager.bench.mesh.confirmed_currents_ma(), before_ma)
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
-    assert manager.service.journal.begun is None
+    assert manager.service.journal.unfinished is None
 
 
 def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench: Bench, tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_job_that_cannot_begin_is_refused_with_the_reason_and_tried_again(benc
         assert standing(manager) == []
         bench.emulated.faults.revive_modules(["sfp-b"])
         bench.clock.sleep(1.0)
-        manager.repaired("b")
+        manager.mark_repaired("b")
         assert manager.state.refused == {}
         assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.circuits.lock import LockOwner
 from lumion_hw.errors import CircuitError, ConfigError
-from lumion_hw.fabric.requests import LONGEST_AGE_S, FabricRequest, Outcome, RequestBox
+from lumion_hw.fabric.requests import MAX_AGE_S, FabricRequest, Outcome, RequestBox
 
 ME = LockOwner("ada", "lab3", 4711, "lumion fabric run", "2026-11-27T10:00:00+00:00")
 FAIL_B = FabricRequest("fail", "b", "ECC errors")
@@ -59,10 +59,10 @@ def test_a_request_for_another_manager_is_refused(box: RequestBox, later: LockOw
     outcome = box.outcome(number)
     assert done == []
     assert outcome is not None
-    assert "meant for another manager, ada@lab3:4711 since 2026-11-27T10:00:00" in outcome.error
+    assert "is for another manager, ada@lab3:4711 since 2026-11-27T10:00:00" in outcome.error
 
 
-@pytest.mark.parametrize(("age_s", "is_done"), [(LONGEST_AGE_S - 5.0, True), (LONGEST_AGE_S + 5.0, False)])
+@pytest.mark.parametrize(("age_s", "is_done"), [(MAX_AGE_S - 5.0, True), (MAX_AGE_S + 5.0, False)])
 def test_a_request_is_refused_when_it_is_old(box: RequestBox, monkeypatch, age_s: float, is_done: bool) -> None:
     done: list[FabricRequest] = []
     number, now_s = box.send(FAIL_B, ME), time.time()
@@ -97,5 +97,5 @@ def test_a_request_that_is_withdrawn_is_not_done(box: RequestBox) -> None:
 
 
 def test_an_unknown_request_says_which_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"there is no request 'explode'\. There are fail, repaired, recover"):
+    with pytest.raises(ConfigError, match=r"there is no request 'explode'\. Requests: fail, repaired, recover"):
         FabricRequest("explode").perform(SimpleNamespace(begin=None))  # type: ignore[arg-type] # not called

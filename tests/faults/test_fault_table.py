@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
@@ -20,8 +20,8 @@ from lumion_hw.interfaces import LaserSweep
 
 QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
-KINDS = [kind.name for kind in own_kinds()]
-SINGLE_FAULTS = [(kind.name, fault) for kind in own_kinds() for fault in kind.faults()]
+KINDS = [kind.name for kind in builtin_kinds()]
+SINGLE_FAULTS = [(kind.name, fault) for kind in builtin_kinds() for fault in kind.faults()]
 FAULTS = [*((BENCH, fault) for fault in BENCH_FAULTS), *((KINDS[0], fault) for fault in EVERY_DEVICE), *SINGLE_FAULTS]
 """What has each fault, and the fault."""
 
@@ -75,7 +75,7 @@ def outcome(action: Callable[[], object]) -> str:
 
 def light_w(bench: Bench) -> float:
     """Light in the mesh, of all sources."""
-    return float(np.sum(bench.emulated.world.leaving_w()))
+    return float(np.sum(bench.emulated.world.mesh_output_w()))
 
 
 def test_the_bench_has_a_device_of_every_kind() -> None:
@@ -219,7 +219,7 @@ def test_faults_of_one_kind_are_seen_by_its_driver(kind: str, fault: str) -> Non
         faults.inject(name, fault, **arguments)
         bench.clock.sleep(0.2)
         assert look(driver) != before
-        if any(each.name == fault and each.end is not None for each in faults.of(name)):
+        if any(each.name == fault and each.end is not None for each in faults.list_faults(name)):
             faults.end(name, fault, **arguments)
 
 
@@ -250,7 +250,7 @@ def test_faults_of_a_cmis_module_come_and_go_by_name() -> None:
     """The effect of each is tested beside the module, in tests/emulator/transponders/test_cmis_faults.py."""
     with opened("zr-a") as bench:
         faults, panel = bench.emulated.faults, bench.emulated.transponders["zr-a"].faults
-        listed = {fault.name for fault in faults.of("zr-a")}
+        listed = {fault.name for fault in faults.list_faults("zr-a")}
         assert listed >= set(MODULE_FAULTS) - {"unplug"}
         for name in sorted(set(MODULE_FAULTS) - {"unplug"}):
             faults.inject("zr-a", name)
@@ -263,7 +263,7 @@ def test_faults_of_a_cmis_module_come_and_go_by_name() -> None:
 
 
 def leaving(bench: Bench) -> object:
-    return tuple(np.round(bench.emulated.world.leaving_w() * 1e12))
+    return tuple(np.round(bench.emulated.world.mesh_output_w() * 1e12))
 
 
 def read_light(bench: Bench) -> object:
@@ -352,18 +352,18 @@ def test_wrong_arguments_are_told(kind: str, fault, faults: BenchFaults) -> None
         (lambda faults: faults.inject("sfp-b", "no_power"), "no device sfp-b.*Do you mean sfp-a.*mesh0, chain0"),
         (lambda faults: faults.inject("tls-a", "no_powr"), "no fault no_powr.*Do you mean no_power.*no_cable"),
         (lambda faults: faults.inject("tls-a", "hang"), "tls-a has no fault hang"),
-        (lambda faults: faults.end(BENCH, "kill_port", port=1), "kill_port does not end"),
-        (lambda faults: faults.board("chain0"), "chain0 is a qontrol-q8.*Boards here: mesh0"),
+        (lambda faults: faults.end(BENCH, "kill_port", port=1), "kill_port cannot be ended"),
+        (lambda faults: faults.board("chain0"), "chain0 is a qontrol-q8.*Boards on this bench: mesh0"),
         (lambda faults: faults.board("mesh9"), "no device mesh9"),
         (lambda faults: faults.device("mesh9"), "no device mesh9.*mesh0"),
         (lambda faults: faults.kill_modules(["tls-a"]), "no module tls-a.*sfp-a, zr-a"),
         (lambda faults: faults.kill_modules("sfp-a"), "a list of device names"),
-        (lambda faults: faults.turn_polarization("meter0"), "no fibre leads from meter0.*sfp-a"),
+        (lambda faults: faults.turn_polarization("meter0"), "no fibre connects meter0.*sfp-a"),
         (lambda faults: faults.kill_port(99), "kill_port: port is out of range.*0 to 15"),
         (lambda faults: faults.kill_port(-1), "port is out of range"),
         (lambda faults: faults.hop_mode(0, 1e9), "number of a port with light: 1, 3, 5"),
         (lambda faults: faults.after(-1.0, lambda: None), "after: delay_s"),
-        (lambda faults: faults.after(1.0, "x"), "'x' is no fault"),
+        (lambda faults: faults.after(1.0, "x"), "'x' is not a fault"),
     ],
 )
 def test_unknown_names_say_what_there_is(call, says: str, faults: BenchFaults) -> None:

@@ -155,7 +155,7 @@ def edited(record: Path, **changes: Any) -> Path:
         ({"heater_ohm": -1.0}, "heater_ohm is -1"),
         ({"pucs": []}, "it has 0 PUCs, its mesh 10"),
         ({"monitor_ports": [99]}, "names ports that its mesh of 12 ports does not have"),
-        ({"mesh_label": "rings 100000", "mesh_document": None}, "does not say what mesh"),
+        ({"mesh_label": "rings 100000", "mesh_document": None}, "does not describe mesh"),
         ({"created_utc": "yesterday"}, "created_utc is no time"),
         ({"arrays_file": "x" * 5000}, "File name too long"),
         ({"arrays_file": "../../etc/passwd"}, "names no side file"),

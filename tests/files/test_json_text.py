@@ -113,7 +113,7 @@ def test_every_writer_of_the_package_uses_it() -> None:
 
 def test_an_event_with_a_number_that_is_none_is_logged(tmp_path: Path) -> None:
     log, told = EventLog(VirtualClock()), list[dict[str, object]]()
-    log.follow(told.append)
+    log.add_listener(told.append)
     log.write_to(tmp_path / "events.jsonl")
     log.add("circuit proven", margin_db=math.inf, readings_w=np.array([1e-3, np.nan]))
     log.close()

@@ -14,7 +14,9 @@ from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
 from lumion_hw.acquisition.plotting import FORMATS, plot
 from lumion_hw.bench.events import EventLog
+from lumion_hw.bench.file.loader import builtin_names, builtin_path
 from lumion_hw.clock import VirtualClock
+from lumion_hw.files.input_kinds import input_kind
 from lumion_hw.files.made_here import made_here
 from lumion_hw.mesh.picture.drawing import mesh_svg
 from lumion_hw.storage import save_record
@@ -31,6 +33,23 @@ STRANGERS = {
     "photo.png": b"\x89PNG\r\n\x1a\n" + b"\0" * 200,
     "binary.h5": b"\x89HDF\r\n\x1a\n" + b"\0" * 200,
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("data/small.yaml", "a bench file"),
+        ("data/calibration-record-v1.json", "a calibration record"),
+        ("data/sff8472_golden.csv", None),
+    ],
+)
+def test_input_files_are_recognised(name: str, kind: str | None) -> None:
+    assert input_kind((Path(__file__).parents[1] / name).read_bytes()) == kind
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_every_built_in_bench_is_recognised(name: str) -> None:
+    assert input_kind(builtin_path(name).read_bytes()) == "a bench file"
 
 
 @pytest.mark.parametrize("name", STRANGERS)

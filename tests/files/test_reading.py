@@ -28,7 +28,7 @@ def test_a_file_larger_than_its_kind_is_not_read_to_its_end(tmp_path: Path) -> N
     with path.open("wb") as file:
         file.truncate(1 << 40)  # sparse: no disk has it
     with pytest.raises(ConfigError, match="larger than 64 KiB"):
-        read_file(path, "endpoints file", most_bytes=1 << 16)
+        read_file(path, "endpoints file", max_bytes=1 << 16)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,15 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
         write_file(link, "the record", "newer")
 
 
+def test_a_link_to_a_directory_that_does_not_exist_is_refused_before_any_work(tmp_path: Path) -> None:
+    link = tmp_path / "readings.h5"
+    link.symlink_to(tmp_path / "disk" / "readings.h5")
+    with pytest.raises(ConfigError, match="there is no directory"):
+        check_target(link, "the recording")
+    (tmp_path / "disk").mkdir()
+    assert check_target(link, "the recording") == tmp_path / "disk" / "readings.h5"
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "/", "a\0b", "x" * 5000, "x/" * 3000 + "y"])
 def test_names_that_no_file_can_have_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot write the record"):

@@ -34,7 +34,7 @@ def test_no_public_call_above_the_sessions_takes_an_instant() -> None:
 
 @pytest.mark.parametrize("timeout_s", [math.nan, -0.001, -math.inf])
 def test_a_time_that_would_never_end_is_refused(timeout_s: float) -> None:
-    with pytest.raises(LimitError, match="time to wait"):
+    with pytest.raises(LimitError, match="time-out is negative"):
         deadline_after(VirtualClock(), timeout_s)
 
 

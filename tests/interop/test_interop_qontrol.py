@@ -21,7 +21,7 @@ import pytest
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.mesh.qontrol import (
-    EXACT,
+    IDEAL_READBACK,
     OPEN,
     ChainProfile,
     ErrorOrder,
@@ -101,7 +101,7 @@ def dial(wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
                 drive=lambda currents, at_s: None,
                 modules=modules,
                 loads=loads,
-                profile=ChainProfile(readback=EXACT, **settings),
+                profile=ChainProfile(readback=IDEAL_READBACK, **settings),
             )
             if wire == "pty":
                 port = server.add_pty(chain, tmp_path / "chain").removeprefix("serial://")

@@ -16,7 +16,7 @@ from lumion_hw.planning import (
     JobMix,
     SliceRequest,
     TorusRack,
-    communication_share_for,
+    needed_communication_share,
     serve_stream,
     torus_share,
     training_speedup,
@@ -100,12 +100,12 @@ def test_on_a_large_torus_boxes_are_not_all_listed() -> None:
     busy[::16] = True
     tracemalloc.start()
     placed = rack.place(SliceRequest(120), busy)
-    _, most_bytes = tracemalloc.get_traced_memory()
+    _, max_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert placed is not None
     assert sorted(placed.box or ()) == [4, 5, 6]
     assert not busy[list(placed.accelerators)].any()
-    assert most_bytes < 10e6
+    assert max_bytes < 10e6
 
 
 def test_a_stream_says_how_far_it_is() -> None:
@@ -149,24 +149,24 @@ def test_a_rack_that_is_never_full_loses_nothing() -> None:
 
 
 def test_amdahl_both_ways() -> None:
-    share = communication_share_for(1.7, 2.0)
+    share = needed_communication_share(1.7, 2.0)
     assert share is not None
     assert training_speedup(share, 2.0) == pytest.approx(1.7)
-    assert communication_share_for(1.7, 1.6) is None
-    assert communication_share_for(1.0, 1.0) == 0.0
+    assert needed_communication_share(1.7, 1.6) is None
+    assert needed_communication_share(1.0, 1.0) == 0.0
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: SliceRequest(0), "slice of 0"),
+        (lambda: SliceRequest(0), "slice cannot have 0"),
         (lambda: SliceRequest(4, "star"), "topology"),  # type: ignore[arg-type]
         (lambda: TorusRack((4, 4, 0)), "torus"),
-        (lambda: FabricRack(10, 4), "whole servers"),
+        (lambda: FabricRack(10, 4), "complete servers"),
         (lambda: FabricRack().place(SliceRequest(8, "full"), np.zeros(64, dtype=np.bool_)), "needs 7 ports"),
         (lambda: serve_stream(FabricRack(), MIXES["even"], load=0.0), "load"),
         (lambda: serve_stream(FabricRack(), MIXES["even"], load=1.0, requests=0), "requests"),
-        (lambda: communication_share_for(0.5, 2.0), "speed-up"),
+        (lambda: needed_communication_share(0.5, 2.0), "speed-up"),
         (lambda: training_speedup(2.0, 2.0), "communication"),
     ],
 )

@@ -35,7 +35,7 @@ class Box(Light):
         if not self.running:
             raise DeviceError("not started")
         if not 0.0 < factor <= 100.0:
-            raise LimitError("factor", asked=factor, limit=100.0, unit="")
+            raise LimitError("factor", requested=factor, limit=100.0, unit="")
         self.factors.append(factor)
         self.step(factor)
 

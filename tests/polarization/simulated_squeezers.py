@@ -88,7 +88,7 @@ class LightPath(Light):
     def set(self, settings: NDArray[np.float64]) -> None:
         for value, actuator in zip(settings, self.actuators, strict=True):
             if not actuator.minimum <= value <= actuator.maximum:
-                raise LimitError("drive", asked=float(value), limit=actuator.maximum, unit=actuator.unit)
+                raise LimitError("drive", requested=float(value), limit=actuator.maximum, unit=actuator.unit)
         steps = np.array([actuator.step for actuator in self.actuators])
         self.settings = np.rint(settings / steps) * steps
 

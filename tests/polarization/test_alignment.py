@@ -52,7 +52,7 @@ class Squeezers:
 
     def set(self, settings: NDArray[np.float64]) -> None:
         if not (np.abs(settings) <= 5000.0).all():
-            raise LimitError("drive", asked=float(np.abs(settings).max()), limit=5000.0, unit="mV")
+            raise LimitError("drive", requested=float(np.abs(settings).max()), limit=5000.0, unit="mV")
         self.drive_mv = np.rint(settings)
 
     def read(self) -> NDArray[np.float64]:
@@ -146,7 +146,7 @@ def test_the_result_says_what_was_read() -> None:
 def test_every_reading_waits_for_the_squeezers() -> None:
     clock, squeezers = VirtualClock(), Squeezers(4)
     set_at: list[float] = []
-    read_at: list[float] = []
+    with_monitors: list[float] = []
     move = squeezers.set
 
     def moved(settings: NDArray[np.float64]) -> None:
@@ -155,12 +155,12 @@ def test_every_reading_waits_for_the_squeezers() -> None:
 
     def read() -> float:
         if set_at:
-            read_at.append(clock.now() - set_at[-1])
+            with_monitors.append(clock.now() - set_at[-1])
         return squeezers.reading_w()
 
     squeezers.set = moved  # type: ignore[method-assign]
     Aligner(clock).maximise("pol", squeezers, read)
-    assert min(read_at) == pytest.approx(squeezers.settle_s)
+    assert min(with_monitors) == pytest.approx(squeezers.settle_s)
 
 
 @pytest.mark.parametrize("seed", few_of(10))
@@ -190,7 +190,7 @@ def test_without_light_the_settings_are_as_before() -> None:
     squeezers = Squeezers(7)
     before = squeezers.read()
     squeezers.power_w = 0.0
-    with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
+    with pytest.raises(CircuitError, match="pol: no light arrives for any polarization"):
         Aligner(VirtualClock()).maximise("pol", squeezers, squeezers.reading_w)
     assert squeezers.drive_mv == pytest.approx(before)
 
@@ -275,4 +275,4 @@ def test_light_that_goes_out_while_it_is_followed_is_lost_or_an_error_of_the_pac
         states = [tracking.step() for _ in range(60)]
         assert states[-1].lost
     with contextlib.suppress(LumionError):
-        tracking.read_elsewhere(lambda: 0.0)
+        tracking.switch_reading(lambda: 0.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
-from lumion_hw.polarization.retarders import taken_share
+from lumion_hw.polarization.retarders import accepted_share
 from tests.polarization.plates import rotating_plate
 
 RETARDANCES = (1.4, 3.3, 1.7)
@@ -30,7 +30,7 @@ def reckoned(light: PlateLight, angles_deg: np.ndarray) -> float:
     state = light.state
     for angle, offset, retardance in zip(angles_deg, light.offsets_rad, light.retardances, strict=True):
         state = rotating_plate(np.deg2rad(light.stretch * angle) + offset, retardance) @ state
-    return float(light.p0 * taken_share(state, light.taken, crosstalk=light.crosstalk))
+    return float(light.p0 * accepted_share(state, light.accepted, crosstalk=light.crosstalk))
 
 
 def test_powers_are_those_of_plates_one_behind_the_other() -> None:

@@ -9,7 +9,7 @@ from lumion_hw.polarization.retarders import (
     S3,
     DrivenChain,
     RetarderChain,
-    taken_share,
+    accepted_share,
     turn_matrix,
 )
 from tests.polarization.plates import rotating_plate
@@ -50,25 +50,25 @@ def test_squeezers_at_0_45_0_45_degrees_turn_about_s1_s2_s1_s2() -> None:
 
 @pytest.mark.parametrize(("error_rad", "loss_db"), [(0.05, 0.003), (0.1, 0.011), (0.2, 0.044), (0.3, 0.098)])
 def test_an_error_on_the_sphere_costs_what_the_table_says(error_rad: float, loss_db: float) -> None:
-    share = taken_share(turn_matrix(S3, error_rad) @ S1, S1)
+    share = accepted_share(turn_matrix(S3, error_rad) @ S1, S1)
     assert -10 * np.log10(share) == pytest.approx(loss_db, abs=6e-4)
 
 
 @pytest.mark.parametrize(("error_rad", "leak_db"), [(0.01, -46.0), (0.1, -26.0), (0.3, -16.5)])
 def test_an_error_leaks_into_the_null_what_the_table_says(error_rad: float, leak_db: float) -> None:
-    share = taken_share(-(turn_matrix(S3, error_rad) @ S1), S1)
+    share = accepted_share(-(turn_matrix(S3, error_rad) @ S1), S1)
     assert 10 * np.log10(share) == pytest.approx(leak_db, abs=0.05)
 
 
 def test_crosstalk_and_depolarized_light_bound_the_swing() -> None:
-    assert taken_share(-S1, S1, crosstalk=0.01) == pytest.approx(0.01)
-    assert taken_share(S1, S1, crosstalk=0.01) == pytest.approx(0.99)
+    assert accepted_share(-S1, S1, crosstalk=0.01) == pytest.approx(0.01)
+    assert accepted_share(S1, S1, crosstalk=0.01) == pytest.approx(0.99)
     for state in (S1, -S1, S3):
-        assert taken_share(state, S1, dop=0.0, crosstalk=0.01) == pytest.approx(0.5)
+        assert accepted_share(state, S1, dop=0.0, crosstalk=0.01) == pytest.approx(0.5)
 
 
 def test_of_random_states_a_tenth_lose_more_than_10_db() -> None:
-    share = taken_share(random_states(10_000), S2)
+    share = accepted_share(random_states(10_000), S2)
     assert np.mean(-10 * np.log10(share) > 10.0) == pytest.approx(0.10, abs=0.01)  # (1 + s·t)/2 is uniform: 10^(-L/10)
 
 
@@ -78,7 +78,7 @@ def test_a_half_wave_plate_has_the_fourth_harmonic_only_and_any_other_the_second
     light, taken = random_states(2, seed=4)
 
     def harmonics(retardance: float) -> set[int]:
-        spectrum = np.abs(np.fft.rfft(taken_share(rotating_plate(angle, retardance) @ light, taken))) / 64
+        spectrum = np.abs(np.fft.rfft(accepted_share(rotating_plate(angle, retardance) @ light, taken))) / 64
         return {int(order) for order in np.flatnonzero(spectrum > 1e-9)} - {0}
 
     assert harmonics(np.pi) == {4}

@@ -48,11 +48,11 @@ class Scene:
         world = self.bench.world
         power, s1, *_ = world.polarimeter_w("pm0")
         te, tm = (power + s1) / 2, (power - s1) / 2
-        return float(world.leaving_w().sum() / (te + tm * 10 ** (-FLOOR_DB / 10)) * power)
+        return float(world.mesh_output_w().sum() / (te + tm * 10 ** (-FLOOR_DB / 10)) * power)
 
     def read_w(self) -> float:
         self.clock.sleep(0.01)
-        return float(self.bench.world.leaving_w().sum() * 10 ** (self._rng.normal(0.0, self._noise_db) / 10))
+        return float(self.bench.world.mesh_output_w().sum() * 10 ** (self._rng.normal(0.0, self._noise_db) / 10))
 
     def share_db(self) -> float:
         return 10 * np.log10(self.read_w() / self.brightest_w)

@@ -86,7 +86,7 @@ def test_every_reading_waits_for_the_box() -> None:
 def test_without_light_it_says_so_soon_and_stops() -> None:
     box = TryingBox(6)
     box.power_w = 0.0
-    with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
+    with pytest.raises(CircuitError, match="pol: no light arrives for any polarization"):
         brightest(box)
     assert box.reads <= 30
     assert not box.running
@@ -131,21 +131,26 @@ def test_a_box_that_does_nothing_is_left_alone_after_its_patience() -> None:
 def test_a_brighter_light_than_thought_begins_anew() -> None:
     """Factors of before mean something else then, and a box that remembers its best would never find a better one."""
     search = FeedbackSearch(sign=1.0, noise_db=0.01)
-    first = search.take(1.0)
+    first = search.next_step(1.0)
     assert first is not None
-    assert (first.factor, first.anew) == (pytest.approx(50.0), False)
-    assert [step.anew for power in (1.5, 1.9, 2.0, 3.0) if (step := search.take(power))] == [False, False, True, False]
+    assert (first.factor, first.restart) == (pytest.approx(50.0), False)
+    assert [step.restart for power in (1.5, 1.9, 2.0, 3.0) if (step := search.next_step(power))] == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_factors_get_small_where_the_light_is_bright() -> None:
     """A box may take steps as large as its factor: at the brightest there are to be none."""
     search = FeedbackSearch(sign=1.0, noise_db=0.01)
-    steps = [search.take(1.0) for _ in range(40)]
+    steps = [search.next_step(1.0) for _ in range(40)]
     assert steps[0] is not None
     assert steps[-1] is not None
     assert steps[0].factor == pytest.approx(50.0)
     assert steps[-1].factor == pytest.approx(100.0 * (1.0 - 1.0 / 1.02))
-    assert [step.anew for step in steps if step].count(True) == 1
+    assert [step.restart for step in steps if step].count(True) == 1
 
 
 def test_what_is_missing_is_told_from_the_brightest() -> None:

@@ -152,7 +152,7 @@ def explained_w(found: Alignment, phases: np.ndarray) -> float:
     state = light.state
     for index, angle in enumerate(phases + light.offsets):
         state = turned(state, AXES[index % 2], float(angle))
-    return float(light.p0 * ((1.0 - 2.0 * light.crosstalk) * (1.0 + light.taken @ state) / 2.0 + light.crosstalk))
+    return float(light.p0 * ((1.0 - 2.0 * light.crosstalk) * (1.0 + light.accepted @ state) / 2.0 + light.crosstalk))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError
-from lumion_hw.polarization import Aligner, Alignment, Tracking, TrackState
+from lumion_hw.polarization import Aligner, Alignment, Tracking, TrackState, tracking as tracking_module
 from tests.polarization.simulated_squeezers import AXES, Squeezers, random_state, turned
 
 
@@ -157,11 +157,28 @@ def test_a_squeezer_that_starts_near_its_end_is_led_back_while_the_light_stays()
     assert np.median(jumps_mv) < 3700.0 / 6.0
 
 
+def test_a_squeezer_far_from_the_middle_drifts_inwards_where_that_costs_no_light(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tracking_module, "_CIRCLE_RAD", 0.0)  # the circles would hide a drift of 1 % of the range
+    for seed in (0, 3, 5):
+        path, aligner = Squeezers(seed, n=4), Aligner(VirtualClock())
+        found = aligner.maximise("pol", path, path.reading_w)
+        bright_near_an_end(path, 0, 0.68 * 5000.0)
+        tracking = aligner.track("pol", path, path.reading_w, found)
+        places = []
+        for _ in range(150):
+            assert not tracking.step().returning
+            places.append(path.settings[0] / 5000.0)
+        assert np.mean(places[-30:]) < 0.65
+        assert path.loss_db < 0.05
+
+
 def misled(found: Alignment, path: Squeezers) -> Alignment:
     """Return an explanation that is right at the setting in force and wrong elsewhere: constants off by a radian."""
     light = found.light
     assert light is not None
-    offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.taken
+    offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.accepted
     for index in reversed(range(4)):
         angle = 2.0 * np.pi * path.settings[index] / path.period_mv[index] + offsets[index]
         state = turned(state, AXES[index % 2], -float(angle))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lumion_hw.polarization.sinusoids import Coordinate, harmonic_columns, learnt_period
+from lumion_hw.polarization.sinusoids import Coordinate, fit_period, harmonic_columns
 
 SQUEEZER = Coordinate(-5000.0, 5000.0, 3600.0, 1)
 PLATE = Coordinate(0.0, 170.0, 180.0, 2)
@@ -15,7 +15,7 @@ def wave(drives: np.ndarray) -> np.ndarray:
 
 
 def test_three_readings_a_third_of_a_period_apart_give_maximum_and_minimum() -> None:
-    drives = np.array([0.0, *SQUEEZER.others(0.0)])
+    drives = np.array([0.0, *SQUEEZER.other_settings(0.0)])
     assert sorted(drives % 3600.0) == pytest.approx([0.0, 1200.0, 2400.0])
     assert SQUEEZER.best(drives, wave(drives), 0.0, 1.0) == pytest.approx((600.0, 3.0))
     assert SQUEEZER.best(drives, wave(drives), 0.0, -1.0) == pytest.approx((-1200.0, 1.0))
@@ -31,7 +31,7 @@ def test_five_readings_36_degrees_apart_describe_a_plate() -> None:
     def power(angle: np.ndarray) -> np.ndarray:
         return 1.0 + 0.3 * np.cos(2 * np.deg2rad(angle) - 0.4) + 0.5 * np.cos(4 * np.deg2rad(angle) + 1.0)
 
-    angles = np.array([0.0, *PLATE.others(0.0)])
+    angles = np.array([0.0, *PLATE.other_settings(0.0)])
     assert sorted(angles) == pytest.approx([0.0, 36.0, 72.0, 108.0, 144.0])
     setting, promised = PLATE.best(angles, power(angles), 0.0, 1.0)
     fine = np.linspace(0.0, 170.0, 100_001)
@@ -41,18 +41,18 @@ def test_five_readings_36_degrees_apart_describe_a_plate() -> None:
 
 def test_readings_about_a_start_near_the_end_of_the_range_stay_distinct_and_inside() -> None:
     for start in (0.0, 20.0, 100.0, 160.0, 170.0):
-        places = np.array([start, *PLATE.others(start)])
+        places = np.array([start, *PLATE.other_settings(start)])
         assert ((places >= 0.0) & (places <= 170.0)).all()
         assert np.linalg.cond(harmonic_columns(places, 180.0, 2)) < 50.0
 
 
 def test_a_period_is_learnt_from_thirteen_readings_over_the_range() -> None:
     drives = np.linspace(-5000.0, 5000.0, 13)
-    assert learnt_period(drives, wave(drives)) == pytest.approx(3600.0, rel=1e-4)
+    assert fit_period(drives, wave(drives)) == pytest.approx(3600.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     "readings", [np.full(13, 1.0), np.linspace(1.0, 1.04, 13), np.random.default_rng(1).random(13)]
 )
 def test_what_is_no_sinusoid_teaches_no_period(readings: np.ndarray) -> None:
-    assert learnt_period(np.linspace(-5000.0, 5000.0, 13), readings) is None
+    assert fit_period(np.linspace(-5000.0, 5000.0, 13), readings) is None

@@ -44,7 +44,7 @@ def test_a_host_that_is_killed_leaves_its_heaters_off_within_the_watchdog_and_on
         program.end(signal.SIGKILL)
         served.wait(lambda: not served.is_driving)
         seen_s = time.monotonic()
-    off_s, fed_s = served.off_since(), served.board.core.fed_at
+    off_s, fed_s = served.off_since(), served.board.core.last_fed_s
     assert fed_s <= killed_s + BUSY_MACHINE_S  # bytes that it had written reach the board a little later
     assert fed_s + watchdog_s <= off_s <= fed_s + watchdog_s + TICK_S
     assert seen_s <= off_s + BUSY_MACHINE_S  # and it really happened then

@@ -10,11 +10,11 @@ import pytest
 
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.rehearsal import SPAN_NAMES, Milestones, Rehearsal, RehearsalSetting, SwitchedLight, rehearse
-from lumion_hw.rehearsal.network import NamespaceNetwork, why_no_namespaces
+from lumion_hw.rehearsal.network import NamespaceNetwork, reason_without_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
 from lumion_hw.rehearsal.training import NumpyModel, Trainer
 
-WHY_NOT = why_no_namespaces()
+WHY_NOT = reason_without_namespaces()
 namespaces = pytest.mark.skipif(WHY_NOT is not None, reason=f"no namespaces: {WHY_NOT}")
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
@@ -92,12 +92,12 @@ def test_the_network_itself_follows_the_light() -> None:
             return subprocess.run(words, check=False).returncode == 0  # refused by the other side: it was reached
 
         assert (carrier(0), reaches(0, "b")) == (False, False)
-        network.forwarder.lit({"a": "b", "b": "a"})
+        network.forwarder.set_light({"a": "b", "b": "a"})
         assert (carrier(0), carrier(2)) == (True, False)
         assert (reaches(0, "b"), reaches(0, "c")) == (True, False)
-        network.forwarder.lit({"a": "c", "c": "a"})
+        network.forwarder.set_light({"a": "c", "c": "a"})
         assert (reaches(0, "c"), reaches(0, "b")) == (True, False)
-        network.forwarder.lit({})
+        network.forwarder.set_light({})
         assert not reaches(0, "c")
         assert network.forwarder.counts()["moved"] > 0
     finally:
@@ -128,11 +128,11 @@ def test_a_rank_goes_back_one_step_and_no_more() -> None:
     states = []
     for _ in range(3):
         states.append(trainer.state.copy())
-        trainer.take_step(Alone())  # type: ignore[arg-type]
-    trainer.go_back(2)
+        trainer.train_step(Alone())  # type: ignore[arg-type]
+    trainer.roll_back(2)
     assert np.array_equal(trainer.state, states[2])
     with pytest.raises(DeviceError, match="one step old"):
-        trainer.go_back(0)
+        trainer.roll_back(0)
 
 
 def test_spans_are_told_over_trials_and_never_as_one_number() -> None:
@@ -147,8 +147,8 @@ def test_spans_are_told_over_trials_and_never_as_one_number() -> None:
     assert rows[1]["since_before_ms"] == 2.0
     milestones = Milestones()
     milestones.mark("detected")
-    assert milestones.told() == [], "before the fault there is nothing to time"
+    assert milestones.in_order() == [], "before the fault there is nothing to time"
     milestones.fault()
     milestones.mark("group_up", last="a")
     milestones.mark("group_up", last="b")
-    assert [each.last for each in milestones.told()] == ["b"], "the last participant counts"
+    assert [each.last for each in milestones.in_order()] == ["b"], "the last participant counts"

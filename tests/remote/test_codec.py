@@ -142,7 +142,7 @@ ERRORS = [
     LumionError("failed", device="meter0", address="tcp://127.0.0.1:1", hint="Look."),
     ConfigError("wrong"),
     UnknownNameError("no such", hint="There are a, b."),
-    LimitError("heater", asked=9.0, limit=2.5, unit="mA", device="mesh0"),
+    LimitError("heater", requested=9.0, limit=2.5, unit="mA", device="mesh0"),
     VerifyError("table", wrote="1", read="2"),
     DeviceError("refused", code=-113, command="*FOO?"),
     ConfigRejectedError("application 3", lane=1, code=3, name="invalid"),

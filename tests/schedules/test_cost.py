@@ -89,13 +89,13 @@ def test_break_even_of_halving_doubling_is_that_of_any_buffer(ranks: int, delta_
     own, ring = _cost("halving-doubling", ranks), _cost("ring", ranks)
     for buffer_bytes in (2.0**20, 2.0**33):
         assert 1e6 * own.break_even_delta_s(ring, FAST, buffer_bytes) == pytest.approx(delta_us, abs=0.5)
-    assert own.winning_bytes(ring, FAST.with_delta_s(1e-2)) is None
+    assert own.winning_range_bytes(ring, FAST.with_delta_s(1e-2)) is None
 
 
 @pytest.mark.parametrize(("ranks", "b_ms", "late_ms"), [(4, 180, 120), (8, 172, 148), (16, 252, 235), (64, 753, 741)])
 def test_smallest_buffer_and_lateness_of_stragglar_at_10_ms(ranks: int, b_ms: float, late_ms: float) -> None:
     own, model = _cost("stragglar", ranks), FAST.with_delta_s(1e-2)
-    won = own.winning_bytes(_cost("ring", ranks), model)
+    won = own.winning_range_bytes(_cost("ring", ranks), model)
     assert won is not None
     assert 1e3 * won[0] / model.bytes_per_s == pytest.approx(b_ms, rel=0.005)
     assert 1e3 * own.early_s(model, won[0]) == pytest.approx(late_ms, rel=0.007)
@@ -108,7 +108,7 @@ def test_at_its_edges_a_winner_ties(name: str, delta_s: float) -> None:
     model = FAST.with_delta_s(delta_s)
     schedule = make_schedule(name, 8)
     own, fixed = cost_of(schedule), best_static(schedule, model, 2**20)
-    won = own.winning_bytes(fixed, model)
+    won = own.winning_range_bytes(fixed, model)
     for edge in [edge for edge in won or () if 0.0 < edge < math.inf]:
         assert own.time_s(model, edge) == pytest.approx(fixed.time_s(model, edge))
         assert own.break_even_delta_s(fixed, model, edge) == pytest.approx(delta_s)
@@ -157,8 +157,8 @@ def test_advice() -> None:
     assert "at 10 ms from 8.02 GiB up" in text  # 8.6 GB
     assert "at 0 s always" in text
     assert "at 10 ms never" in advice(make_schedule("halving-doubling", 8), FAST, 2**20)
-    assert "programmed once" in advice(make_schedule("ring", 8), FAST, 2**20)
-    assert "nothing fixed" in advice(make_schedule("circle", 8), FAST, 2**20)
+    assert "programmed only once" in advice(make_schedule("ring", 8), FAST, 2**20)
+    assert "no fixed configuration" in advice(make_schedule("circle", 8), FAST, 2**20)
 
 
 def test_a_slow_port_of_1_25_gb_per_s() -> None:

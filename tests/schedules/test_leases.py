@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.polarization import Aligner
@@ -46,26 +46,26 @@ def wish(port: str, *partners: str, duration_s: float = 10.0, **rest: object) ->
 def test_a_free_pair_is_lent_at_once_and_ends_by_the_clock(table: LeaseTable, clock: VirtualClock) -> None:
     lease = table.request(wish("a", "b"))
     assert (lease.ports, lease.starts_s, lease.ends_s) == (("a", "b"), 100.0, 110.0)
-    assert table.turn() == ((), (lease,))
-    assert table.turn() == ((), ())
+    assert table.take_changes() == ((), (lease,))
+    assert table.take_changes() == ((), ())
     assert table.next_s == 110.0
     clock.sleep(10.0)
-    assert table.turn() == ((lease,), ())
+    assert table.take_changes() == ((lease,), ())
     assert (table.leases, table.next_s) == ((), math.inf)
-    with pytest.raises(StaleLeaseError, match="lease 1 does not last"):
+    with pytest.raises(StaleLeaseError, match="lease 1 has ended"):
         table.renew(lease.number, 5.0)
 
 
 def test_who_can_wait_comes_next_and_who_cannot_is_told_when(table: LeaseTable, clock: VirtualClock) -> None:
     first = table.request(wish("a", "b"))
-    with pytest.raises(LeaseRefusedError, match=r"job-a has b, lease 1 .*could begin in 10 s") as refused:
+    with pytest.raises(LeaseRefusedError, match=r"job-a has b \(lease 1, .*could begin in 10 s") as refused:
         table.request(wish("c", "b", wait_s=9.9))
     assert (refused.value.port, refused.value.earliest_s) == ("b", 110.0)
     second = table.request(wish("c", "b", wait_s=10.0))
     assert second.starts_s == 110.0
-    assert table.turn() == ((), (first,))
+    assert table.take_changes() == ((), (first,))
     clock.sleep(10.0)
-    assert table.turn() == ((first,), (second,))
+    assert table.take_changes() == ((first,), (second,))
 
 
 def test_any_of_several_partners_will_do(table: LeaseTable) -> None:
@@ -75,14 +75,14 @@ def test_any_of_several_partners_will_do(table: LeaseTable) -> None:
 
 def test_a_pre_emptible_lease_makes_room_after_its_notice(table: LeaseTable, clock: VirtualClock) -> None:
     low = table.request(wish("a", "b"))
-    table.turn()
+    table.take_changes()
     with pytest.raises(LeaseRefusedError, match="rank preemptible"):
-        table.request(wish("c", "b", rank=LeaseRank.KEPT, wait_s=1.0))  # the notice alone takes 2 s
-    high = table.request(wish("c", "b", rank=LeaseRank.KEPT, wait_s=2.0))
+        table.request(wish("c", "b", rank=LeaseRank.GUARANTEED, wait_s=1.0))  # the notice alone takes 2 s
+    high = table.request(wish("c", "b", rank=LeaseRank.GUARANTEED, wait_s=2.0))
     assert high.starts_s == 102.0
     assert table.leases[0].ends_s == 102.0
     clock.sleep(2.0)
-    ended, begun = table.turn()
+    ended, begun = table.take_changes()
     assert [lease.number for lease in ended] == [low.number]
     assert begun == (high,)
     with pytest.raises(LeaseRefusedError):  # kept ones stay, whoever asks
@@ -91,7 +91,7 @@ def test_a_pre_emptible_lease_makes_room_after_its_notice(table: LeaseTable, clo
 
 def test_renewing_gives_a_new_number_and_takes_from_nobody(table: LeaseTable, clock: VirtualClock) -> None:
     lease = table.request(wish("a", "b"))
-    table.turn()
+    table.take_changes()
     clock.sleep(5.0)
     longer = table.renew(lease.number, 10.0)
     assert (longer.number, longer.ends_s) == (2, 115.0)
@@ -99,16 +99,16 @@ def test_renewing_gives_a_new_number_and_takes_from_nobody(table: LeaseTable, cl
     with pytest.raises(StaleLeaseError):
         table.release(lease.number)
     table.request(wish("c", "b", wait_s=20.0))
-    with pytest.raises(LeaseRefusedError, match="job-c has b then"):
+    with pytest.raises(LeaseRefusedError, match="job-c has b afterwards"):
         table.renew(3, 30.0)
-    assert table.turn() == ((), ())  # the circuit stands all the time
+    assert table.take_changes() == ((), ())  # the circuit stands all the time
 
 
 def test_what_is_released_or_lost_is_free(table: LeaseTable) -> None:
     lease = table.request(wish("a", "b"))
-    table.turn()
+    table.take_changes()
     table.release(lease.number)
-    assert [each.number for each in table.turn()[0]] == [lease.number]
+    assert [each.number for each in table.take_changes()[0]] == [lease.number]
     other = table.request(wish("a", "c"))
     later = table.request(wish("c", "d", wait_s=60.0))
     assert {each.number for each in table.revoke("c")} == {other.number, later.number}
@@ -124,7 +124,7 @@ def test_numbers_grow_over_restarts(clock: VirtualClock, tmp_path: Path) -> None
         again.renew(old.number, 1.0)
     assert again.request(wish("a", "b")).number == old.number + 1
     path.write_text('{"format": "lumion-leases", "last_number": -1}')
-    with pytest.raises(ConfigError, match="old numbers must never come again"):
+    with pytest.raises(ConfigError, match="old numbers must never be reused"):
         LeaseTable(clock, PORTS, path=path)
 
 
@@ -190,7 +190,7 @@ def test_leases_never_overlap_on_a_port(actions: list) -> None:
         for i, one in enumerate(leases):
             for other in leases[:i]:
                 assert not any(other.overlaps(port, one.starts_s, one.ends_s) for port in one.ports)
-        ended, begun = table.turn()
+        ended, begun = table.take_changes()
         for lease in ended:
             for port in lease.ports:
                 standing.pop(port)
@@ -220,7 +220,7 @@ def test_circuits_come_and_go_with_their_leases() -> None:
         serve_leases(setup, table)
         assert setup.active is None
         failing = table.request(LeaseRequest("lost", "sfp-a", ("sfp-b",), 30.0))
-        setup.record = avoiding(setup.record, range(15))
+        setup.record = record_avoiding(setup.record, range(15))
         with pytest.raises(LumionError):
             serve_leases(setup, table)
         assert [lease.number for lease in table.leases if lease.ends_s > bench.clock.now()] == []

@@ -10,11 +10,11 @@ from lumion_hw.schedules.collectives import make_schedule
 from lumion_hw.schedules.mesh_steps import (
     MeshRouter,
     MeshSchedule,
-    _fewest_parts,
-    fewest_rounds,
-    on_mesh,
-    regrouped,
-    relabelled,
+    _minimal_cover,
+    min_rounds,
+    regroup_schedule,
+    relabel_ranks,
+    route_schedule,
     split,
 )
 from lumion_hw.schedules.schedule import Schedule
@@ -37,19 +37,19 @@ def assert_right(router: MeshRouter, schedule: Schedule, found: MeshSchedule) ->
             assert trace.pucs == path.pucs
         ways = {pair: path.pucs for pair, path in zip(step.circuits, step.routing.paths, strict=True)}
     assert [served[number] for number in range(found.rounds)] == [set(each.circuits) for each in schedule.rounds]
-    assert 0 <= found.least_extra <= found.extra
+    assert 0 <= found.min_extra <= found.extra
 
 
 @pytest.mark.parametrize("name", ["ring", "all-to-all-shifts", "halving-doubling", "stragglar", "binomial-broadcast"])
 def test_schedules_of_four_ranks_on_the_small_mesh(name: str) -> None:
     router = MeshRouter(SMALL, [1, 6, 11, 15], [3, 8, 13, 0])
     schedule = make_schedule(name, 4)
-    assert_right(router, schedule, on_mesh(router, schedule))
+    assert_right(router, schedule, route_schedule(router, schedule))
 
 
 def test_a_ring_is_routed_once_and_kept() -> None:
     router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13])
-    found = on_mesh(router, make_schedule("ring", 3))
+    found = route_schedule(router, make_schedule("ring", 3))
     assert found.extra == found.rerouted == 0
     assert all(step.kept == set(step.circuits) for step in found.steps[1:])
 
@@ -57,7 +57,7 @@ def test_a_ring_is_routed_once_and_kept() -> None:
 def test_both_directions_of_a_pair_share_one_fibre_where_there_is_but_one() -> None:
     router = MeshRouter(LARGE, [0, 9, 18, 37], [0, 9, 18, 37])
     schedule = make_schedule("circle", 4)
-    found = on_mesh(router, schedule)
+    found = route_schedule(router, schedule)
     assert_right(router, schedule, found)
     for step in found.steps:
         ways = dict(zip(step.circuits, (path.pucs for path in step.routing.paths), strict=True))
@@ -68,13 +68,13 @@ def test_rounds_without_routes_are_split_into_as_few_parts_as_there_can_be() -> 
     ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // 16] for k in range(16)]
     router = MeshRouter(LARGE, ports[0::2], ports[1::2])
     schedule = make_schedule("ring", 8)
-    found = on_mesh(router, schedule)
+    found = route_schedule(router, schedule)
     assert_right(router, schedule, found)
-    assert found.extra == found.least_extra == len(schedule.rounds)  # two parts each, one being proven impossible
-    assert router.routable(schedule.rounds[0].circuits) is False
+    assert found.extra == found.min_extra == len(schedule.rounds)  # two parts each, one being proven impossible
+    assert router.is_routable(schedule.rounds[0].circuits) is False
 
 
-def test_the_fewest_parts_are_those_of_trying_everything() -> None:
+def test_the_minimal_cover_are_those_of_trying_everything() -> None:
     import random
 
     def partitions(mask: int):
@@ -98,7 +98,7 @@ def test_the_fewest_parts_are_those_of_trying_everything() -> None:
         def fits(mask: int, bad: list[int] = bad) -> bool:
             return not any(each & mask == each for each in bad)
 
-        found = _fewest_parts(31, fits)
+        found = _minimal_cover(31, fits)
         assert sum(found) == 31
         assert all(map(fits, found))
         assert len(found) == min(len(parts) for parts in partitions(31) if all(map(fits, parts)))
@@ -108,17 +108,17 @@ def test_many_circuits_are_put_where_they_fit() -> None:
     ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // 20] for k in range(20)]
     router = MeshRouter(LARGE, ports[0::2], ports[1::2])
     circuits = make_schedule("circle", 10).rounds[0].circuits
-    assert router.routable(circuits) is False
+    assert router.is_routable(circuits) is False
     parts, least = split(router, circuits, duplex=False, impossible=True)
     assert sorted(pair for part in parts for pair in part) == sorted(circuits)
-    assert all(router.routable(part) for part in parts)
+    assert all(router.is_routable(part) for part in parts)
     assert 2 <= least <= len(parts)
 
 
 def test_more_ranks_than_ports_and_ports_that_clash_are_refused() -> None:
     router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13])
-    with pytest.raises(ConfigError, match="4 ranks, and ports for 3"):
-        on_mesh(router, make_schedule("ring", 4))
+    with pytest.raises(ConfigError, match="4 ranks, but only 3 ports"):
+        route_schedule(router, make_schedule("ring", 4))
     with pytest.raises(ConfigError, match="two ranks share port 1"):
         MeshRouter(SMALL, [1, 1], [3, 8])
     with pytest.raises(ConfigError, match="port 3 is an input of one rank"):
@@ -128,7 +128,7 @@ def test_more_ranks_than_ports_and_ports_that_clash_are_refused() -> None:
 def test_a_circuit_without_any_way_is_refused_with_the_reason() -> None:
     router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13], max_hops=1)
     with pytest.raises(NoPathError, match=r"1.*3|proven"):
-        on_mesh(router, make_schedule("ring", 3))
+        route_schedule(router, make_schedule("ring", 3))
 
 
 # -- other rounds, other ranks
@@ -143,46 +143,46 @@ def in_turn(ranks: int) -> MeshRouter:
 @pytest.mark.long
 def test_another_factorisation_needs_no_more_settings_than_a_sound_switch() -> None:
     router, schedule = in_turn(6), make_schedule("all-to-all", 6)
-    assert on_mesh(router, schedule).extra > 0  # the circle method has a round without routes
-    other = regrouped(router, schedule)
+    assert route_schedule(router, schedule).extra > 0  # the circle method has a round without routes
+    other = regroup_schedule(router, schedule)
     verify(other)  # every block arrives all the same
-    found = on_mesh(router, other)
+    found = route_schedule(router, other)
     assert_right(router, other, found)
     # Five partners of each rank, one at a time: fewer than five settings cannot be.
     assert (found.extra, len(found.steps)) == (0, 5)
-    assert fewest_rounds(schedule) == 5
+    assert min_rounds(schedule) == 5
 
 
 def test_rounds_that_are_not_full_save_settings_where_no_factorisation_is_found() -> None:
     router, schedule = MeshRouter(SMALL, [1, 6, 11, 15], [3, 8, 13, 0]), make_schedule("all-to-all-shifts", 4)
-    as_given, other = on_mesh(router, schedule), regrouped(router, schedule)
+    as_given, other = route_schedule(router, schedule), regroup_schedule(router, schedule)
     verify(other)
-    found = on_mesh(router, other)
+    found = route_schedule(router, other)
     assert_right(router, other, found)
     assert found.extra == 0
-    assert fewest_rounds(schedule) == 3 <= len(found.steps) < len(as_given.steps)
-    assert regrouped(router, schedule) == other  # the same seed, the same rounds
+    assert min_rounds(schedule) == 3 <= len(found.steps) < len(as_given.steps)
+    assert regroup_schedule(router, schedule) == other  # the same seed, the same rounds
 
 
 def test_a_schedule_with_routes_for_every_round_stays_as_it_is() -> None:
     router, schedule = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13]), make_schedule("shifts", 3)
-    assert regrouped(router, schedule) is schedule
+    assert regroup_schedule(router, schedule) is schedule
 
 
 @pytest.mark.parametrize("name", ["ring", "stragglar", "bruck", "all-to-all-ring"])
 def test_rounds_that_build_on_each_other_are_not_regrouped(name: str) -> None:
-    with pytest.raises(ConfigError, match="its rounds build on each other"):
-        regrouped(in_turn(4), make_schedule(name, 4))
+    with pytest.raises(ConfigError, match="its rounds depend on each other"):
+        regroup_schedule(in_turn(4), make_schedule(name, 4))
 
 
 def test_ranks_in_another_order_make_a_ring_routable() -> None:
     router, schedule = in_turn(8), make_schedule("ring", 8)
-    assert router.routable(schedule.rounds[0].circuits) is False
-    places = relabelled(router, schedule)
+    assert router.is_routable(schedule.rounds[0].circuits) is False
+    places = relabel_ranks(router, schedule)
     assert sorted(places) == list(range(8))
-    seated = router.seated(places)
-    found = on_mesh(seated, schedule)
-    assert_right(seated, schedule, found)
+    with_ports_of = router.with_ports_of(places)
+    found = route_schedule(with_ports_of, schedule)
+    assert_right(with_ports_of, schedule, found)
     assert found.extra == 0
-    with pytest.raises(ConfigError, match="10 ranks, and ports for 8"):
-        relabelled(router, make_schedule("ring", 10))
+    with pytest.raises(ConfigError, match="10 ranks, but only 8 ports"):
+        relabel_ranks(router, make_schedule("ring", 10))

@@ -13,23 +13,28 @@ from hypothesis import given, strategies as st
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-from lumion_hw.circuits.standing import avoiding
+from lumion_hw.circuits.mesh_setting import record_avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.collectives import make_schedule
-from lumion_hw.schedules.mesh_steps import on_mesh
-from lumion_hw.schedules.phase_run import PhaseSwitch, measured_darkness, measured_iteration, model_beside
+from lumion_hw.schedules.mesh_steps import route_schedule
+from lumion_hw.schedules.phase_run import (
+    PhaseSwitch,
+    measured_dark_times,
+    measured_iteration,
+    model_with_measured_dark_times,
+)
 from lumion_hw.schedules.phases import (
     JobPhase,
     PhasePlan,
     bench_router,
     iteration_times,
     load_phases,
+    plan_warnings,
     prepare,
     prepared_document,
     save_phases,
     schedule_phases,
-    warnings,
 )
 from lumion_hw.schedules.picture import plot_iteration
 from tests.circuits.known_mesh import SMALL, record_of_truth
@@ -84,7 +89,7 @@ def test_a_file_of_phases(tmp_path: Path) -> None:
         (
             "[[sfp-a, sfp-b]]",
             "[[sfp-a, sfp-a]]",
-            r"7:47: phases\[2\].pairs\[0\]: expected two modules, found 'sfp-a' joined to itself",
+            r"7:47: phases\[2\].pairs\[0\]: expected two modules, found 'sfp-a' connected to itself",
         ),
         ("[[sfp-a, sfp-b]]", "[[sfp-a]]", r"phases\[2\].pairs\[0\]: expected at least 2 entries"),
         ("[[sfp-a, sfp-b, sfp-c]]", "[[sfp-a]]", r"phases\[0\].rings\[0\]: expected at least 2 entries"),
@@ -147,7 +152,7 @@ def test_phases_as_long_as_the_darkness_hide_all_of_it() -> None:
     times = iteration_times(two_sets(3.0, 3.0), 3.0)
     assert times.waits_s == pytest.approx((0.0,) * 4)
     assert len(times.dark) == 8  # every port went dark, and nobody waited
-    assert warnings(two_sets(3.0, 3.0), times) == ()
+    assert plan_warnings(two_sets(3.0, 3.0), times) == ()
 
 
 def test_one_port_set_hides_nothing() -> None:
@@ -155,7 +160,7 @@ def test_one_port_set_hides_nothing() -> None:
     times = iteration_times(plan, 0.5)
     assert times.waits_s == pytest.approx((0.5, 0.5))
     assert times.total_s == pytest.approx(3.0)
-    assert "33 % of an iteration" in warnings(plan, times)[0]
+    assert "33 % of an iteration" in plan_warnings(plan, times)[0]
     assert iteration_times(plan, 0.0).total_s == pytest.approx(2.0)
     assert iteration_times(plan, 86_400.0).total_s == pytest.approx(2.0 + 2 * 86_400.0)
 
@@ -197,7 +202,7 @@ def test_a_timeline_has_every_phase_and_port(tmp_path: Path) -> None:
     plan = load_phases(written(tmp_path))
     plot_iteration(plan, iteration_times(plan, 0.004), tmp_path / "t.svg")
     text = (tmp_path / "t.svg").read_text(encoding="utf-8")
-    for word in ("data", "compute", "pipeline", "sfp-a&gt;", "&gt;sfp-c"):
+    for word in ("data", "compute", "pipeline", "sfp-a sends", "sfp-c receives"):
         assert f"<!-- {word} -->" in text
 
 
@@ -250,7 +255,7 @@ def test_ten_iterations_as_the_model_has_them(switch: PhaseSwitch, setup: PathSe
     phases = switch.run(job, iterations=10)
     assert [each.tag for each in phases] == [phase.tag for phase in job.phases] * 10
     prepared = prepare(setup.bench.model, setup.record, job)
-    seen, said = measured_iteration(phases, 5, job), model_beside(phases, prepared, job)
+    seen, said = measured_iteration(phases, 5, job), model_with_measured_dark_times(phases, prepared, job)
     assert seen.total_s == pytest.approx(said.total_s, abs=1e-4)
     assert seen.waits_s == pytest.approx(said.waits_s, abs=1e-4)
     assert seen.waits_s[2] == 0.0  # hidden behind the computation: it is 20 ms long
@@ -260,7 +265,7 @@ def test_ten_iterations_as_the_model_has_them(switch: PhaseSwitch, setup: PathSe
     assert set(changed.dark_s) == {("sfp-b", "sfp-a")}
     assert 0.0 < changed.dark_s["sfp-b", "sfp-a"] <= changed.proven_s
     assert all(each.heat_mw > 0.0 for each in phases)
-    dark = {(each.tag, each.port): each for each in measured_darkness(phases)}
+    dark = {(each.tag, each.port): each for each in measured_dark_times(phases)}
     assert {port for tag, port in dark if tag == "pipeline"} == {"sfp-b>", ">sfp-a"}
     back = dark["pipeline", ">sfp-a"]
     every = [each.switched.dark_s["sfp-b", "sfp-a"] for each in phases if each.tag == "pipeline" and each.switched]
@@ -268,7 +273,7 @@ def test_ten_iterations_as_the_model_has_them(switch: PhaseSwitch, setup: PathSe
     assert min(every) <= back.median_s <= back.longest_s
     # Each phase starts only after its circuits were proven.
     assert all(
-        each.switched is None or each.start_s >= each.switched.began_s + each.switched.proven_s - 1e-9
+        each.switched is None or each.start_s >= each.switched.requested_s + each.switched.proven_s - 1e-9
         for each in phases
     )
 
@@ -296,7 +301,7 @@ def test_measured_darkness_is_that_of_the_light_itself_and_what_stays_stays_brig
     time_s, stays, comes = np.array(seen).T
     assert comes[0] < 0.01 * comes[-1]
     assert np.abs(10.0 * np.log10(stays / stays[-1])).max() < 0.5  # the standing circuit, all the time
-    bright_s = time_s[comes < 0.8 * comes[-1]].max() - switched.began_s
+    bright_s = time_s[comes < 0.8 * comes[-1]].max() - switched.requested_s
     dark_s = switched.dark_s["sfp-b", "sfp-a"]
     assert bright_s <= dark_s + 50e-6  # nothing is sent into the dark
     assert dark_s < bright_s + 3e-3  # and not much later than it could: two scans of the photodiodes
@@ -310,48 +315,50 @@ def test_a_phase_that_fills_the_mesh_alone_waits_for_what_it_ends(setup: PathSet
         JobPhase("two", 0.03, (("sfp-c", "sfp-a"),)),
     )
     plan = PhasePlan("j", phases)
-    prepared = prepare(setup.bench.model, avoiding(setup.record, [12]), plan)
-    assert [each.alone for each in prepared.values()] == [True, False, True]
+    prepared = prepare(setup.bench.model, record_avoiding(setup.record, [12]), plan)
+    assert [each.excludes_others for each in prepared.values()] == [True, False, True]
     assert prepared["idle"].circuits == phases[0].circuits
     assert iteration_times(plan, 0.004).waits_s == pytest.approx((0.0, 0.0, 0.0))  # were there room
-    times = iteration_times(plan, 0.004, [each.alone for each in prepared.values()])
+    times = iteration_times(plan, 0.004, [each.excludes_others for each in prepared.values()])
     assert times.waits_s == pytest.approx((0.004, 0.0, 0.002))
     switch = PhaseSwitch(setup, prepared)
     switch.rehearse()
     done = switch.run(plan, iterations=3)
-    said = model_beside(done, prepared, plan)
+    said = model_with_measured_dark_times(done, prepared, plan)
     assert measured_iteration(done, 2, plan).waits_s == pytest.approx(said.waits_s, abs=1e-4)
 
 
 def test_a_phase_does_not_start_over_circuits_that_do_not_stand(switch: PhaseSwitch, job: PhasePlan) -> None:
     switch.switch("pipeline")
     with pytest.raises(CircuitError, match="phase data: sfp-b to sfp-c, sfp-c to sfp-a is dark"):
-        switch._check_up("data", job.phases[0].circuits)
+        switch._check_circuits_active("data", job.phases[0].circuits)
     with pytest.raises(UnknownNameError, match="data, compute, pipeline"):
         switch.switch("tensor")
 
 
 def test_a_job_says_itself_when_its_phases_begin_and_end(switch: PhaseSwitch, setup: PathSetup) -> None:
     switch.switch("data")
-    assert switch.begin("data") is None  # its circuits stand
+    assert switch.begin_phase("data") is None  # its circuits stand
     before = setup.active
-    with pytest.raises(CircuitError, match="phase pipeline would end sfp-b to sfp-c, which phase data uses") as caught:
-        switch.begin("pipeline")
-    assert "done('data')" in str(caught.value)
+    with pytest.raises(
+        CircuitError, match="phase pipeline would end circuit sfp-b to sfp-c, which phase data uses"
+    ) as caught:
+        switch.begin_phase("pipeline")
+    assert "end_phase('data')" in str(caught.value)
     assert setup.active is before
-    assert switch.begin("compute") is None  # beside it, over no circuits
+    assert switch.begin_phase("compute") is None  # beside it, over no circuits
     with pytest.raises(ConfigError, match="phase data has begun already"):
-        switch.begin("data")
-    switch.done("data")
-    changed = switch.begin("pipeline")
+        switch.begin_phase("data")
+    switch.end_phase("data")
+    changed = switch.begin_phase("pipeline")
     assert changed is not None
     assert set(changed.dark_s) == {("sfp-b", "sfp-a")}
     for tag in ("pipeline", "compute"):
-        switch.done(tag)
-    with pytest.raises(ConfigError, match=r"phase compute has not begun, or is done already.*\n?.*Going on: none"):
-        switch.done("compute")
+        switch.end_phase(tag)
+    with pytest.raises(ConfigError, match=r"phase compute is not running.*\n?.*Running phases: none"):
+        switch.end_phase("compute")
     with pytest.raises(UnknownNameError, match="no phase is called 'tensor'"):
-        switch.begin("tensor")
+        switch.begin_phase("tensor")
 
 
 def test_circuits_for_the_next_phase_are_switched_while_another_goes_on_over_others(
@@ -359,11 +366,11 @@ def test_circuits_for_the_next_phase_are_switched_while_another_goes_on_over_oth
 ) -> None:
     switch.switch("pipeline")
     switch.switch("data")
-    switch.begin("compute")
+    switch.begin_phase("compute")
     assert switch.switch("pipeline").dark_s  # what computes uses no port
-    switch.done("compute")
-    assert switch.begin("pipeline") is None
-    switch.done("pipeline")
+    switch.end_phase("compute")
+    assert switch.begin_phase("pipeline") is None
+    switch.end_phase("pipeline")
 
 
 def test_a_circuit_that_does_not_come_puts_the_configuration_before_back(
@@ -378,14 +385,14 @@ def test_a_circuit_that_does_not_come_puts_the_configuration_before_back(
     finally:
         setup.bench.transponders["sfp-c"].enable()
     assert setup.active is driven
-    assert np.array_equal(setup.bench.mesh.drives(driven.currents_ma), np.ones(len(driven.currents_ma), dtype=bool))
+    assert np.array_equal(setup.bench.mesh.is_driving(driven.currents_ma), np.ones(len(driven.currents_ma), dtype=bool))
     assert switch.switch("data").dark_s
 
 
 def test_a_schedule_is_carried_out_step_by_step_by_light(setup: PathSetup) -> None:
     schedule = make_schedule("all-to-all-shifts", 3)
     names = ("sfp-a", "sfp-b", "sfp-c")
-    found = on_mesh(bench_router(setup.bench.model, setup.record, names), schedule)
+    found = route_schedule(bench_router(setup.bench.model, setup.record, names), schedule)
     plan = schedule_phases(found, names, 0.01)
     served = {pair for phase in plan.phases for pair in phase.circuits}
     assert len(served) == 6  # every module sends to every other
@@ -400,10 +407,10 @@ def test_a_schedule_is_carried_out_step_by_step_by_light(setup: PathSetup) -> No
 
 def test_modules_that_are_not_there_and_phases_without_ways_are_refused(setup: PathSetup) -> None:
     plan = PhasePlan("j", (JobPhase("1", 1.0, (("sfp-a", "sfp-x"),)),))
-    with pytest.raises(ConfigError, match=r"sfp-x: no module .*sfp-a, sfp-b, sfp-c"):
+    with pytest.raises(ConfigError, match=r"sfp-x: .* no such module .*sfp-a, sfp-b, sfp-c"):
         prepare(setup.bench.model, setup.record, plan)
     # Too many PUCs are suspect for the ring to find its ways.
     ring = PhasePlan("j", (JobPhase("back", 1.0, (("sfp-a", "sfp-c"), ("sfp-c", "sfp-b"), ("sfp-b", "sfp-a"))),))
-    tight = avoiding(setup.record, range(6))
+    tight = record_avoiding(setup.record, range(6))
     with pytest.raises(RoutingError, match=r"^phase back: "):
         prepare(setup.bench.model, tight, ring)

@@ -131,8 +131,14 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
     def heat(document: dict) -> None:
         document["configurations"][0]["currents_ma"][3] = 2.4
 
-    refused(changed(saved, tmp_path, heat, hashed=False), "content does not match its hash: it was edited or damaged")
-    refused(changed(saved, tmp_path, lambda d: d.update(schema_version=2)), "schema version 2, this software reads 1")
+    refused(
+        changed(saved, tmp_path, heat, hashed=False),
+        "content does not match its hash, so the file was edited or damaged",
+    )
+    refused(
+        changed(saved, tmp_path, lambda d: d.update(schema_version=2)),
+        "schema version 2, but this software reads version 1",
+    )
     refused(changed(saved, tmp_path, lambda d: d.update(schema="lumion-lease")), "holds no prepared configurations")
     half = tmp_path / "half.json"
     half.write_bytes(saved.read_bytes()[:5000])

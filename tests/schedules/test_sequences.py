@@ -16,7 +16,7 @@ from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule
 from lumion_hw.schedules.matchings import circle, xor
 from lumion_hw.schedules.picture import plot_schedule
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
-from lumion_hw.schedules.straggler import _searched, least_rounds, rotations, stragglar
+from lumion_hw.schedules.straggler import _search_rounds, min_straggler_rounds, rotations, stragglar
 from lumion_hw.schedules.verification import verify
 from tests.effort import examples
 
@@ -97,7 +97,7 @@ def test_stragglar_of_a_power_of_two_keeps_the_bound(ranks: int) -> None:
 def test_stragglar_of_other_even_numbers_is_as_good_as_the_best_known(ranks: int) -> None:
     schedule = stragglar(ranks)
     verify(schedule)
-    assert least_rounds(ranks) <= len(schedule.rounds) <= BEST_KNOWN.get(ranks, least_rounds(ranks))
+    assert min_straggler_rounds(ranks) <= len(schedule.rounds) <= BEST_KNOWN.get(ranks, min_straggler_rounds(ranks))
 
 
 @pytest.mark.long
@@ -105,7 +105,7 @@ def test_stragglar_of_other_even_numbers_is_as_good_as_the_best_known(ranks: int
 def test_stragglar_of_many_ranks_keeps_the_bound(ranks: int) -> None:
     schedule = stragglar(ranks)
     verify(schedule)
-    assert len(schedule.rounds) == least_rounds(ranks)
+    assert len(schedule.rounds) == min_straggler_rounds(ranks)
 
 
 @given(st.integers(2, 16).filter(lambda half: half & (half - 1)), st.integers(0, 10**6), st.booleans())
@@ -114,10 +114,10 @@ def test_stragglar_is_right_whatever_chance_does(half: int, seed: int, rotated: 
     import numpy as np
 
     ranks = 2 * half
-    rounds = _searched(ranks, rotations()[ranks] if rotated else (), np.random.default_rng(seed))
+    rounds = _search_rounds(ranks, rotations()[ranks] if rotated else (), np.random.default_rng(seed))
     schedule = Schedule("s", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
     verify(schedule, seed=seed)
-    assert len(rounds) <= least_rounds(ranks) + 3
+    assert len(rounds) <= min_straggler_rounds(ranks) + 3
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
@@ -133,7 +133,7 @@ def test_a_transfer_left_out_is_found(name: str) -> None:
     for number in (0, len(schedule.rounds) - 1):
         rounds = list(schedule.rounds)
         rounds[number] = replace(rounds[number], transfers=rounds[number].transfers[1:])
-        with pytest.raises(ConfigError, match=r"rank \d has|does not hold|without having|summed"):
+        with pytest.raises(ConfigError, match=r"rank \d ends with|rank \d has|does not hold|summed"):
             verify(replace(schedule, rounds=tuple(rounds)))
 
 
@@ -153,9 +153,9 @@ def test_two_partners_swapped_are_found() -> None:
 
 def test_matchings_that_join_a_pair_twice_or_never_are_found() -> None:
     schedule = make_schedule("circle", 6)
-    with pytest.raises(ConfigError, match="joined again"):
+    with pytest.raises(ConfigError, match="connected a second time"):
         verify(replace(schedule, rounds=(*schedule.rounds, schedule.rounds[0])))
-    with pytest.raises(ConfigError, match="6 directed pairs of ranks are never joined"):
+    with pytest.raises(ConfigError, match="6 directed pairs of ranks are never connected"):
         verify(replace(schedule, rounds=schedule.rounds[1:]))
 
 
@@ -196,10 +196,10 @@ def test_unknown_schedules_and_pieces_are_refused() -> None:
 @pytest.mark.parametrize(
     ("circuits", "transfers", "duplex", "message"),
     [
-        (((0, 1), (1, 2), (2, 0)), (), True, "0 to 1 without the way back.*simplex"),
+        (((0, 1), (1, 2), (2, 0)), (), True, "0 to 1 has no return circuit.*simplex"),
         (((0, 1), (2, 1)), (), False, "rank 1 receives from two"),
         (((0, 1), (0, 2)), (), False, "rank 0 sends to two"),
-        (((1, 1),), (), False, "rank 1 is joined to itself"),
+        (((1, 1),), (), False, "rank 1 is connected to itself"),
         (((0, 3),), (), False, "ranks are 0 to 2"),
         (((0, 1),), (Transfer(1, 0, (0,)),), False, "without a circuit"),
         (((0, 1),), (Transfer(0, 1, (0,)), Transfer(0, 1, (1,))), False, "twice"),
@@ -232,9 +232,9 @@ def test_json_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
 def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = make_schedule("stragglar", 12)
     size = len(json.dumps(schedule_document(schedule))) + 1
-    monkeypatch.setattr(documents, "MOST_BYTES", size)
+    monkeypatch.setattr(documents, "MAX_BYTES", size)
     save_schedule(schedule, tmp_path / "s.json")
-    monkeypatch.setattr(documents, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(documents, "MAX_BYTES", size - 1)
     with pytest.raises(ConfigError, match=r"can be read.*fewer ranks"):
         save_schedule(schedule, tmp_path / "t.json")
     assert not (tmp_path / "t.json").exists()
@@ -243,8 +243,8 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": "lumion-mesh"}, "no schedule of version 1"),
-        ({"version": 2}, "no schedule of version 1"),
+        ({"format": "lumion-mesh"}, "not a schedule of version 1"),
+        ({"version": 2}, "not a schedule of version 1"),
         ({"collective": "gossip"}, "collective: expected one of all-reduce, .*found 'gossip'"),
         ({"ranks": "4"}, "ranks: expected a whole number, found '4'"),
         ({"duplex": None}, "duplex: expected true or false, found nothing"),
@@ -254,7 +254,7 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monk
             {"rounds": [{"circuits": [[0, 1]], "transfers": [{"from": 0, "to": 1, "chunks": [0.5]}]}]},
             r"rounds\[0\].transfers\[0\]: chunks: expected numbers",
         ),
-        ({"ranks": 3}, "round 0: circuit 0 to 3; ranks are 0 to 2"),
+        ({"ranks": 3}, "round 0: circuit 0 to 3, but ranks are 0 to 2"),
     ],
 )
 def test_a_document_that_is_wrong_is_refused_with_the_place(change: dict[str, object], message: str) -> None:
@@ -271,10 +271,12 @@ def test_a_picture_has_an_arrow_for_every_circuit(tmp_path: Path) -> None:
         plot_schedule(make_schedule("ring", 4), tmp_path / "s.bmp")
 
 
-@pytest.mark.parametrize(("name", "ranks", "says"), [("ring", 258, "514 rounds"), ("shifts", 142, "20022 circuits")])
+@pytest.mark.parametrize(
+    ("name", "ranks", "says"), [("ring", 258, "512 rounds, not 514"), ("shifts", 142, "20000 circuits, not 20022")]
+)
 def test_a_picture_that_would_take_minutes_is_refused(tmp_path: Path, name: str, ranks: int, says: str) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
-    with pytest.raises(ConfigError, match=f"{says}; a picture shows"):
+    with pytest.raises(ConfigError, match=says):
         plot_schedule(make_schedule(name, ranks), tmp_path / "s.svg")
 
 
@@ -285,4 +287,4 @@ def test_a_search_for_rounds_says_how_far_it_is() -> None:
     assert {stage for stage, _, _ in said} == {"rounds"}
     assert [done for _, done, _ in said[:3]] == [0, 1, 2]
     assert max(done for _, done, _ in said) >= len(made.rounds) - 1
-    assert all(total >= least_rounds(66) and total >= done for _, done, total in said)
+    assert all(total >= min_straggler_rounds(66) and total >= done for _, done, total in said)

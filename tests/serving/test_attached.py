@@ -22,10 +22,10 @@ def script(bench: Bench) -> dict[str, object]:
     try:
         mesh.program(np.full(30, 9.0))
     except LimitError as error:
-        said = f"{error.device} {error.asked} {error.limit} {error.unit}"
+        said = f"{error.device} {error.requested} {error.limit} {error.unit}"
     bench.polarization["pol-b"].set(np.array([0.0, 1250.0, -300.0, 4999.0]))
     return {
-        "driven": mesh.driven_ma().round(3).tolist(),
+        "driven": mesh.confirmed_currents_ma().round(3).tolist(),
         "said": said,
         "pol": bench.polarization["pol-b"].read().tolist(),
         "channels": meter.channels,
@@ -49,7 +49,7 @@ def test_a_script_gives_the_same_on_a_bench_of_its_own_and_on_a_served_one(serve
         with pytest.raises(ConfigError, match="in this process"):
             _ = attached.emulated
     assert not served.owner.lease.served().owner, "leaving the bench kept the lease"
-    assert not served.owner.bench.mesh.driven_ma().any(), "leaving the bench left heaters on"
+    assert not served.owner.bench.mesh.confirmed_currents_ma().any(), "leaving the bench left heaters on"
 
 
 def test_who_only_looks_takes_no_lease(served) -> None:
@@ -72,7 +72,7 @@ def test_the_second_writer_is_told_who_the_first_is_and_may_take_over_by_name(se
             third.mesh.program(np.full(30, 0.3))
             with pytest.raises(BusyError, match=r"lease \d+ has ended"):
                 first.mesh.program(np.zeros(30))
-        assert not served.owner.bench.mesh.driven_ma().any()
+        assert not served.owner.bench.mesh.confirmed_currents_ma().any()
 
 
 def test_what_is_no_method_of_an_interface_cannot_be_called(served) -> None:
@@ -149,7 +149,8 @@ class _Beats:
 
 
 @pytest.mark.parametrize(
-    ("raised", "asked"), [(None, 5), (LinkLost("the connection to the served bench is lost"), 5), (BusyError("bob holds lease 8"), 1)]
+    ("raised", "asked"),
+    [(None, 5), (LinkLost("the connection to the served bench is lost"), 5), (BusyError("bob holds lease 8"), 1)],
 )
 def test_a_lease_is_renewed_until_somebody_else_has_it(raised: Exception | None, asked: int) -> None:
     """A server that is gone may come back; a lease that was lost is not asked for again under its old number."""

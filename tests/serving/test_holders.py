@@ -55,7 +55,7 @@ def holder(served, request) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     assert process.stdout.readline().strip() == "driving"
-    assert served.owner.bench.mesh.driven_ma() == pytest.approx(0.5, abs=1e-4)
+    assert served.owner.bench.mesh.confirmed_currents_ma() == pytest.approx(0.5, abs=1e-4)
     yield process
     process.kill()
     process.communicate()
@@ -71,7 +71,7 @@ def test_a_writer_that_is_killed_leaves_the_lease_at_once_and_no_heat(served, ho
     owner = served.owner.lease.served().owner
     holder.kill()
     until(lambda: not served.owner.lease.served().owner, 60.0)
-    until(lambda: not served.owner.bench.mesh.driven_ma().any(), 60.0)
+    until(lambda: not served.owner.bench.mesh.confirmed_currents_ma().any(), 60.0)
     until(lambda: ended(served).get("owner") == owner, 60.0)
     assert "connection is lost" in ended(served)["why"], "it was its deadline, of 3 s or ten minutes, that ended it"
 
@@ -84,7 +84,7 @@ def test_a_writer_that_is_killed_leaves_the_lease_at_once_and_no_heat(served, ho
 def test_a_writer_that_freezes_loses_the_lease(served, holder) -> None:
     os.kill(holder.pid, signal.SIGSTOP)
     until(lambda: not served.owner.lease.served().owner)
-    until(lambda: not served.owner.bench.mesh.driven_ma().any())
+    until(lambda: not served.owner.bench.mesh.confirmed_currents_ma().any())
     with Bench.attach(served.address) as bench:
         bench.meters["meter0"].set_averaging_s(1, 0.02)
 
@@ -95,7 +95,7 @@ def test_a_writer_that_was_frozen_and_comes_back_writes_nothing(served, holder) 
     number = served.owner.lease.served().number
     os.kill(holder.pid, signal.SIGCONT)
     until(lambda: _answer(holder) == "BusyError")
-    assert not served.owner.bench.mesh.driven_ma().any()
+    assert not served.owner.bench.mesh.confirmed_currents_ma().any()
     assert served.owner.lease.served().number == number
 
 

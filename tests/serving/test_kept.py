@@ -27,7 +27,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
         client = served.client()
         client.put("small:lease:owner", "ada")
         plan = served.owner.what_if([CircuitRequest("sfp-a", "sfp-b")])
-        assert not served.owner.bench.mesh.driven_ma().any(), "a plan has changed something"
+        assert not served.owner.bench.mesh.confirmed_currents_ma().any(), "a plan has changed something"
         proofs = json.loads(served.rpc(client, "connect", circuits="sfp-a:sfp-b", timeout=250.0).result)
         assert proofs[0]["circuit"] == "sfp-a:sfp-b"
         assert proofs[0]["margin_db"] > 0.0
@@ -50,7 +50,7 @@ def test_a_circuit_is_connected_held_shown_and_taken_down(tmp_path) -> None:
         client.put("small:lease:owner", "ada")
         served.rpc(client, "disconnect")
         until(lambda: not served.owner.state.circuits, 60.0)
-        assert not served.owner.bench.mesh.driven_ma().any()
+        assert not served.owner.bench.mesh.confirmed_currents_ma().any()
         client.close()
 
 

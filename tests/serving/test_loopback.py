@@ -49,7 +49,7 @@ from tests.waiting import until
 with tempfile.TemporaryDirectory() as directory, serving(Path(directory)) as served:
     with Bench.attach(served.address) as bench:
         bench.meters["meter0"].read(1)
-        bench.mesh.program(bench.mesh.driven_ma())
+        bench.mesh.program(bench.mesh.confirmed_currents_ma())
         number = served.owner.state.number
         until(lambda: served.owner.state.number > number + 4)
     table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]

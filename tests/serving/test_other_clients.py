@@ -49,7 +49,7 @@ def run(environment, *arguments: str) -> subprocess.CompletedProcess[str]:
 def lever(served) -> tuple[int, float]:
     """Return the heater that changes the light at the first meter the most, and by how much."""
     bench = served.owner.bench
-    read_w, rest = lambda: bench.meters["meter0"].read(1).power_w, bench.mesh.driven_ma()
+    read_w, rest = lambda: bench.meters["meter0"].read(1).power_w, bench.mesh.confirmed_currents_ma()
     bench.mesh.program(rest)
     dark_w, found = read_w(), {}
     for heater in range(len(rest)):
@@ -76,7 +76,7 @@ def test_a_plan_of_bluesky_scans_a_heater_and_reads_a_meter(served, environment)
     assert keys["heater"]["limits"]["control"] == {"low": 0.0, "high": 2.5}
     assert keys["meter"]["units"] == "W"
     assert served.owner.lease.served().owner == ""
-    assert not served.owner.bench.mesh.driven_ma().any()
+    assert not served.owner.bench.mesh.confirmed_currents_ma().any()
 
 
 @pytest.mark.long

@@ -426,6 +426,16 @@ def test_what_is_asked_wrongly_is_refused_in_words(owner, server, client, action
     assert owner.lease.served().owner == ""
 
 
+@pytest.mark.parametrize(
+    "limits",
+    ["max_loss_db=inf", "max_loss_db=nan", "min_margin_db=inf", "min_margin_db=-1", "max_hops=0"],
+)
+def test_a_limit_that_no_plan_can_keep_is_refused(client, limits: str) -> None:
+    answer = client.get(f"/what-if?circuits=sfp-a:sfp-b&{limits}")
+    assert answer.status_code == 422
+    assert limits.partition("=")[0] in answer.json()["message"]
+
+
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 

@@ -55,18 +55,18 @@ def test_a_heater_that_is_written_is_driven_and_read_back(served, client, lease)
     client.put(HEATER, 1.25)
     assert client.get(HEATER) == pytest.approx(1.25, abs=STEP_MA)
     until(lambda: client.get(HEATERS)[3] == pytest.approx(1.25, abs=STEP_MA))
-    assert served.owner.bench.mesh.driven_ma()[3] == pytest.approx(1.25, abs=STEP_MA)
+    assert served.owner.bench.mesh.confirmed_currents_ma()[3] == pytest.approx(1.25, abs=STEP_MA)
     client.put(HEATERS, np.zeros(30))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
-        (HEATER, float("nan"), "LimitError.*asked nan mA"),
-        (HEATER, 2.6, "LimitError.*asked 2.6 mA, limit 2.5 mA"),
+        (HEATER, float("nan"), "LimitError.*requested nan mA"),
+        (HEATER, 2.6, "LimitError.*requested 2.6 mA, limit 2.5 mA"),
         (HEATER, -0.1, "LimitError.*limit 0 mA"),
         (HEATERS, np.zeros(29), r"ConfigError.*expected numbers of shape \(30,\)"),
-        (HEATERS, np.r_[np.full(29, 0.5), np.inf], "LimitError.*asked inf mA"),
+        (HEATERS, np.r_[np.full(29, 0.5), np.inf], "LimitError.*requested inf mA"),
         ("small:meter0:wavelength_nm:1", 100.0, "LimitError.*nm"),
     ],
 )
@@ -74,10 +74,10 @@ def test_what_is_no_value_of_a_setting_is_refused_and_nothing_is_changed(
     served, client, lease, name, value, says
 ) -> None:
     lease(client, "ada")
-    before = served.owner.bench.mesh.driven_ma()
+    before = served.owner.bench.mesh.confirmed_currents_ma()
     with refused(says):
         client.put(name, value)
-    np.testing.assert_array_equal(served.owner.bench.mesh.driven_ma(), before)
+    np.testing.assert_array_equal(served.owner.bench.mesh.confirmed_currents_ma(), before)
 
 
 def test_of_two_writers_one_is_told_who_the_other_is_and_may_take_over_by_name(served, client, lease) -> None:
@@ -157,8 +157,9 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
     for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
         with refused("is no name for a record"):
             served.rpc(client, "calibrate", out=name)
-    with refused("seed is 'x', and no whole number"):
-        served.rpc(client, "calibrate", seed="x")
+    for seed in ("x", -1, 2**32):
+        with refused(f"seed is {str(seed)!r}"):
+            served.rpc(client, "calibrate", seed=seed)
 
 
 def test_anybody_may_stop(served, client) -> None:

@@ -102,7 +102,7 @@ def test_one_reading_that_fails_is_no_silence_while_the_last_one_is_fresh(bench,
 
     monkeypatch.setattr(module, "monitors", monitors)
     readings = DeviceReadings(bench, "sfp-a", True, False, clock, clock.now)
-    bench.events.follow(lambda event: told.append(event["event"]))
+    bench.events.add_listener(lambda event: told.append(event["event"]))
     readings.update()
     readings.update()
     assert readings.silent is None
@@ -118,9 +118,9 @@ def test_one_reading_that_fails_is_no_silence_while_the_last_one_is_fresh(bench,
 
 
 def test_a_controller_that_was_off_comes_back_with_its_heaters_off(bench) -> None:
-    bench.mesh.program(bench.mesh.driven_ma() + 0.5)
+    bench.mesh.program(bench.mesh.confirmed_currents_ma() + 0.5)
     readings, told = read_once(bench), []
-    bench.events.follow(told.append)
+    bench.events.add_listener(told.append)
     lose(bench, readings, "mesh0", "no_power")
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
     assert {"mesh0.heaters_ma"} == {name for each in told for name in each.get("settings", ())}

@@ -110,7 +110,7 @@ def test_a_fabric_that_is_kept_again_says_so_and_nobody_connects_meanwhile(tmp_p
             owner.ask("connect", {"circuits": "sfp-c:sfp-a"}, ADA)
         owner.bench.emulated.faults.end("mesh0", "no_cable")
         seen = []
-        owner.bench.events.follow(lambda event: seen.append((event["event"], clock.now())))
+        owner.bench.events.add_listener(lambda event: seen.append((event["event"], clock.now())))
         for _ in range(10):
             clock.sleep(1.0)
             owner.step(5.0)

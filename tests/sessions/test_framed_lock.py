@@ -97,7 +97,7 @@ def test_it_knows_whether_it_is_shared() -> None:
 
 def test_jobs_on_one_virtual_clock_share_a_lock_while_time_passes() -> None:
     clock, told = VirtualClock(), list[tuple[str, float]]()
-    lock = TurnLock(clock.own_event)
+    lock = TurnLock(clock.thread_event)
 
     def job(name: str) -> None:
         for _ in range(2):
@@ -105,5 +105,5 @@ def test_jobs_on_one_virtual_clock_share_a_lock_while_time_passes() -> None:
                 clock.sleep(1.0)
                 told.append((name, clock.now()))
 
-    clock.side_by_side([partial(job, "a"), partial(job, "b")])
+    clock.run_parallel([partial(job, "a"), partial(job, "b")])
     assert told == [("a", 1.0), ("b", 2.0), ("a", 3.0), ("b", 4.0)], "in turn, and never both at a time"

@@ -410,9 +410,9 @@ REFUSALS = [
     (
         fp.Refusal(fp.Status.LIMIT, 2, None, 60000, 52428),
         LimitError,
-        r"SET.*channel 2.*asked 60000 code, limit 52428 code",
+        r"SET.*channel 2.*requested 60000 code, limit 52428 code",
     ),
-    (fp.Refusal(fp.Status.LIMIT, None, None, 181, 150), LimitError, r"computed power.*asked 181 mW, limit 150 mW"),
+    (fp.Refusal(fp.Status.LIMIT, None, None, 181, 150), LimitError, r"computed power.*requested 181 mW, limit 150 mW"),
     (fp.Refusal(fp.Status.SAFE, value=0x201), SafetyError, r"SET.*OVER_TEMPERATURE, WATCHDOG.*clear"),
     (fp.Refusal(fp.Status.INTERLOCK, 3, None, 9000, 8500), SafetyError, r"channel 3.*measured 9000.*threshold 8500"),
     (fp.Refusal(fp.Status.SESSION, value=0), LinkLost, "board restarted"),

@@ -236,7 +236,7 @@ def test_a_lost_reply_is_replayed_and_nothing_happens_twice(board: StagingBoard,
 def test_a_refused_piece_ends_the_burst_with_its_own_reason(board: StagingBoard) -> None:
     session = attach(board)
     board.limit = 40
-    with pytest.raises(LimitError, match=r"STAGE.*channel 40.*asked 47 code, limit 40 code"):
+    with pytest.raises(LimitError, match=r"STAGE.*channel 40.*requested 47 code, limit 40 code"):
         session.request_all(pieces(1, list(range(N))))
     assert board.latched == []
     assert session.request(fp.PingRequest(7)).token == 7

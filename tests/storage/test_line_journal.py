@@ -32,7 +32,7 @@ def test_what_was_appended_is_read_in_order(path: Path) -> None:
     with journal(path) as first:
         first.append({"x": 1})
     with journal(path) as second:
-        assert [entry.get("x") for entry in second.take_found()] == [None, 1]
+        assert [entry.get("x") for entry in second.take_existing_entries()] == [None, 1]
         second.append({"x": (2, "ä")})
     assert entries(path) == [None, 1, [2, "ä"]]
 
@@ -103,7 +103,7 @@ def test_one_that_has_grown_begins_anew_and_the_old_one_stays(path: Path, monkey
     with journal(path) as opened:
         for number in range(20):
             opened.append({"x": number})
-            opened.begin_anew({"x": number})
+            opened.restart_if_large({"x": number})
         opened.append({"x": "last"})
     assert entries(path)[-1] == "last"
     assert entries(path)[0] is None

@@ -51,7 +51,7 @@ WHERE = {"device": "fake", "address": "fake://0"}
 
 
 def limit(asked: float, broken: float, unit: str, what: str = "value") -> LimitError:
-    return LimitError(what, asked=asked, limit=broken, unit=unit, **WHERE)
+    return LimitError(what, requested=asked, limit=broken, unit=unit, **WHERE)
 
 
 class Fake:
@@ -208,7 +208,7 @@ class FakeController(Fake):
         self.need_link()
         if self.cause:
             raise SafetyError("the cause is present", **WHERE)
-        if not 1 <= fault_id <= self.n_faults:
+        if type(fault_id) is not int or not 1 <= fault_id <= self.n_faults:
             raise BadValueError("no such fault", **WHERE)
         self.latched = [fault for fault in self.latched if fault.fault_id != fault_id]
 

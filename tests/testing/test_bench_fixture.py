@@ -81,14 +81,14 @@ AS_USERS_WRITE_IT = {
         @pytest.mark.lumion_bench("mine.yaml")
         @pytest.mark.parametrize("round_", [1, 2])
         def test_every_test_has_a_bench_of_its_own(bench, round_):
-            assert not bench.mesh.driven_ma().any()
-            bench.mesh.program(np.ones_like(bench.mesh.driven_ma()))
+            assert not bench.mesh.confirmed_currents_ma().any()
+            bench.mesh.program(np.ones_like(bench.mesh.confirmed_currents_ma()))
             boards.append(bench.emulated.faults.board("mesh0"))
 
         @pytest.mark.lumion_bench("mine.yaml")
         def test_failing(bench):
             boards.append(bench.emulated.faults.board("mesh0"))
-            bench.mesh.program(np.ones_like(bench.mesh.driven_ma()))
+            bench.mesh.program(np.ones_like(bench.mesh.confirmed_currents_ma()))
             assert not boards[-1].driven_codes.any(), "this fails"
 
         def test_it_is_closed_behind_each_test_and_behind_one_that_fails():

@@ -76,7 +76,7 @@ def test_every_picture_of_the_cookbook_is_made_by_the_page_that_shows_it() -> No
 @pytest.mark.campaign
 def test_the_book_can_be_made(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs, of the extra docs, is not there")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "cookbook" / "wavelength.html").exists()

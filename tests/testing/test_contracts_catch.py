@@ -90,7 +90,7 @@ class TestHonestMeter(AnyFake, PowerMeterContract):
         return lambda channel: driver.light_w.__setitem__(channel, 1.0)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, driver):
+    def active_wavelength_nm(self, driver):
         return driver.nm.__getitem__
 
     @pytest.fixture

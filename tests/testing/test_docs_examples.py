@@ -1,7 +1,7 @@
 """The examples of README and docs run: blocks with tests as a test file of their own, the others as scripts.
 
 A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``. The ``console``
-blocks of docs/circuits.md and docs/tutorial.md run as one session each.
+blocks of docs/circuits.md and the two tutorials run as one session each.
 """
 
 import contextlib
@@ -155,3 +155,16 @@ def test_a_new_user_of_the_tutorial_gets_from_nothing_to_a_proven_circuit(tmp_pa
         assert done.stdout
     assert "Connected" in done.stdout
     assert [command[1] for command, _ in steps] == ["bench", "run", "show", "budget", "explain", "connect"]
+
+
+def test_the_bench_of_the_second_tutorial_is_the_example_and_passes_its_commands(tmp_path) -> None:
+    page, example = ROOT / "docs" / "tutorial-own-bench.md", ROOT / "examples" / "mzi_bench.yaml"
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert example.read_text(encoding="utf-8").partition("\n")[2] == shown  # its first line is a remark
+    shutil.copy(example, tmp_path)
+    steps = session(page)
+    for (program, *arguments), _ in steps:
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        assert done.stdout
+    assert [command[2] for command, _ in steps] == ["check", "show"]

@@ -32,6 +32,11 @@ def test_every_module_that_the_picture_names_exists() -> None:
     assert [stop for stops in drawn.WAYS.values() for stop in stops if stop not in modules] == []
 
 
+def test_the_picture_of_the_architecture_is_up_to_date() -> None:
+    shown = (ROOT / "docs" / "img" / "house.svg").read_text(encoding="utf-8")
+    assert shown == house().picture(ROOT), "run: python benchmarks/house.py --picture docs/img/house.svg"
+
+
 def test_every_class_name_is_used_once() -> None:
     drawn = house()
     names = drawn.class_names(drawn.sources(ROOT))

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-MOST_BYTES = 300_000
+MAX_BYTES = 300_000
 PATHS = re.compile(r"(?:/(?:home|root|tmp|work|usr|var|opt|Users)/|[A-Z]:\\\\)")
 
 
@@ -40,7 +40,7 @@ def test_it_was_executed_from_top_to_bottom_without_an_error(path: Path) -> None
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_is_small_and_names_no_machine(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert len(text.encode()) < MOST_BYTES
+    assert len(text.encode()) < MAX_BYTES
     assert not PATHS.search(text)
     assert socket.gethostname() not in text
     assert "<script" not in text

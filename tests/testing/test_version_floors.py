@@ -34,7 +34,14 @@ def floor(requirement: Requirement) -> Version:
 
 
 def test_every_extra_is_tried_or_known_not_to_be() -> None:
-    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {"rehearsal", "benchmark", "interop", "docs", "test"}
+    assert set(PROJECT["optional-dependencies"]) - set(EXTRAS) == {
+        "rehearsal",
+        "benchmark",
+        "interop",
+        "release",
+        "docs",
+        "test",
+    }
 
 
 def test_the_lowest_versions_that_are_tried_are_those_that_are_allowed() -> None:
@@ -58,3 +65,9 @@ def test_no_version_with_a_published_vulnerability_of_the_page_is_allowed() -> N
     lowest = {each.name: floor(each) for each in requirements()}
     assert lowest["starlette"] >= Version("1.3.1")
     assert lowest["h11"] >= Version("0.16.0")
+
+
+def test_every_test_that_the_makefile_names_exists() -> None:
+    named = re.findall(r"tests/[\w/*.]+", (ROOT / "Makefile").read_text())
+    assert named
+    assert [path for path in named if not list(ROOT.glob(path))] == []

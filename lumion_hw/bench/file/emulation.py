@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 else:
     _SIZES: dict[str, Any] = {
-        each.name: (Number | None, Field(None, ge=0.0, le=each.most, description=each.does)) for each in CHIP_EFFECTS
+        each.name: (Number | None, Field(None, ge=0.0, le=each.max_size, description=each.description))
+        for each in CHIP_EFFECTS
     }
     EffectsModel = create_model("EffectsModel", __base__=StrictModel, **_SIZES)
     EffectsModel.__doc__ = "Sizes of effects in the place of those of the kind of chip; 0 switches one off."
@@ -95,4 +96,4 @@ class EmulationModel(StrictModel):
 
     def effect_sizes(self) -> EffectSizes:
         """Return the size of every effect: of the kind of chip, or as the file has it."""
-        return EffectSizes.of(self.physics, self.effects.model_dump(exclude_none=True))
+        return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Question:
+class DiscoveryQuery:
     """One harmless question of `lumion discover`, and how its answer looks.
 
     Attributes:
@@ -99,7 +99,7 @@ class DeviceKind:
     wire: Literal["tcp", "pty"] = "tcp"
     hislip: bool = False
     scpi: ScpiIdentity | None = None
-    questions: Callable[[], Sequence[Question]] = _nothing
+    questions: Callable[[], Sequence[DiscoveryQuery]] = _nothing
     faults: Callable[[], Sequence[ScriptedFault]] = _nothing
     channels: Callable[[Mapping[Any, Any]], tuple[int, str] | None] = lambda _: None
     check: Callable[[BenchData, str], Iterator[Check]] = lambda _bench, _name: iter(())

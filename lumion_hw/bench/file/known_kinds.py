@@ -17,7 +17,7 @@ class UnusableKindError(ConfigError):
     """A kind is registered and cannot be used."""
 
 
-def known_names() -> list[str]:
+def kind_names() -> list[str]:
     """Return the names of all kinds, whether they can be loaded or not."""
     return sorted(registrations(GROUP))
 
@@ -42,7 +42,7 @@ def kind_named(name: str) -> DeviceKind | None:
 def all_kinds() -> tuple[list[DeviceKind], list[UnusableKindError]]:
     """Return all kinds that can be used, by role and name, and why the others cannot."""
     usable, failures = [], []
-    for name in known_names():
+    for name in kind_names():
         try:
             kind = kind_named(name)
         except UnusableKindError as error:
@@ -53,13 +53,13 @@ def all_kinds() -> tuple[list[DeviceKind], list[UnusableKindError]]:
     return sorted(usable, key=lambda kind: (roles.index(kind.role), kind.name)), failures
 
 
-def own_kinds() -> list[DeviceKind]:
+def builtin_kinds() -> list[DeviceKind]:
     """Return the kinds of this package, by role and name."""
     own = {name for name, sources in registrations(GROUP).items() if sources[0].package == OWN}
     return [kind for kind in all_kinds()[0] if kind.name in own]
 
 
-class KnownKinds:
+class KindRegistry:
     """The kinds as checks between the parts of a bench file ask for them; those that cannot be used are left out."""
 
     def get(self, name: str) -> DeviceKind | None:

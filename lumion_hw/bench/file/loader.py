@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.files.reading import read_file
+from lumion_hw.files.reading import check_kind, read_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -100,7 +100,8 @@ def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
     if name in builtin_names() and not path.exists():
         path = builtin_path(name)
     hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
-    raw = read_file(path, "bench file", most_bytes=MAX_BYTES, hint=hint)
+    raw = read_file(path, "bench file", max_bytes=MAX_BYTES, hint=hint)
+    check_kind(raw, path, "bench file", hint=hint)
     try:
         return BenchFile(path, raw, raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -219,7 +220,7 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
     from lumion_hw.bench.file.checks import Check, cross_check
     from lumion_hw.bench.file.explain import explain
     from lumion_hw.bench.file.fields import found
-    from lumion_hw.bench.file.known_kinds import KnownKinds
+    from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
     if not isinstance(data, dict):
@@ -230,16 +231,16 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
         schema_at = partial(_schema_at, data)
         of_model = [explain(item, schema_at) for item in error.errors(include_url=False) if item["loc"]]
     # Both: a file with a wrong number and a wrong name is mended in one go.
-    return None, of_model + cross_check(data, KnownKinds())
+    return None, of_model + cross_check(data, KindRegistry())
 
 
 def _schema_at(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
     """Return the JSON Schema of the device that a path leads through, or of the bench, and the path inside it."""
-    from lumion_hw.bench.file.known_kinds import KnownKinds
+    from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
     if loc[:1] == ("devices",) and len(loc) > 1:
-        kind = KnownKinds().get(data["devices"][loc[1]]["kind"])
+        kind = KindRegistry().get(data["devices"][loc[1]]["kind"])
         return ({} if kind is None else _schema_of(kind.model)), loc[2:]
     return _schema_of(BenchModel), loc
 

@@ -16,7 +16,7 @@ from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
 from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
-from lumion_hw.bench.file.known_kinds import KnownKinds, UnusableKindError, kind_named, known_names
+from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import layout_fields, topology_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, LoopPath, MeterTap, OutputPath, Wiring
@@ -39,7 +39,7 @@ def _of_its_kind(device: object) -> object:
     except UnusableKindError as error:
         raise PydanticCustomError("unusable_kind", "{error}", {"error": f"{error.message}. {error.hint}"}) from error
     if kind is None:
-        listed = ", ".join(f"'{known}'" for known in known_names())
+        listed = ", ".join(f"'{known}'" for known in kind_names())
         told = {"discriminator": "'kind'", "tag": str(name), "expected_tags": listed}
         raise PydanticKnownError("union_tag_invalid", told)
     return kind.model.model_validate(device)
@@ -324,7 +324,7 @@ class BenchModel(StrictModel):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
-        problems = cross_check(self.model_dump(exclude_unset=True), KnownKinds())
+        problems = cross_check(self.model_dump(exclude_unset=True), KindRegistry())
         if problems:
             raise ValueError("; ".join(f"{path_text(problem.path)}: {problem.message}" for problem in problems))
         return self

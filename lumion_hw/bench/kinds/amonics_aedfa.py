@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -48,14 +48,14 @@ def _emulate(bench: EmulatedBench, name: str, model: FibreAmplifierModel) -> Emu
         model=model.model or "AEDFA-23-B-FA",
         serial=model.emulated_serial(name),
         passing_w=lambda: world.part_w(name),
-        changed=world.parts_changed,
+        changed=world.about_to_change,
     )
-    world.parts.amplifies(name, amplifier.amplification)
+    world.inline_devices.add_amplifier(name, amplifier.amplification)
     world.before_reading.append(amplifier.advance)
     return amplifier
 
 
-def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
     model = answer.decode("ascii", "replace").strip()
     if not model.upper().startswith("AEDFA") or not model.isprintable():
         return None
@@ -78,5 +78,5 @@ KIND = DeviceKind(
     baud=19200,
     wire="pty",
     faults=_faults,
-    questions=lambda: (Question("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("Amonics AEDFA (:CAL:SYS:MODEL?)", (19200,), b":CAL:SYS:MODEL?\r\n", _identify),),
 )

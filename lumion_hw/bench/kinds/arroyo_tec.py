@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question, ScpiIdentity
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery, ScpiIdentity
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -85,6 +85,6 @@ KIND = DeviceKind(
     baud=38400,
     wire="pty",
     faults=_faults,
-    questions=lambda: (Question("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("Arroyo TECSource (*IDN?)", (38400,), b"*IDN?\r\n", _recognise),),
     scpi=ScpiIdentity("arroyo", "5[234]\\d\\d", names_model=False),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -49,12 +49,12 @@ def _emulate(bench: EmulatedBench, name: str, model: ItlaModel) -> Itla:
     return laser
 
 
-def _questions() -> tuple[Question, ...]:
+def _questions() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.itla import ItlaRegister, read_request
 
     # Four times: the first ones may fill up frames that other questions have begun. None of those has a valid checksum
     # and the mark of a write, wherever it begins.
-    return (Question("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _recognise),)
+    return (DiscoveryQuery("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _recognise),)
 
 
 def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -211,7 +211,7 @@ def _emulate_laser(
         emit=bench.launch(name),
     )
     bench.world.before_reading.append(laser.advance)
-    bench.world.swept[name] = laser.light_at
+    bench.world.swept_lasers[name] = laser.light_at
     return laser
 
 
@@ -223,12 +223,12 @@ def _mainframe(
     laser: str,
 ) -> EmulatedKeysight816x:
     """Channels are numbered from 1 in the order of slots and inputs; light is emitted as that of ``laser``."""
-    from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, ports_of
+    from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, sensor_ports
 
-    channels = {port: number for number, port in enumerate(ports_of(modules), start=1)}
+    channels = {port: number for number, port in enumerate(sensor_ports(modules), start=1)}
 
     def light(slot: int, channel: int, at_s: float) -> Light:
-        return bench.world.tapped_at(name, channels[slot, channel], at_s)
+        return bench.world.meter_light_at(name, channels[slot, channel], at_s)
 
     mainframe = EmulatedKeysight816x(
         name,
@@ -243,7 +243,7 @@ def _mainframe(
     )
     if mainframe.laser is not None:
         bench.world.before_reading.append(mainframe.advance)
-        bench.world.swept[laser] = mainframe.light_at
+        bench.world.swept_lasers[laser] = mainframe.light_at
     return mainframe
 
 

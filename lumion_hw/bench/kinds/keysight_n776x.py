@@ -78,11 +78,11 @@ def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> Emulate
         serial=model.emulated_serial(name),
         n_channels=model.n_channels,
         passing_w=lambda channel: world.part_w(name, channel),
-        changed=world.parts_changed,
+        changed=world.about_to_change,
         insertion_loss_db=model.insertion_loss_db,
     )
     for channel in range(1, model.n_channels + 1):
-        world.parts.attenuates(name, channel, partial(attenuator.transmission, channel))
+        world.inline_devices.add_attenuator(name, channel, partial(attenuator.transmission, channel))
     world.before_reading.append(attenuator.advance)  # power control follows the light
     return attenuator
 

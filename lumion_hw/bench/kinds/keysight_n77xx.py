@@ -60,12 +60,12 @@ def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> Emulate
         name,
         bench.clock,
         bench.rng(name),
-        lambda channel: bench.world.tapped_w(name, channel),
+        lambda channel: bench.world.meter_w(name, channel),
         model=model.model,
         serial=model.emulated_serial(name),
         n_ports=model.n_channels,
-        light_wavelength_nm=lambda channel: bench.world.tapped(name, channel).wavelength_nm,
-        light_at=partial(bench.world.tapped_at, name) if model.triggered_by is not None else None,
+        light_wavelength_nm=lambda channel: bench.world.meter_light(name, channel).wavelength_nm,
+        light_at=partial(bench.world.meter_light_at, name) if model.triggered_by is not None else None,
     )
     if model.triggered_by is not None:
         bench.trigger_cable(model.triggered_by, meter.hardware_trigger)

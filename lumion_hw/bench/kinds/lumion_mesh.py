@@ -11,7 +11,7 @@ from lumion_hw.bench.file.checks import BenchData, Check
 from lumion_hw.bench.file.devices import HeaterDriverModel
 from lumion_hw.bench.file.fields import Number, Serial
 from lumion_hw.bench.file.heater_checks import channel_check, heater_check
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.address import serial_baud
@@ -116,12 +116,14 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
     return board
 
 
-def _questions() -> tuple[Question, ...]:
+def _questions() -> tuple[DiscoveryQuery, ...]:
     from firmware_protocol import Command, Frame, Kind, PingRequest, encode_frame
 
     ping = encode_frame(Frame(Kind.REQ, Command.PING, payload=PingRequest().encode()))
     # The byte before it ends what a controller has taken for a frame so far.
-    return (Question("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _recognise),)
+    return (
+        DiscoveryQuery("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _recognise),
+    )
 
 
 def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.address import serial_baud
@@ -61,11 +61,11 @@ def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000
     """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
     import numpy as np
 
-    from lumion_hw.emulator.optics.polarization import sphere_turn
+    from lumion_hw.emulator.optics.polarization import rotation_of_stokes
     from lumion_hw.emulator.optics.truth import random_unitary
     from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 
-    turn = sphere_turn(random_unitary(bench.rng(f"{name} fibre")))
+    turn = rotation_of_stokes(random_unitary(bench.rng(f"{name} fibre")))
 
     def light() -> NDArray[np.float64]:
         stokes_w = bench.world.polarimeter_w(name)
@@ -74,13 +74,13 @@ def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000
     return Pm1000(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
 
 
-def _questions() -> tuple[Question, ...]:
+def _questions() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 
     on_usb = b"".join(map(USB2.read_request, _TYPE_NAME)) + b"\n"
     return (
-        Question("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
-        Question("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
+        DiscoveryQuery("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
+        DiscoveryQuery("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
     )
 
 

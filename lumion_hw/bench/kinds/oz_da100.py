@@ -10,7 +10,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import PartModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -53,9 +53,9 @@ def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> Em
         bench.clock,
         attenuation_max_db=model.attenuation_max_db,
         least_loss_db=model.insertion_loss_db,
-        changed=world.parts_changed,
+        changed=world.about_to_change,
     )
-    world.parts.attenuates(name, 1, attenuator.transmission)
+    world.inline_devices.add_attenuator(name, 1, attenuator.transmission)
     world.before_reading.append(attenuator.advance)
     return attenuator
 
@@ -73,6 +73,6 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=lambda: (Question("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _recognise),),
     channels=_channels,
 )

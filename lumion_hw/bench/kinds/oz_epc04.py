@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.fields import Number
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -78,5 +78,5 @@ KIND = DeviceKind(
     emulate=_emulate,
     baud=9600,
     wire="pty",
-    questions=lambda: (Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _recognise),),
 )

@@ -62,10 +62,10 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
         serial=model.emulated_serial(name),
         n_inputs=model.n_inputs,
         n_outputs=model.n_outputs,
-        changed=bench.world.parts_changed,
+        changed=bench.world.about_to_change,
         power_w=power_w,
     )
-    bench.world.parts.switches(name, switch.connections, model.insertion_loss_db)
+    bench.world.inline_devices.add_switch(name, switch.connections, model.insertion_loss_db)
     return switch
 
 

@@ -12,7 +12,7 @@ from lumion_hw.bench.file.checks import BenchData, Check, items
 from lumion_hw.bench.file.devices import HeaterDriverModel
 from lumion_hw.bench.file.fields import Number, QontrolModule
 from lumion_hw.bench.file.heater_checks import heater_check
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -170,7 +170,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "the wire of a channel breaks",
             (channel,),
             lambda target, channel: target.device.fail_load(channel, OPEN),
-            passes("mend_load"),
+            passes("repair_load"),
             places=_places,
         ),
         ScriptedFault(
@@ -178,7 +178,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "a channel is shorted",
             (channel,),
             lambda target, channel: target.device.fail_load(channel, SHORT),
-            passes("mend_load"),
+            passes("repair_load"),
             places=_places,
         ),
         ScriptedFault(
@@ -191,7 +191,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
             "module_out",
             "a module is taken out of the chain: its outputs go dead, channels behind it are renumbered",
             (Argument("index", "its place in the chain", among="module"),),
-            passes("take_out"),
+            passes("remove_module"),
             places=_places,
         ),
         lasting("mute", "it obeys and says nothing", sets, "silent"),
@@ -205,7 +205,7 @@ KIND = DeviceKind(
     open=_open,
     emulate=_emulate,
     wire="pty",
-    questions=lambda: (Question("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
+    questions=lambda: (DiscoveryQuery("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
     faults=_faults,
     check=_check,
 )

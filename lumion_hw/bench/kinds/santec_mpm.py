@@ -43,7 +43,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> Emulat
     from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 
     def light(module: int, port: int, at_s: float) -> Light:
-        return bench.world.tapped_at(name, 4 * module + port, at_s)
+        return bench.world.meter_light_at(name, 4 * module + port, at_s)
 
     meter = EmulatedSantecMpm(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
     if model.triggered_by is not None:

@@ -85,7 +85,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecLaserModel) -> Emulat
         emit=bench.launch(name),
     )
     bench.world.before_reading.append(laser.advance)
-    bench.world.swept[name] = laser.light_at
+    bench.world.swept_lasers[name] = laser.light_at
     return laser
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
 from lumion_hw.bench.file.fields import Number, Whole
-from lumion_hw.bench.file.kind import DeviceKind, Question
+from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -65,12 +65,12 @@ def _emulate(bench: EmulatedBench, name: str, model: PaddlesModel) -> Mpc320:
     return controller
 
 
-def _questions() -> tuple[Question, ...]:
+def _questions() -> tuple[DiscoveryQuery, ...]:
     from lumion_hw.sessions.codecs.apt import DecodedAptMessage, command
 
     # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
     asked = (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6
-    return (Question("Thorlabs paddles (APT, parameters)", (115200,), asked, _recognise),)
+    return (DiscoveryQuery("Thorlabs paddles (APT, parameters)", (115200,), asked, _recognise),)
 
 
 def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -60,7 +60,7 @@ def _emulate(bench: EmulatedBench, name: str, model: ThorlabsMeterModel) -> Thor
         name,
         bench.clock,
         bench.rng(name),
-        lambda: bench.world.tapped(name, 1),
+        lambda: bench.world.meter_light(name, 1),
         serial=model.emulated_serial(name),
         model=model.model or "PM100D",
     )
@@ -71,7 +71,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
     pulled = "the sensor is pulled out"
-    return (ScriptedFault("no_sensor", pulled, begin=calls("pull_sensor"), end=calls("put_sensor")), *meter_faults())
+    return (ScriptedFault("no_sensor", pulled, begin=calls("unplug_sensor"), end=calls("plug_sensor")), *meter_faults())
 
 
 KIND = DeviceKind(

@@ -17,6 +17,7 @@ from lumion_hw.cli.calibrate import (
 )
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.wavelengths import wavelength_option
+from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import json_option
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record.validity import Policy
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=NamedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 def calibrate() -> None:
     """Calibrate the mesh of a bench from light at its ports, and judge the result.
@@ -99,7 +100,7 @@ def verify(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
-        probe.check_lit_as(loaded)
+        probe.check_input_ports_match_record(loaded)
         tune_to_record(probe, loaded)
         remarks = cli_drift.check_in_use(bench, loaded, policy)
         probe.align_all()

@@ -115,7 +115,7 @@ def drift(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
-        probe.check_lit_as(loaded)
+        probe.check_input_ports_match_record(loaded)
         tune_to_record(probe, loaded)
         remarks = check_in_use(bench, loaded)
         age_s = record_age_s(bench, loaded)
@@ -164,10 +164,10 @@ def health_document(health: Health) -> dict[str, Any]:
 
 def health_text(health: Health) -> str:
     """Return a judgement in words."""
-    from calibration.fit.drift import MOST_CHI2
+    from calibration.fit.drift import MAX_CHI2
 
     verdict = "The record holds" if health.holds else "The record no longer holds"
-    if not health.holds and health.but_temperature < MOST_CHI2:
+    if not health.holds and health.but_temperature < MAX_CHI2:
         verdict += " for loops, as the chip has another temperature; bar and cross are as they were"
     return (
         f"{verdict}: {health.readings} readings, χ² {health.chi2_per_reading:.3g} per reading "

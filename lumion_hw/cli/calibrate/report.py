@@ -57,13 +57,13 @@ def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]
     Raises:
         CalibrationError: The record is none, or of another mesh.
     """
-    from calibration.report.goals import truth_metrics
-    from calibration.report.summary import readings_beside
+    from calibration.report.summary import load_readings
+    from calibration.report.truth_errors import truth_metrics
     from lumion_hw.bench.bench import Bench
     from lumion_hw.storage import load_record
 
     loaded = load_record(record_path)
-    readings, _ = readings_beside(loaded, record_path)
+    readings, _ = load_readings(loaded, record_path)
     fitted = None if readings is None else readings.taken[~readings.swept]
     with Bench.emulate(bench_file, seed=seed) as bench, bench.dark():
         bench.mesh.check_record(loaded)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from lumion_hw.cli.common.own_packages import imported
+from lumion_hw.errors import name_hint
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,41 @@ class LazyCommand:
         return command
 
 
-class LazyGroup(click.Group):
-    """A group made from a table of :class:`LazyCommand`."""
+class NamedGroup(click.Group):
+    """A group that answers a mistyped command with the closest ones."""
 
-    def __init__(self, *args: Any, table: Sequence[LazyCommand] = (), **kwargs: Any) -> None:
+    other_programs: Sequence[str] = ()
+    """Programs of this package that a user may look for among the commands."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name.
+
+        Raises:
+            UsageError: It does not exist; the message names the closest commands of the table.
+        """
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-") and not ctx.resilient_parsing:
+            names = [*self.list_commands(ctx), *self.other_programs]
+            ctx.fail(f"No such command {name!r}. {name_hint(name, names, 'The commands are')}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NamedGroup):
+    """A group made from a table of :class:`LazyCommand`.
+
+    Args:
+        table: The commands.
+        other_programs: Programs of this package that a user may look for among the commands.
+    """
+
+    def __init__(
+        self, *args: Any, table: Sequence[LazyCommand] = (), other_programs: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.table = {row.name: row for row in table}
+        self.other_programs = tuple(other_programs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lumion_hw.cli.common.numbers import SEED
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, name_hint
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -88,9 +87,10 @@ def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
     devices = list(load(file).devices)
     for pattern in channels:
         if not any(concerns(pattern, name) for name in devices):
-            near = get_close_matches(pattern, devices, n=3, cutoff=0.4)
-            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}."
-            raise ConfigError(f"{file}: channel {pattern!r} is of no device of this bench", hint=hint)
+            raise ConfigError(
+                f"{file}: channel {pattern!r} is of no device of this bench",
+                hint=name_hint(pattern.partition(".")[0], devices),
+            )
     return [name for name in devices if any(concerns(pattern, name) for pattern in channels)]
 
 
@@ -98,7 +98,7 @@ def read_endpoints(path: str) -> dict[str, str]:
     """Return the addresses by device name in an endpoints file. Raises ``ConfigError`` if it is none."""
     from lumion_hw.files.reading import MEGABYTE, read_json
 
-    document = read_json(Path(path), "endpoints file", most_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
+    document = read_json(Path(path), "endpoints file", max_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
     if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
         raise ConfigError(f"{path}: is no endpoints file: expected a JSON object of device name to address")
     return document

@@ -21,6 +21,8 @@ class NamedFile(ParameterType[Path]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path."""
         path = Path(value)
+        if str(value) == "-":
+            self.fail("'-' is the standard output for other programs. Give the name of a file.", param, ctx)
         if not path.name or "\0" in str(value):
             self.fail(f"{str(value)!r} names no file.", param, ctx)
         return path

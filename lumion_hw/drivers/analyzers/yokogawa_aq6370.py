@@ -183,7 +183,7 @@ class YokogawaAq6370(ScpiDriver):
             raise self._session.error(
                 LimitError,
                 "last wavelength",
-                asked=stop_nm,
+                requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
                 hint="It must be above the first wavelength. Nothing was changed.",
@@ -208,7 +208,7 @@ class YokogawaAq6370(ScpiDriver):
             raise self._session.error(
                 LimitError,
                 "resolution",
-                asked=resolution_nm,
+                requested=resolution_nm,
                 limit=nearest,
                 unit="nm",
                 hint=f"Available: {', '.join(f'{value:g}' for value in LIMITS.resolutions_nm)} nm. Nothing changed.",

@@ -44,7 +44,7 @@ def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> st
             raise ConfigError(f"{index!r} is not the number of a unit cell", hint=f"Use integers 0 to {n_pucs - 1}.")
         if not 0 <= index < n_pucs:
             limit = 0 if index < 0 else n_pucs - 1
-            raise LimitError("number of a unit cell (nothing was sent)", asked=index, limit=limit, unit="")
+            raise LimitError("number of a unit cell (nothing was sent)", requested=index, limit=limit, unit="")
         if not isinstance(state, str) or state not in _STATE_SYMBOLS:
             raise ConfigError(f"unit cell {index}: {state!r} is not a state", hint="Use 'bar' or 'cross'.")
     return "[" + ", ".join(f"({index}, '{_STATE_SYMBOLS[states[index]]}')" for index in sorted(states)) + "]"

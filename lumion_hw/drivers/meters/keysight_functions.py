@@ -157,7 +157,7 @@ class KeysightFunctions:
             raise self._meter.session.error(
                 LimitError,
                 "number of samples",
-                asked=n_samples,
+                requested=n_samples,
                 limit=1 if n_samples < 1 else LARGEST_LOG,
                 unit="samples",
                 hint="Nothing was changed.",

@@ -92,7 +92,7 @@ class KeysightN7785C(ScpiDriver):
             raise self._session.error(
                 LimitError,
                 "factor",
-                asked=factor,
+                requested=factor,
                 limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
                 unit="",
                 hint="Scale it so that its largest value is near 100. Nothing was sent.",

@@ -154,7 +154,7 @@ class OzEpc04(Driver):
                 raise self._session.error(
                     LimitError,
                     f"voltage of channel {channel}",
-                    asked=value,
+                    requested=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",
                     hint="Nothing was changed.",

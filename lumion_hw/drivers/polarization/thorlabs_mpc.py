@@ -366,7 +366,7 @@ class ThorlabsMpc(Driver):
         return self._session.error(
             LimitError,
             label,
-            asked=requested,
+            requested=requested,
             limit=low if requested < low else high,
             unit=unit,
             hint="Nothing was changed.",

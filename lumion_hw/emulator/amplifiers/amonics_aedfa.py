@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Collection
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, Amplification
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, Amplification
 from lumion_hw.emulator.wires.text_device import TextDevice
 from lumion_hw.quantities import w_from_dbm
 
@@ -107,7 +107,7 @@ class EmulatedAedfa(TextDevice):
     def _switch(self, active: bool) -> None:
         self._changed()
         if active and not self._active:
-            self._ready_s = self.at_s + _BUSY_S
+            self._ready_s = self.command_s + _BUSY_S
         self._active = active
 
     def _carry_out(self, command: str) -> tuple[str, float]:

@@ -31,7 +31,7 @@ from scipy.special import erf
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.analyzers.aq6370_parameters import CodedWord, Stored, stored_commands
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_HZ
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_HZ
 from lumion_hw.emulator.optics.world import SpectralLine
 from lumion_hw.emulator.scpi import (
     Boolean,
@@ -58,7 +58,7 @@ from lumion_hw.emulator.scpi import (
 from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import definite_block, keysight_float, plain_int
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB
-from lumion_hw.emulator.wires.mains import Cord
+from lumion_hw.emulator.wires.mains import DeviceConnection
 
 Spectrum = Callable[[], tuple[list[SpectralLine], float]]
 """Returns the light at the input: lines, and noise in W/Hz."""
@@ -225,10 +225,10 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi = ScpiInstrument(name, clock, profile, self._reset)
         self._scpi.declare(self._commands())
 
-    def connect(self) -> Cord:  # type: ignore[override]  # behind a login there is no message to be polled
+    def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return Cord(self, _Login(self, self._scpi.connect()))
+        return DeviceConnection(self, _Login(self, self._scpi.connect()))
 
     def _reset(self) -> None:
         self._abort()

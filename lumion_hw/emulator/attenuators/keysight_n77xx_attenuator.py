@@ -34,9 +34,9 @@ from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
     Form,
-    Later,
     LimitName,
     Numeric,
+    PendingReply,
     Profile,
     RegisterGroup,
     Reply,
@@ -64,7 +64,7 @@ from lumion_hw.emulator.scpi.formats import (
     quoted,
     uint16_block,
 )
-from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, own_modules, slot_commands
+from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, self_as_modules, slot_commands
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_W, RATIO_DB, TIME_S
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
@@ -149,14 +149,14 @@ class EmulatedN776xA(ScpiDevice):
         self._zeroed_s = -math.inf
         largest_db = LARGEST_DB.get(model, 45.0)
         self._channels = {2 * k + 1: AttenuatorChannel(clock, largest_db, insertion_loss_db) for k in range(n_channels)}
-        profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", tells_busy=True, slot_status=True)
+        profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", reports_busy=True, slot_status=True)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._follow)
         slots = {
             "n": SuffixRange(1, 2 * n_channels),
             "m": SuffixRange(1, 1),
             "s": SuffixRange(1, 2 * n_channels, _SUMMARY),
         }
-        self._modules = own_modules(profile.identity, self._channels)
+        self._modules = self_as_modules(profile.identity, self._channels)
         self._scpi.declare(self._commands(), slots)
 
     def transmission(self, channel: int) -> float:
@@ -427,8 +427,8 @@ class EmulatedN776xA(ScpiDevice):
         self._scpi.state.begin(_ZERO_S, lambda: set_zeroing(False))
         return None
 
-    def _once_zeroed(self, reply: str) -> Later:
-        return Later(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
+    def _once_zeroed(self, reply: str) -> PendingReply:
+        return PendingReply(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
 
     def _follow(self) -> None:
         """Let power control move the filters."""

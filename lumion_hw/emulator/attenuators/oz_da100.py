@@ -73,7 +73,7 @@ class EmulatedDa100(TextDevice):
 
     def _regain_power(self) -> None:
         super()._regain_power()
-        self.at_s = self._clock.now()
+        self.command_s = self._clock.now()
         self._go(0, _HOME_S)
 
     @property
@@ -103,7 +103,7 @@ class EmulatedDa100(TextDevice):
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()
-        now = self.at_s
+        now = self.command_s
         waits_s = max(self._arrives_s - now, 0.0)  # one motion after the other
         self._from_steps, self._steps = self._steps, steps
         duration_s = abs(steps - self._from_steps) / STEPS_PER_S + more_s

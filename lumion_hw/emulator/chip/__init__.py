@@ -1,5 +1,5 @@
-"""The emulated chip: what its cells, heaters, joints, facets and photodiodes do, written from the literature.
+"""Physics of the emulated chip: cells, heaters, joints, facets and photodiodes, modelled from the literature.
 
-Nothing here is shared with the model that a calibration fits (``lumion_hw.mesh``, ``calibration``): of the mesh only
-its graph is used, which waveguide goes where, and the elimination of a sparse matrix, which is no physics.
+It shares nothing with the model that a calibration fits (``lumion_hw.mesh``, ``calibration``), except the graph of the
+mesh (which waveguides are connected) and the elimination of a sparse matrix.
 """

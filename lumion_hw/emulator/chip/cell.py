@@ -1,8 +1,8 @@
-"""The unit cell of the emulated chip: two couplers and two arms that differ in phase and in loss.
+"""Unit cell of the emulated chip: two couplers, and two arms that differ in phase and loss.
 
 Fields vary as e^{+jωt}: a phase delays and multiplies by e^{-jφ}. A coupler of power splitting η passes √(1-η) straight
-and -j√η across. Light from end A to end B meets the coupler η1, then the arms, then η2; the way back is the transpose,
-since nothing here is magnetic.
+and -j√η across. Light from end A to end B passes the coupler η1, then the arms, then η2. The reverse direction is the
+transpose, because nothing here is magnetic.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class ChipCells:
-    """All cells and joints of a chip at one instant. E PUCs, J joints; at n optical frequencies a first axis of n.
+    """All cells and joints of a chip at one instant: E PUCs, J joints; n optical frequencies add a first axis.
 
     Attributes:
         eta_in: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end A.
-        eta_out: The same for that at end B.
-        loss_upper_db: Shape ``(E,)``; loss from end to end by the upper arm.
-        loss_lower_db: Shape ``(E,)``; by the lower one.
+        eta_out: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end B.
+        loss_upper_db: Shape ``(E,)``; loss from end to end through the upper arm.
+        loss_lower_db: Shape ``(E,)``; loss through the lower arm.
         phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad, without the delay of the detuning.
-        phase_lower: The same for the lower one.
-        joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of every joint in rad.
-        detuning_hz: Shape ``(1,)`` or ``(n, 1)``; distance from the frequency at which phases and splittings hold.
+        phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm.
+        joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of each joint in rad.
+        detuning_hz: Shape ``(1,)`` or ``(n, 1)``; offset from the frequency for which phases and splittings are
+        specified.
         delay_s: Group delay of a PUC.
-        differential_slope_per_hz: Change of the phase of the upper arm over the lower per Hz.
+        differential_slope_per_hz: Change of the phase difference, upper minus lower arm, per Hz.
     """
 
     eta_in: Real
@@ -61,6 +62,6 @@ class ChipCells:
 
 
 def _coupler(eta: Real) -> tuple[Real, Complex]:
-    """Return the amplitudes that go straight and across."""
+    """Return the straight and the cross amplitude of couplers."""
     share = np.clip(eta, 0.0, 1.0)
     return np.sqrt(1.0 - share), -1j * np.sqrt(share)

@@ -1,7 +1,7 @@
-"""What a real chip does beyond the model of a calibration: one row per effect, with a size for each kind of chip.
+"""Effects of a real chip beyond the model of a calibration: one row per effect, with a size for each quality of chip.
 
-Sizes are those of a decent foundry chip (``realistic``) and of one that its maker would not show (``harsh``). Where no
-source gives a figure it is an assumption, and says so.
+Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
+marked as assumed.
 """
 
 from __future__ import annotations
@@ -19,57 +19,57 @@ class ChipEffect:
 
     Attributes:
         name: Key in the bench file, with its unit.
-        does: What it does, in a sentence.
-        realistic: Size on a decent chip.
-        harsh: Size on a poor one.
-        most: Largest size that can be asked for: far beyond any chip, for trials of what a calibration refuses.
-        source: Where the sizes are from.
+        description: Effect in one sentence.
+        realistic: Size on a good chip.
+        harsh: Size on a poor chip.
+        max_size: Largest allowed size: far beyond any chip, to test that a calibration rejects it.
+        source: Source of the sizes.
     """
 
     name: str
-    does: str
+    description: str
     realistic: float
     harsh: float
-    most: float
+    max_size: float
     source: str
 
 
 CHIP_EFFECTS = (
     ChipEffect(
         "arm_loss_difference_db",
-        "Loss of the upper arm over the lower, rms over the PUCs.",
+        "Loss of the upper arm minus the lower, rms over the PUCs.",
         0.01,
         0.05,
         6.0,
-        "assumed: 0.81 mm of waveguide at 1.5 to 2.5 dB/cm lose 0.16 dB, of which arms differ by some per cent",
+        "assumed: 0.81 mm of waveguide at 1.5 to 2.5 dB/cm loses 0.16 dB; arms differ by a few per cent of it",
     ),
     ChipEffect(
         "crosstalk_scatter",
-        "Lognormal spread of the crosstalk of each pair of heater and waveguide about its curve.",
+        "Lognormal spread of the crosstalk between each heater and waveguide about the mean curve.",
         0.1,
         0.3,
         2.0,
-        "Teofilovic 2024: ridge regression leaves 0.43 pm of shifts of 0.2 to 1 pm",
+        "Teofilovic 2024: ridge regression leaves a residual of 0.43 pm for shifts of 0.2 to 1 pm",
     ),
     ChipEffect(
         "crosstalk_edge",
-        "Relative rise of the crosstalk of heaters at the die's edge, where heat has half the room to spread.",
+        "Relative increase of crosstalk from heaters at the die's edge, where heat spreads to one side only.",
         0.1,
         0.3,
         2.0,
-        "assumed: an edge that conducts no heat is an image source, which doubles it in the limit",
+        "assumed: an edge that conducts no heat acts as an image source, which at most doubles the crosstalk",
     ),
     ChipEffect(
         "crosstalk_routing",
-        "Relative rise of crosstalk along the metal lines (x), and fall across them (y).",
+        "Relative increase of crosstalk along the metal lines (x), and decrease across them (y).",
         0.05,
         0.2,
         0.9,
-        "assumed: aluminium conducts better than the oxide it lies in",
+        "assumed: aluminium conducts heat better than the surrounding oxide",
     ),
     ChipEffect(
         "slow_heat_share",
-        "Share of all phase that comes with a second time constant of 20 ms, that of substrate and package.",
+        "Share of the heater phase that follows with a time constant of 20 ms, from substrate and package.",
         0.001,
         0.01,
         0.5,
@@ -77,7 +77,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "chip_heating_rad_per_w",
-        "Phase of every arm for a watt of all heaters together: the rise of the die that its control does not see.",
+        "Phase of every arm per watt of total heater power, from die heating that the controller misses.",
         0.03,
         0.2,
         20.0,
@@ -85,7 +85,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "heater_contact_ohm",
-        "Resistance of the contacts, whose heat does not follow the law of the heater; a tenth of it reaches the arm.",
+        "Contact resistance. Its heat does not follow the heater's law; a tenth of it reaches the arm.",
         10.0,
         50.0,
         1000.0,
@@ -93,7 +93,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "heater_irregularity",
-        "Irregular part of the phase over the heat, rms, as a share of it.",
+        "Irregular part of the phase as a function of heat, rms, relative to the phase.",
         2e-4,
         2e-3,
         0.2,
@@ -101,15 +101,15 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "ground_return_share",
-        "Share of its current that a heater loses while all others of its group of twelve carry 3 mA.",
+        "Share of its current that a heater loses while the others of its group of twelve carry 3 mA each.",
         2e-4,
         2e-3,
         0.5,
-        "assumed: some tenths of an ohm of common return over a drive of finite output resistance",
+        "assumed: a few tenths of an ohm in the common return, and a drive with finite output resistance",
     ),
     ChipEffect(
         "photodiode_compression_per_ma",
-        "Relative fall of the responsivity per mA.",
+        "Relative decrease of the responsivity per mA.",
         0.004,
         0.02,
         1.0,
@@ -117,7 +117,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "photodiode_leakage",
-        "Share of the current of neighbouring channels that is read in a channel.",
+        "Share of the current of each neighbouring channel that a channel reads.",
         1e-5,
         3e-4,
         0.2,
@@ -125,7 +125,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "photodiode_offset_drift_na",
-        "Wandering of a photodiode's dark reading with a correlation time of ten minutes, rms.",
+        "Drift of a photodiode's dark reading, rms, with a correlation time of ten minutes.",
         0.3,
         3.0,
         1e5,
@@ -133,7 +133,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "facet_reflection",
-        "Share of the power that a facet sends back: light then runs both ways.",
+        "Share of the power that a facet reflects; light then runs in both directions.",
         1e-4,
         1e-3,
         0.5,
@@ -141,7 +141,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "joint_reflection",
-        "Share of the power that a joint between two PUCs sends back.",
+        "Share of the power that a joint between two PUCs reflects.",
         1e-5,
         1e-4,
         0.5,
@@ -149,15 +149,15 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "tm_path",
-        "Share of the TM light that has entered that goes its own way, through other couplers and past weaker heaters.",
+        "Share of the TM light in the mesh that is modelled with its own path: other couplers and weaker heaters.",
         1.0,
         1.0,
         1.0,
-        "TE and TM differ in index and confinement; that they go one way is the simplification of `ideal`",
+        "TE and TM differ in index and confinement; `ideal` simplifies and sends both along one path",
     ),
     ChipEffect(
         "facet_ripple_db",
-        "Ripple of a port's loss over wavelength, peak to peak, with a period of 20 to 100 GHz.",
+        "Ripple of a port's loss against frequency, peak to peak, with a period of 20 to 100 GHz.",
         0.02,
         0.2,
         10.0,
@@ -165,7 +165,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "heat_loss_db_per_mw",
-        "Loss of an arm for a mW of its own heat.",
+        "Loss of an arm per mW of its own heat.",
         2e-4,
         2e-3,
         1.0,
@@ -173,7 +173,7 @@ CHIP_EFFECTS = (
     ),
     ChipEffect(
         "coupler_slope_sigma_per_nm",
-        "Spread over the PUCs of the slope of their couplers' splitting.",
+        "Standard deviation over the PUCs of the slope of the coupler splitting.",
         1e-4,
         4e-4,
         0.1,
@@ -184,7 +184,7 @@ CHIP_EFFECTS = (
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """Size of every effect; all are 0 on an ideal chip. What each is, :data:`CHIP_EFFECTS` says."""
+    """Size of each effect, described in :data:`CHIP_EFFECTS`; all are 0 on an ideal chip."""
 
     arm_loss_difference_db: float = 0.0
     crosstalk_scatter: float = 0.0
@@ -206,12 +206,12 @@ class EffectSizes:
     coupler_slope_sigma_per_nm: float = 0.0
 
     @classmethod
-    def of(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
-        """Return the sizes of a kind of chip.
+    def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
+        """Return the sizes for a quality of chip.
 
         Args:
-            physics: Kind of chip.
-            others: Sizes in the place of those of that kind, by name.
+            physics: Quality of the chip.
+            others: Sizes that replace the default ones, by name.
         """
         sizes = cls()
         if physics != "ideal":
@@ -219,6 +219,6 @@ class EffectSizes:
         return replace(sizes, **(others or {}))
 
     @property
-    def any(self) -> bool:
-        """Whether there is any effect at all."""
-        return any(getattr(self, each.name) != 0.0 for each in fields(self))
+    def has_any(self) -> bool:
+        """Whether any effect is present."""
+        return any(getattr(self, field.name) != 0.0 for field in fields(self))

@@ -1,8 +1,8 @@
-"""How the heat of a heater spreads over the chip: phase per heat of other arms and of joints.
+"""Thermal crosstalk: phase of other arms and of joints per heat of a heater.
 
 Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and
-their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so that a single heater's heat for π
-is half of what was put in. The scatter about the curve, the die's edge and the metal are what the samples do not show.
+their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so the heat of a single heater for π
+is half of the applied power. The samples do not show the scatter about the curve, the die's edge and the metal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Real = NDArray[np.float64]
 
 PUC_MM = 0.81141
 """Basic unit length (Sánchez-Jácome 2025), here also the length of a lattice edge (assumed)."""
-_ARM_OFF_MIDDLE_MM = 0.025  # half the distance of the two arms (assumed)
+_ARM_OFFSET_MM = 0.025  # half the distance between the two arms (assumed)
 _FREE_SPECTRAL_RANGE_PM = 119.0  # of the ring of six
 _DECAY_MM = 1.18
 
@@ -29,8 +29,8 @@ class HeatSpread:
     """Phase per heat. Heater ``2·PUC`` lies on the upper arm, the next one on the lower.
 
     Attributes:
-        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) for the heat of another arm's heater (column).
-        joint_rad_per_mw: Shape ``(J, 2E)``; the same for joints.
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another arm's heater (column).
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint (row) per heat of a heater (column).
     """
 
     arm_rad_per_mw: Real
@@ -38,46 +38,46 @@ class HeatSpread:
 
     @classmethod
     def none(cls, mesh: MeshTopology) -> HeatSpread:
-        """Return that of heaters that warm nothing but their own arm."""
+        """Return the spread of heaters that warm only their own arm."""
         n = 2 * mesh.n_pucs
         return cls(np.zeros((n, n)), np.zeros((len(mesh.joints), n)))
 
     @classmethod
-    def drawn(
+    def draw(
         cls, mesh: MeshTopology, heat_per_pi_mw: float, sizes: EffectSizes, rng: np.random.Generator | None = None
     ) -> HeatSpread:
-        """Return that of a chip.
+        """Draw the thermal crosstalk of one chip.
 
         Args:
-            mesh: Its graph and places.
+            mesh: Layout of the mesh, with positions.
             heat_per_pi_mw: Typical heat of a heater for π on its own arm.
-            sizes: Effects.
-            rng: Draws the scatter; not needed without.
+            sizes: Sizes of the effects.
+            rng: Random numbers for the scatter; not needed without scatter.
         """
-        heaters, joints = arm_places_mm(mesh), mesh.joint_positions * PUC_MM
+        heaters, joints = arm_centres_mm(mesh), mesh.joint_positions * PUC_MM
         arms = _curve(_distances(heaters, heaters), heat_per_pi_mw)
-        arms[np.diag_indices_from(arms)] = 0.0  # what a heater does to its own arm is its Pπ
+        arms[np.diag_indices_from(arms)] = 0.0  # the effect of a heater on its own arm is its Pπ
         onto_joints = _curve(_distances(joints, heaters), heat_per_pi_mw)
         on_edge = 1.0 + sizes.crosstalk_edge * _edge_share(heaters, mesh)
-        found = []
-        for places, phase in ((heaters, arms), (joints, onto_joints)):
-            scaled = phase * on_edge * _along_metal(places, heaters, sizes.crosstalk_routing)
+        spreads = []
+        for centres, phase in ((heaters, arms), (joints, onto_joints)):
+            scaled = phase * on_edge * _metal_factor(centres, heaters, sizes.crosstalk_routing)
             if rng is not None and sizes.crosstalk_scatter:
                 sigma = sizes.crosstalk_scatter
                 scaled = scaled * np.exp(sigma * rng.standard_normal(scaled.shape) - 0.5 * sigma**2)
-            found.append(scaled)
-        return cls(*found)
+            spreads.append(scaled)
+        return cls(*spreads)
 
 
-def arm_places_mm(mesh: MeshTopology) -> Real:
-    """Return the middles of all arms, upper and lower in turn, shape ``(2E, 2)``."""
+def arm_centres_mm(mesh: MeshTopology) -> Real:
+    """Return the centres of all arms, upper and lower alternately, shape ``(2E, 2)``."""
     ends = mesh.end_positions * PUC_MM
-    middle, way = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
-    way = way / np.hypot(way[:, 0], way[:, 1])[:, None]
-    # Arm u lies to the left of who travels from A to B.
-    aside = _ARM_OFF_MIDDLE_MM * np.column_stack([-way[:, 1], way[:, 0]])
-    places: Real = np.stack([middle + aside, middle - aside], axis=1).reshape(-1, 2)
-    return places
+    middle, direction = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
+    direction = direction / np.hypot(direction[:, 0], direction[:, 1])[:, None]
+    # The upper arm lies on the left when looking from A to B.
+    offset = _ARM_OFFSET_MM * np.column_stack([-direction[:, 1], direction[:, 0]])
+    centres: Real = np.stack([middle + offset, middle - offset], axis=1).reshape(-1, 2)
+    return centres
 
 
 def _distances(to: Real, heaters: Real) -> Real:
@@ -88,13 +88,13 @@ def _distances(to: Real, heaters: Real) -> Real:
 def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
     shift_pm = 0.906 * np.exp(-distance_mm / _DECAY_MM) + 0.12
     ring_rad = 2.0 * np.pi * shift_pm / _FREE_SPECTRAL_RANGE_PM
-    # Spread over six PUCs, for the heat of two heaters at π.
+    # The shift is that of six PUCs, for the heat of two heaters at π.
     per_puc: Real = ring_rad / 6.0 / (2.0 * heat_per_pi_mw)
     return per_puc
 
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
-    """Return 1 for a heater at the die's edge, falling to 0 inside with the range of the crosstalk."""
+    """Return 1 for a heater at the die's edge, decreasing towards the centre with the decay length of the crosstalk."""
     corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
@@ -102,10 +102,12 @@ def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
     return share
 
 
-def _along_metal(to: Real, heaters: Real, size: float) -> Real:
-    """Return 1 + size along x, 1 - size along y, 1 between: cos 2β of the angle to the metal lines."""
-    way = to[:, None, :] - heaters[None, :, :]
-    squared = (way**2).sum(axis=2)
-    cosine = np.divide(way[..., 0] ** 2 - way[..., 1] ** 2, squared, out=np.zeros_like(squared), where=squared > 0.0)
+def _metal_factor(to: Real, heaters: Real, size: float) -> Real:
+    """Return 1 + size along x, 1 - size along y, 1 at 45°; cos 2β of the angle to the metal lines."""
+    direction = to[:, None, :] - heaters[None, :, :]
+    squared = (direction**2).sum(axis=2)
+    cosine = np.divide(
+        direction[..., 0] ** 2 - direction[..., 1] ** 2, squared, out=np.zeros_like(squared), where=squared > 0.0
+    )
     factor: Real = 1.0 + size * cosine
     return factor

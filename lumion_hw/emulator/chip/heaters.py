@@ -1,4 +1,4 @@
-"""From currents to heat, and from heat to the phase of a heater's own arm."""
+"""Heaters: from current to heat, and from heat to the phase of the heater's own arm."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _GROUP = 12
 """Heaters on one ground return: a connector of twelve drives (assumed)."""
 _GROUP_MA = 3.0
 _CONTACT_HEAT_SHARE = 0.1
-"""Part of the contacts' heat that reaches the arm along the metal (assumed)."""
+"""Share of the contacts' heat that reaches the arm along the metal (assumed)."""
 _HARMONICS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class HeaterDraws:
-    """What is drawn of every heater beyond its resistance and Pπ.
+class HeaterVariations:
+    """Random parameters of every heater, in addition to its resistance and Pπ.
 
     Attributes:
         contact_ohm: Shape ``(2E,)``.
-        irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase over the heat.
+        irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase as a function of heat.
         ground_return_share: Share of the current lost while the rest of the group carries 3 mA.
-        group: Shape ``(2E,)``; the ground return of every heater.
+        group: Shape ``(2E,)``; ground return of each heater.
     """
 
     contact_ohm: Real
@@ -38,47 +38,47 @@ class HeaterDraws:
     group: Integers
 
     @classmethod
-    def drawn(cls, channels: Sequence[int], sizes: EffectSizes, rng: np.random.Generator) -> HeaterDraws:
-        """Return drawn ones.
+    def draw(cls, channels: Sequence[int], sizes: EffectSizes, rng: np.random.Generator) -> HeaterVariations:
+        """Draw the parameters of all heaters.
 
         Args:
-            channels: Drive channel of every heater: so many in a row share a ground return.
-            sizes: Effects.
-            rng: Draws them.
+            channels: Drive channel of each heater; twelve consecutive channels share a ground return.
+            sizes: Sizes of the effects.
+            rng: Source of random numbers.
         """
         heaters = len(channels)
         return cls(
-            # Contacts scatter more than films: by a third (assumed).
+            # Contacts vary more than films: by a third (assumed).
             sizes.heater_contact_ohm * np.abs(1.0 + 0.3 * rng.standard_normal(heaters)),
-            # Sines of rms 1/√2 each, so that all three together have the size asked for.
+            # Each sine has an rms of 1/√2; all three together have the requested size.
             sizes.heater_irregularity * np.sqrt(2.0 / _HARMONICS) * rng.standard_normal((heaters, _HARMONICS)),
             sizes.ground_return_share,
             np.asarray(channels, dtype=np.int64) // _GROUP,
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:
-        """Return the currents that heaters carry: others on the same return lift its potential."""
+        """Return the actual heater currents: the other heaters on a ground return raise its potential."""
         if not self.ground_return_share:
             return driven_ma
         total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
         others_ma = (total_ma[self.group] - driven_ma) / np.maximum(count[self.group] - 1, 1)
-        # A return that takes more than there is leaves none: currents do not turn round.
+        # The loss of current is limited to all of it: currents do not reverse.
         carried: Real = driven_ma * np.maximum(1.0 - self.ground_return_share * others_ma / _GROUP_MA, 0.0)
         return carried
 
     def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:
-        """Return the heat of every heater at rest, shape ``(2E,)``.
+        """Return the heat of each heater in the steady state, shape ``(2E,)``.
 
-        The resistance rises with its own heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) under a given current;
-        the law runs away where the denominator vanishes and is held at a tenth: the board's limits lie far below.
+        The resistance rises with the heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at a given current. The
+        denominator would vanish at high current and is limited to a tenth; the board's limits are far below.
         """
         squared = current_ma**2 * 1e-3
         cold_mw = squared * heater_ohm
         heat: Real = cold_mw / np.maximum(1.0 - rise_per_mw * cold_mw, 0.1)
         return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
 
-    def own_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
-        """Return the phase of every heater's own arm: π per Pπ, and what is irregular about it."""
+    def own_arm_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
+        """Return the phase of each heater's own arm: π per Pπ, plus an irregular part."""
         turns = heat_mw / heat_per_pi_mw
         phase: Real = np.pi * turns
         if self.irregular.any():

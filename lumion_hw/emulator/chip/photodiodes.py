@@ -1,4 +1,4 @@
-"""What a photodiode and its channel make of light: compression, leakage between channels, an offset that wanders."""
+"""Imperfections of photodiodes and their channels: compression, leakage between channels, offset drift."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _OFFSET_TIME_S = 600.0
 
 
 class PhotodiodeArray:
-    """The monitors of a chip.
+    """The photodiode monitors of a chip.
 
     Args:
-        sizes: Effects.
-        rng: Draws the wandering of the offsets.
-        now_s: Present instant; offsets begin at 0.
+        sizes: Sizes of the effects.
+        rng: Random numbers for the offset drift.
+        now_s: Present instant; offsets start at 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:
@@ -29,23 +29,23 @@ class PhotodiodeArray:
         self._sigma_ma = 1e-6 * sizes.photodiode_offset_drift_na
         self._rng = rng
         self._offset_ma: Real = np.zeros(0)
-        self._at_s = now_s
+        self._followed_s = now_s
 
     @property
-    def are_ideal(self) -> bool:
-        """A current is the light times the responsivity, and nothing else."""
+    def is_ideal(self) -> bool:
+        """Whether every current is exactly the power times the responsivity."""
         return not (self._compression_per_ma or self._leakage or self._sigma_ma)
 
     def read_ma(self, current_ma: Real, at_s: float) -> Real:
-        """Return what is read for the currents of an ideal diode in every channel, shape ``(n,)``."""
-        if self.are_ideal:
+        """Return the readings for the currents of ideal photodiodes, one per channel, shape ``(n,)``."""
+        if self.is_ideal:
             return current_ma
         read = current_ma / (1.0 + self._compression_per_ma * np.maximum(current_ma, 0.0))
         if self._leakage:
-            beside = np.zeros_like(read)
-            beside[1:] += read[:-1]
-            beside[:-1] += read[1:]
-            read = read + self._leakage * beside
+            neighbours = np.zeros_like(read)
+            neighbours[1:] += read[:-1]
+            neighbours[:-1] += read[1:]
+            read = read + self._leakage * neighbours
         return read + self._offsets_ma(len(read), at_s)
 
     def _offsets_ma(self, channels: int, at_s: float) -> Real:
@@ -53,11 +53,11 @@ class PhotodiodeArray:
             return np.zeros(channels)
         if len(self._offset_ma) != channels:
             self._offset_ma = np.zeros(channels)
-        elapsed_s = at_s - self._at_s
+        elapsed_s = at_s - self._followed_s
         if elapsed_s > 0.0:
             # Exact for any step of an Ornstein-Uhlenbeck process.
-            kept = math.exp(-elapsed_s / _OFFSET_TIME_S)
-            step = self._sigma_ma * math.sqrt(1.0 - kept**2)
-            self._offset_ma = kept * self._offset_ma + step * self._rng.standard_normal(channels)
-            self._at_s = at_s
+            decay = math.exp(-elapsed_s / _OFFSET_TIME_S)
+            step = self._sigma_ma * math.sqrt(1.0 - decay**2)
+            self._offset_ma = decay * self._offset_ma + step * self._rng.standard_normal(channels)
+            self._followed_s = at_s
         return self._offset_ma

@@ -1,4 +1,4 @@
-"""Scripted faults of an emulated bench: what can go wrong, by name."""
+"""Scripted faults of an emulated bench, by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE, Target
-from lumion_hw.emulator.faults.fault_table import BENCH, MODULE_DEAD, Argument, Places, ScriptedFault, named, nearest
+from lumion_hw.emulator.faults.fault_table import (
+    BENCH,
+    MODULE_DEAD,
+    Argument,
+    Places,
+    ScriptedFault,
+    find_fault,
+    suggestion,
+)
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.disturbances import Trajectory
 from lumion_hw.emulator.optics.world import OpticalWorld
@@ -30,7 +38,7 @@ _FACTOR = Argument("factor", "factor", 0.0, 1e6)
 
 
 def _trajectory(name: str, unit: str) -> Argument:
-    meaning = f"a function of the time in s from now on, in {unit}"
+    meaning = f"a function of the time in s from now, in {unit}"
     return Argument(name, meaning, accepts=(callable, meaning))
 
 
@@ -41,17 +49,21 @@ def _is_names(value: Any) -> bool:
 _MODULES = Argument("modules", "device names", accepts=(_is_names, "a list of device names"))
 
 BENCH_FAULTS: tuple[ScriptedFault, ...] = (
-    ScriptedFault("kill_modules", "their server loses power: dark, and silent on the bus", (_MODULES,)),
-    ScriptedFault("revive_modules", "their server comes back: the modules start up", (_MODULES,)),
+    ScriptedFault(
+        "kill_modules", "the modules' server loses power: they go dark and do not respond on the bus", (_MODULES,)
+    ),
+    ScriptedFault("revive_modules", "the modules' server regains power: they start up", (_MODULES,)),
     ScriptedFault(
         "stick_heater",
-        "a heater carries this current whatever is asked of it; 0 is an open heater",
+        "a heater carries this current regardless of its setting; 0 is an open heater",
         (_PUC, _ARM, Argument("current_ma", "current", 0.0, 100.0, "mA", default=0.0)),
     ),
-    ScriptedFault("weaken_heater", "a heater needs so many times the power for the same phase", (_PUC, _ARM, _FACTOR)),
+    ScriptedFault(
+        "weaken_heater", "a heater needs this many times the power for the same phase", (_PUC, _ARM, _FACTOR)
+    ),
     ScriptedFault(
         "swap_channels",
-        "the wires of two heaters are exchanged",
+        "the wires of two heaters are swapped",
         (
             Argument("one", f"a heater, {_HEATER}", among="heater"),
             Argument("other", f"another heater, {_HEATER}", among="heater"),
@@ -59,59 +71,59 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ),
     ScriptedFault(
         "unbalance",
-        "both couplers of a PUC are off balance by this angle",
+        "both couplers of a PUC deviate by this angle",
         (_PUC, Argument("common_rad", "angle", -math.pi / 2, math.pi / 2, "rad")),
     ),
-    ScriptedFault("kill_port", "the fibre at a mesh port breaks: no light passes in or out", (_PORT,)),
-    ScriptedFault("kill_monitor", "the photodiode at a port is dead: it reads nothing", (_MONITOR,)),
+    ScriptedFault("kill_port", "the fibre at a mesh port breaks: no light enters or leaves", (_PORT,)),
+    ScriptedFault("kill_monitor", "the photodiode at a port fails and reads zero", (_MONITOR,)),
     ScriptedFault(
         "scale_monitor",
-        "the photodiode at a port gives so many times its current; with a large factor it saturates its converter",
+        "the photodiode at a port gives this many times its current; a large factor saturates its converter",
         (_MONITOR, _FACTOR),
     ),
     ScriptedFault(
         "drift_temperature",
         "the chip's temperature follows a trajectory",
-        (_trajectory("trajectory_k", "K over its lock"),),
+        (_trajectory("trajectory_k", "K above its lock"),),
     ),
     ScriptedFault(
         "drift_power",
-        "the light that arrives at a port follows a trajectory",
-        (_INPUT, _trajectory("trajectory_db", "dB over what it was")),
+        "the power that arrives at a port follows a trajectory",
+        (_INPUT, _trajectory("trajectory_db", "dB relative to the undisturbed power")),
     ),
     ScriptedFault(
         "walk_resistances",
-        "the resistance of every heater walks at random",
-        (Argument("per_root_s", "share per root of a second", 0.0, 1.0),),
+        "the resistance of every heater follows a random walk",
+        (Argument("per_root_s", "relative change per root second", 0.0, 1.0),),
     ),
     ScriptedFault(
         "hop_mode",
-        "the laser at a port jumps to another frequency",
+        "the laser at a port hops to another frequency",
         (_INPUT, Argument("shift_hz", "jump", -1e13, 1e13, "Hz")),
     ),
     ScriptedFault(
         "turn_polarization",
-        "somebody moves the fibre of a module: its polarization turns, by default into the orthogonal one",
+        "the fibre of a module is moved: its polarization rotates, by default to the orthogonal state",
         (
             Argument("transponder", "device name", accepts=(lambda name: isinstance(name, str), "a device name")),
-            Argument("angle_rad", "turn on the sphere", -math.tau, math.tau, "rad", default=math.pi),
+            Argument("angle_rad", "rotation on the Poincaré sphere", -math.tau, math.tau, "rad", default=math.pi),
         ),
     ),
 )
-"""Faults that are not those of one device; each is a method of :class:`BenchFaults` too."""
+"""Faults of the bench as a whole. Each is also a method of :class:`BenchFaults`."""
 
 
 class BenchFaults:
-    """Faults that can be injected into an emulated bench at any instant.
+    """Faults that can be injected into an emulated bench at any time.
 
     Args:
-        world: The light.
+        world: Optical model.
         modules: Emulated modules by device name.
         devices: All devices by name.
-        kinds: Kind of every device, for messages.
-        faults: Returns what can go wrong with a device besides supply and cable, by its name.
+        kinds: Kind of each device, for messages.
+        faults: Functions that return the faults of each device, in addition to supply and cable.
         monitor_ports: Ports with a photodiode.
-        schedule: Things that will happen.
+        schedule: Scheduled events of the bench.
     """
 
     def __init__(
@@ -142,8 +154,8 @@ class BenchFaults:
 
     # -- by name ----------------------------------------------------------------------------------------------------
 
-    def of(self, target: str = BENCH) -> tuple[ScriptedFault, ...]:
-        """Return what can go wrong with a device, or with the bench itself.
+    def list_faults(self, target: str = BENCH) -> tuple[ScriptedFault, ...]:
+        """Return the possible faults of a device, or of the bench itself.
 
         Raises:
             ConfigError: There is no such device.
@@ -154,127 +166,134 @@ class BenchFaults:
         return (*EVERY_DEVICE, *self._faults[target]())
 
     def inject(self, target: str, fault: str, **arguments: Any) -> None:
-        """Put a fault in force now.
+        """Start a fault now.
 
         Args:
             target: Device name, or ``bench``.
-            fault: One of those that :meth:`of` lists.
-            **arguments: What it takes.
+            fault: Name of one of the faults that :meth:`list_faults` returns.
+            **arguments: Arguments of the fault.
 
         Raises:
-            ConfigError: There is no such device or fault, or an argument is missing, unknown or of the wrong kind.
+            ConfigError: There is no such device or fault, or an argument is missing, unknown or of the wrong type.
             LimitError: An argument is out of range.
         """
-        row = named(self.of(target), fault, target)
+        row = find_fault(self.list_faults(target), fault, target)
         if row in BENCH_FAULTS:
-            getattr(self, fault)(**row.checked(arguments, self._places))
+            getattr(self, fault)(**row.validated(arguments, self._places))
             return
-        it = self._target(target)
-        row.begin(it, **row.checked(arguments, row.places(it)))
+        fault_target = self._target(target)
+        row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault, with the arguments that began it. Raises as :meth:`inject`, also for what does not end."""
-        row = named(self.of(target), fault, target)
+        """End a fault that was started with these arguments. Raises as :meth:`inject`, and if it cannot end."""
+        row = find_fault(self.list_faults(target), fault, target)
         if row.end is None:
-            ending = ", ".join(each.name for each in self.of(target) if each.end is not None)
-            raise ConfigError(f"{fault} does not end", device=target, hint=f"These do: {ending or 'none'}.")
-        it = self._target(target)
-        row.end(it, **row.checked(arguments, row.places(it)))
+            ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
+            raise ConfigError(
+                f"{fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
+            )
+        fault_target = self._target(target)
+        row.end(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
-        """Have a fault happen so many seconds from now, by the bench's clock."""
-        delay = Argument("delay_s", "delay", 0.0, unit="s").checked("after", delay_s, {})
+        """Schedule a fault for a number of seconds from now, by the bench's clock."""
+        delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
-            raise ConfigError(f"after: {fault!r} is no fault", hint="Give a function without arguments.")
+            raise ConfigError(f"after: {fault!r} is not a fault", hint="Give a function without arguments.")
         self._schedule.add(self._schedule.now_s() + delay, fault)
 
     def _target(self, name: str) -> Target:
         return Target(self._devices[name], self._modules.get(name))
 
     def _checked(self, fault: str, **arguments: Any) -> dict[str, Any]:
-        return named(BENCH_FAULTS, fault, BENCH).checked(arguments, self._places)
+        return find_fault(BENCH_FAULTS, fault, BENCH).validated(arguments, self._places)
 
     # -- of the bench -----------------------------------------------------------------------------------------------
 
     def kill_modules(self, modules: Iterable[str]) -> None:
-        """The host of these modules loses power: they go dark and no longer answer."""
+        """Cut the power of these modules' host: they go dark and no longer respond."""
         self._supply(modules, on=False)
 
     def revive_modules(self, modules: Iterable[str]) -> None:
-        """The host comes back: the modules start up."""
+        """Restore the power of these modules' host: the modules start up."""
         self._supply(modules, on=True)
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
         names = tuple(self._checked("revive_modules" if on else "kill_modules", modules=modules)["modules"])
         for name in names:
-            # All names before the first acts: a wrong one leaves the bench as it was.
+            # All names are checked before the first acts, so a wrong name leaves the bench unchanged.
             if name not in self._modules:
-                there = ", ".join(self._modules) or "none"
+                kind_names = ", ".join(self._modules) or "none"
                 raise ConfigError(
-                    f"there is no module {name}", hint=f"{nearest(name, self._modules)}Modules here: {there}."
+                    f"there is no module {name}",
+                    hint=f"{suggestion(name, self._modules)}Modules on this bench: {kind_names}.",
                 )
         for name in names:
             (self.end if on else self.inject)(name, MODULE_DEAD)
 
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
-        """A heater (arm 0 upper, 1 lower) carries this current whatever is asked of it; 0 is an open heater."""
+        """Make a heater (arm 0 upper, 1 lower) carry this current regardless of its setting; 0 is an open heater."""
         self._checked("stick_heater", puc=puc, arm=arm, current_ma=current_ma)
+        self._world.about_to_change()
         self._world.truth.stuck_current_ma[2 * puc + arm] = current_ma
         self._world.disturb()
 
     def kill_port(self, port: int) -> None:
-        """The fibre at a port breaks: no light passes in or out."""
+        """Break the fibre at a port: no light enters or leaves."""
         self._checked("kill_port", port=port)
+        self._world.about_to_change()
         self._world.truth.access_loss_db[port] += _DEAD_PORT_DB
         self._world.disturb()
 
     def weaken_heater(self, puc: int, arm: int, factor: float) -> None:
-        """A heater needs so many times the power for the same phase."""
+        """Make a heater need this many times the power for the same phase."""
         self._checked("weaken_heater", puc=puc, arm=arm, factor=factor)
+        self._world.about_to_change()
         self._world.truth.p_pi_mw[2 * puc + arm] *= factor
         self._world.disturb()
 
     def swap_channels(self, one: int, other: int) -> None:
-        """The wires of two heaters (2·PUC + arm) are exchanged."""
+        """Swap the wires of two heaters (2·PUC + arm)."""
         self._checked("swap_channels", one=one, other=other)
-        self._world.swapped.append((one, other))  # takes effect with the next table that the board latches
+        self._world.swapped_heaters.append((one, other))  # takes effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
-        """Both couplers of a PUC are off balance by this angle."""
+        """Detune both couplers of a PUC by this angle."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
+        self._world.about_to_change()
         truth = self._world.truth
         for eta in (truth.eta_in, truth.eta_out):
-            # η = sin² a: what is off balance is the angle a.
+            # η = sin² a, where a is the angle that the fault changes.
             eta[puc] = np.sin(np.arcsin(np.sqrt(eta[puc])) + common_rad) ** 2
         self._world.disturb()
 
     def kill_monitor(self, port: int) -> None:
-        """The photodiode at a port is dead: it reads nothing."""
+        """Make the photodiode at a port read zero."""
         self._checked("kill_monitor", port=port)
         self.scale_monitor(port, 0.0)
 
     def scale_monitor(self, port: int, factor: float) -> None:
-        """The photodiode at a port gives so many times its current; with a large factor it saturates its converter."""
+        """Multiply the current of the photodiode at a port; a large factor saturates its converter."""
         self._checked("scale_monitor", port=port, factor=factor)
         self._world.truth.monitor_scale[port] *= factor
 
     def drift_temperature(self, trajectory_k: Trajectory) -> None:
-        """The chip's temperature follows a trajectory, by the bench's clock from now on."""
+        """Make the chip's temperature follow a trajectory, by the bench's clock from now on."""
         self._checked("drift_temperature", trajectory_k=trajectory_k)
         self._world.disturbances.temperature_k = self._from_now(trajectory_k)
 
     def drift_power(self, port: int, trajectory_db: Trajectory) -> None:
-        """The light that arrives at a port follows a trajectory, by the bench's clock from now on."""
+        """Make the power that arrives at a port follow a trajectory, by the bench's clock from now on."""
         self._checked("drift_power", port=port, trajectory_db=trajectory_db)
         self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
-        """The resistance of every heater walks at random, by this share per root of a second."""
+        """Start a random walk of the resistance of every heater, with this relative change per root second."""
         self._checked("walk_resistances", per_root_s=per_root_s)
         self._world.disturbances.resistance_per_root_s = per_root_s
 
     def hop_mode(self, port: int, shift_hz: float) -> None:
-        """The laser at a port jumps to another frequency."""
+        """Make the laser at a port hop to another frequency."""
         self._checked("hop_mode", port=port, shift_hz=shift_hz)
         for path, chain in zip(self._world.wiring.inputs, self._world.chains, strict=True):
             if path.port == port:
@@ -285,44 +304,45 @@ class BenchFaults:
         return lambda now_s: trajectory(now_s - begin_s)
 
     def turn_polarization(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """Somebody moves the fibre of a module: its polarization turns, by default into the orthogonal one."""
+        """Rotate the polarization of a module, as if its fibre were moved; by default to the orthogonal state."""
         self._checked("turn_polarization", transponder=transponder, angle_rad=angle_rad)
         sources = {path.source for path in self._world.wiring.inputs}
         if transponder not in sources:
-            there = ", ".join(sorted(sources))
+            kind_names = ", ".join(sorted(sources))
             raise ConfigError(
-                f"no fibre leads from {transponder} to the mesh",
-                hint=f"{nearest(transponder, sources)}Light comes from {there}.",
+                f"no fibre connects {transponder} to the mesh",
+                hint=f"{suggestion(transponder, sources)}Connected sources: {kind_names}.",
             )
         self._world.turn_fibre(transponder, angle_rad)
 
     # -- the emulated devices themselves ----------------------------------------------------------------------------
 
     def board(self, name: str) -> MeshBoard:
-        """Return an emulated mesh controller of this project, for the hooks of its own.
+        """Return the emulated LUMION mesh controller of this name, for test hooks.
 
         Raises:
-            ConfigError: There is none of that name.
+            ConfigError: There is no board of that name.
         """
         from lumion_hw.emulator.mesh.lumion import MeshBoard
 
-        found = self._devices.get(name)
-        if not isinstance(found, MeshBoard):
-            what = f"there is no device {name}" if found is None else f"{name} is a {self._kinds[name]}"
-            boards = [each for each, device in self._devices.items() if isinstance(device, MeshBoard)]
-            there = f"Boards here: {', '.join(boards) or 'none'}"
-            raise ConfigError(what, device=name, hint=f"{there}; every other device is had by device().")
-        return found
+        device = self._devices.get(name)
+        if not isinstance(device, MeshBoard):
+            problem = f"there is no device {name}" if device is None else f"{name} is a {self._kinds[name]}"
+            boards = [board for board, device in self._devices.items() if isinstance(device, MeshBoard)]
+            hint = f"Boards on this bench: {', '.join(boards) or 'none'}"
+            raise ConfigError(problem, device=name, hint=f"{hint}. Use device() for other devices.")
+        return device
 
     def device(self, name: str) -> Any:
-        """Return any emulated device, for the hooks of its own.
+        """Return an emulated device, for test hooks.
 
         Raises:
-            ConfigError: There is none of that name.
+            ConfigError: There is no device of that name.
         """
         if name not in self._devices:
-            there = ", ".join(self._devices)
+            kind_names = ", ".join(self._devices)
             raise ConfigError(
-                f"there is no device {name}", hint=f"{nearest(name, self._devices)}Devices here: {there}."
+                f"there is no device {name}",
+                hint=f"{suggestion(name, self._devices)}Devices on this bench: {kind_names}.",
             )
         return self._devices[name]

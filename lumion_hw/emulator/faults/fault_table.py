@@ -1,8 +1,10 @@
-"""How faults are declared: one row each, with its arguments, their units and ranges; checked before anything happens.
+"""Declaration of faults: one row each, with its arguments, units and ranges.
+
+Arguments are checked before anything happens.
 
 The rows are in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
-:mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. What a user reads about
-them, in messages and in docs/testing.md, is made from the rows.
+:mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. Messages and
+docs/faults.md are generated from the rows.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from typing import Any
 from lumion_hw.errors import ConfigError, LimitError
 
 BENCH = "bench"
-"""What the faults that are not those of one device act on."""
+"""Target name of the faults of the bench as a whole."""
 MODULE_DEAD = "module_dead"
 """Fault of every pluggable module: its host has lost power."""
 
 Places = Mapping[str, Collection[int]]
-"""Numbers that exist, by what they count: PUCs, ports, channels."""
+"""Valid numbers by the thing that they count: PUCs, ports, channels."""
 
 
 def _no_places(_target: Any) -> Places:
@@ -33,18 +35,18 @@ class Argument:
     """One argument of a fault.
 
     Attributes:
-        name: Its name.
-        meaning: What it is.
-        low: Least value.
-        high: Greatest value.
+        name: Name of the argument.
+        meaning: Description of the argument.
+        low: Smallest value.
+        high: Largest value.
         unit: Unit of the value.
-        among: It is the number of something; the word for the numbers that exist, such as ``port``.
-        default: Value if it is not given; ``None`` if it has to be.
-        accepts: What is taken instead of a number: a test, and its words.
+        among: The thing that the value is a number of, such as ``port``; empty for other values.
+        default: Value if the argument is omitted; ``None`` if it is required.
+        accepts: For an argument that is no number: a test for valid values, and their description.
     """
 
     name: str
-    meaning: str
+    effect: str
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
@@ -52,36 +54,36 @@ class Argument:
     default: Any = None
     accepts: tuple[Callable[[Any], bool], str] | None = None
 
-    def checked(self, fault: str, value: Any, places: Places) -> Any:
-        """Return a value that may be given.
+    def validated(self, fault: str, value: Any, places: Places) -> Any:
+        """Return the value if it is valid.
 
         Raises:
-            ConfigError: It is not of the right kind.
-            LimitError: It is out of range.
+            ConfigError: The value has the wrong type.
+            LimitError: The value is out of range.
         """
-        says = f"{fault}: {self.name} is {value!r}"
-        hint = f"Give {self.words(places)}."
+        problem = f"{fault}: {self.name} is {value!r}"
+        hint = f"Give {self.describe_values(places)}."
         if self.accepts is not None:
             if not self.accepts[0](value):
-                raise ConfigError(says, hint=hint)
+                raise ConfigError(problem, hint=hint)
             return value
         number = _number(value)
         if number is None:
-            raise ConfigError(says, hint=hint)
-        there = places.get(self.among, ())
-        low, high = (min(there, default=0), max(there, default=0)) if self.among else (self.low, self.high)
+            raise ConfigError(problem, hint=hint)
+        known = places.get(self.among, ())
+        low, high = (min(known, default=0), max(known, default=0)) if self.among else (self.low, self.high)
         if not low <= number <= high:
             limit = low if number < low else high
             raise LimitError(
-                f"{fault}: {self.name} is out of range", asked=number, limit=limit, unit=self.unit or "", hint=hint
+                f"{fault}: {self.name} is out of range", requested=number, limit=limit, unit=self.unit or "", hint=hint
             )
-        # Within the range and yet no such number: 2.5, or a port without light.
-        if self.among and number not in there:
-            raise ConfigError(says, hint=hint)
+        # Within the range, but not a valid number: 2.5, or a port without light.
+        if self.among and number not in known:
+            raise ConfigError(problem, hint=hint)
         return int(number) if self.among else number
 
-    def words(self, places: Places | None = None) -> str:
-        """Return what may be given, in words."""
+    def describe_values(self, places: Places | None = None) -> str:
+        """Return a description of the valid values."""
         if self.accepts is not None:
             return self.accepts[1]
         if self.among:
@@ -96,12 +98,12 @@ class ScriptedFault:
     """One fault.
 
     Attributes:
-        name: Its name.
-        effect: What happens.
-        arguments: What it takes.
-        begin: Puts it in force on its target, with the arguments by name.
-        end: Ends it, with the same arguments; ``None`` if it cannot be undone.
-        places: Returns which numbers exist on its target, for arguments that are one of them.
+        name: Name of the fault.
+        effect: Description of the effect.
+        arguments: Arguments of the fault.
+        begin: Starts the fault on its target, with the arguments by name.
+        end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
+        places: Returns the valid numbers on its target, for arguments that are a number of something.
     """
 
     name: str
@@ -111,57 +113,59 @@ class ScriptedFault:
     end: Callable[..., None] | None = field(default=None, repr=False)
     places: Callable[[Any], Places] = field(default=_no_places, repr=False)
 
-    def checked(self, given: Mapping[str, Any], places: Places) -> dict[str, Any]:
-        """Return all arguments.
+    def validated(self, arguments_given: Mapping[str, Any], places: Places) -> dict[str, Any]:
+        """Return all arguments after checking them.
 
         Raises:
-            ConfigError: One is missing, unknown or of the wrong kind.
-            LimitError: One is out of range.
+            ConfigError: An argument is missing, unknown or of the wrong type.
+            LimitError: An argument is out of range.
         """
         names = [argument.name for argument in self.arguments]
-        takes = f"It takes {self.signature() or 'no arguments'}."
-        for name in given:
+        accepted = f"Arguments: {self.signature() or 'none'}."
+        for name in arguments_given:
             if name not in names:
-                raise ConfigError(f"{self.name} has no argument {name}", hint=takes)
-        found = {}
+                raise ConfigError(f"{self.name} has no argument {name}", hint=accepted)
+        values = {}
         for argument in self.arguments:
-            value = given.get(argument.name, argument.default)
+            value = arguments_given.get(argument.name, argument.default)
             if value is None:
-                raise ConfigError(f"{self.name} needs {argument.name}", hint=takes)
-            found[argument.name] = argument.checked(self.name, value, places)
-        return found
+                raise ConfigError(f"{self.name} needs {argument.name}", hint=accepted)
+            values[argument.name] = argument.validated(self.name, value, places)
+        return values
 
     def signature(self) -> str:
-        """Return the arguments in words: name, meaning, range, default."""
-        return "; ".join(f"{each.name}: {each.meaning}{_span(each)}" for each in self.arguments)
+        """Return a description of the arguments: name, meaning, range, default."""
+        return "; ".join(f"{argument.name}: {argument.effect}{_span(argument)}" for argument in self.arguments)
 
 
 def _span(argument: Argument) -> str:
-    """Return range and default of an argument in brackets, if it has any."""
-    span = "" if argument.among or argument.accepts else argument.words()
-    default = "" if argument.default is None else f"without it {argument.default:g}"
+    """Return range and default of an argument in brackets; empty if it has neither."""
+    span = "" if argument.among or argument.accepts else argument.describe_values()
+    default = "" if argument.default is None else f"default {argument.default:g}"
     return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
 
 
-def named(faults: Iterable[ScriptedFault], name: str, what: str) -> ScriptedFault:
-    """Return a fault by name. Raises ``ConfigError`` that says what there is."""
-    there = {fault.name: fault for fault in faults}
-    if name not in there:
-        raise ConfigError(f"{what} has no fault {name}", hint=f"{nearest(name, there)}It has {', '.join(there)}.")
-    return there[name]
+def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> ScriptedFault:
+    """Return a fault by name. Raises ``ConfigError``, with the valid names, if there is none."""
+    known = {fault.name: fault for fault in faults}
+    if name not in known:
+        raise ConfigError(
+            f"{target_name} has no fault {name}", hint=f"{suggestion(name, known)}Its faults: {', '.join(known)}."
+        )
+    return known[name]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what was perhaps meant, as a sentence."""
-    found = difflib.get_close_matches(str(name), known, 1)
-    return f"Do you mean {found[0]}? " if found else ""
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a misspelt name as a sentence; empty if no valid name is similar."""
+    matches = difflib.get_close_matches(str(name), known, 1)
+    return f"Do you mean {matches[0]}? " if matches else ""
 
 
 def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
-    """Return the table of docs/testing.md.
+    """Return the fault table of docs/faults.md.
 
     Args:
-        faults: What has each fault, and the fault; those of several kinds that are the same get one row.
+        faults: Pairs of owner and fault; a fault that several kinds share gets one row.
     """
     owners: dict[str, list[str]] = {}
     for owner, fault in faults:
@@ -173,8 +177,8 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number, ``None`` for anything else."""
-    # float() would take True and "1".
+    """Return a finite number; ``None`` for anything else."""
+    # float() would accept True and "1".
     if isinstance(value, (bool, str, bytes)):
         return None
     try:
@@ -185,7 +189,7 @@ def _number(value: Any) -> float | None:
 
 
 def _listing(numbers: Sequence[int]) -> str:
-    """Return numbers in words, as a range where they are one."""
+    """Return numbers as text, as a range where they are consecutive."""
     if not numbers:
         return "there is none"
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:

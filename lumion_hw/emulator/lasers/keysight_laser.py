@@ -1,9 +1,10 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it leaves one: the laser is locked with the
-pin 1234 after power-on, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
-whose parameters are inconsistent is refused with -221; after a sweep the laser stays where it ended; realigning the
-cavity takes ten seconds.
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it is silent: after power-on the laser is
+locked with the pin 1234, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
+with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength where the sweep
+ended;
+realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.lasers.swept_laser import MOST_TRIGGERS, ArmedSweep, LaserProfile, SweepState, SweptLaser
+from lumion_hw.emulator.lasers.swept_laser import MAX_TRIGGERS, ArmedSweep, LaserProfile, SweepState, SweptLaser
 from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
     Choice,
     Form,
+    IndexedChoice,
     InstrumentState,
     LimitName,
-    NumberOrWord,
     Numeric,
     Operation,
     Profile,
@@ -46,16 +47,16 @@ from lumion_hw.emulator.scpi import (
     word_setting,
 )
 from lumion_hw.emulator.scpi.formats import definite_block, float32, keysight_float, keysight_int
-from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, TRIGGER_WIRINGS, own_modules, slot_commands
+from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, TRIGGER_WIRINGS, self_as_modules, slot_commands
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_W, SPEED_M_PER_S, TIME_S
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 PIN = "1234"
 N7776C_SPEEDS_NM_PER_S = (0.5, 1.0, 50.0, 80.0, 200.0)
-LEAST_STEP_NM = 1e-4
+MIN_STEP_NM = 1e-4
 _TIME_LIMITS_S = (0.1, 43_200.0)
-_MOST_TRIGGERS_PER_S = 1e6
+_MAX_TRIGGERS_PER_S = 1e6
 _DEFAULT_SPEED_NM_PER_S = 50.0
 _REALIGN_S = 10.0
 HIGH_POWER = "HIGHpower"
@@ -66,18 +67,18 @@ class SweepSettings:
     """Parameters of sweeps; the defaults are those after ``*RST``.
 
     Attributes:
-        start_nm: Where a sweep begins.
-        stop_nm: Where it ends.
+        start_nm: First wavelength of a sweep.
+        stop_nm: Last wavelength.
         step_nm: Step, and distance of triggers.
         speed_nm_per_s: Speed of continuous sweeps.
         mode: ``STEPped``, ``MANual`` or ``CONTinuous``.
         repeat: ``ONEWay`` or ``TWOWay``.
-        cycles: Passes.
-        dwell_s: Rest on every step.
+        cycles: Number of passes.
+        dwell_s: Dwell time on every step.
         logging: Wavelength logging.
         output: Trigger output.
         input: Trigger input.
-        modulated: Amplitude modulation is on.
+        modulated: Whether amplitude modulation is on.
     """
 
     start_nm: float
@@ -95,16 +96,17 @@ class SweepSettings:
 
 
 class LaserModule:
-    """A laser behind SCPI commands, in an instrument of its own or in a slot.
+    """A laser with its SCPI commands, in its own instrument or in a slot.
 
     Args:
         state: SCPI state of the instrument.
         clock: The injected clock.
-        rng: Draws the laser's errors.
+        rng: Random numbers for the laser's errors.
         profile: Model of the laser.
-        speeds_nm_per_s: Sweep speeds it has.
+        speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
-        low_sse_loss_db: Power that its output of low spontaneous emission has less; ``None`` for a laser of one output.
+        low_sse_loss_db: Power of the low-SSE output below that of the other output; ``None`` for a laser with one
+        output.
     """
 
     def __init__(
@@ -125,20 +127,20 @@ class LaserModule:
         self.low_sse_loss_db = low_sse_loss_db
         self._high_power = profile
         self.locked = True
-        self._listen = on_triggers
+        self._on_triggers = on_triggers
         self._operation: Operation | None = None
         self.default_nm = min(max(1550.0, profile.limits_nm[0]), profile.limits_nm[1])
         self.laser = SweptLaser(profile, clock, rng, self._pulses, wavelength_nm=self.default_nm)
         self.reset()
 
     def reset(self) -> None:
-        """Set defaults (``*RST``); the lock stays."""
+        """Set defaults (``*RST``); the lock does not change."""
         low, high = self.profile.limits_nm
         speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
         self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
         self.in_watts = False
-        self.regulate(HIGH_POWER)
-        self._swept = self._awaited = False
+        self.select_output(HIGH_POWER)
+        self._swept = self._waits_for_trigger = False
         self._operation = None
         self.laser.switch(False)
         self.laser.tune(self.default_nm)
@@ -148,17 +150,17 @@ class LaserModule:
         """Follow the clock."""
         self.laser.advance()
         if self._operation is not None:
-            # A sweep that was waiting for its trigger knows its end only now.
+            # The end of a sweep that waited for its trigger is known only now.
             self._operation.end_s = self.laser.end_s
 
     def _pulses(self, times_s: NDArray[np.float64]) -> None:
         if self.settings.output == "STFinished":
-            self._listen(times_s)
+            self._on_triggers(times_s)
 
-    # -- what commands do
+    # -- actions of commands
 
     def lock(self, on: bool, pin: str) -> None:
-        """Lock or unlock. Raises ``ScpiError`` -224 for a wrong pin."""
+        """Lock or unlock the laser. Raises ``ScpiError`` -224 for a wrong pin."""
         if pin != PIN:
             raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
         self.locked = on
@@ -167,16 +169,16 @@ class LaserModule:
 
     def switch(self, on: bool) -> None:
         """Switch the light. Raises ``ScpiError`` -203 while locked."""
-        # Locked after power-on: a host has to mean it before there is light.
+        # Locked after power-on, so that a host cannot switch the light on by accident.
         if on and self.locked:
             raise ScpiError(scpi_errors.COMMAND_PROTECTED)
         self.laser.switch(on)
 
-    def regulate(self, path: str) -> None:
-        """Give the power of one of two outputs: that of low spontaneous emission has less."""
+    def select_output(self, path: str) -> None:
+        """Select the output whose power is regulated; the low-SSE output has less power."""
         self.path = path
         low, high = self._high_power.power_dbm
-        # The output of low spontaneous emission passes a filter, and has less power for it.
+        # The low-SSE output passes a filter, which reduces its power.
         less_db = 0.0 if path in (HIGH_POWER, "BHRegulated") else self.low_sse_loss_db or 0.0
         self.profile = replace(self._high_power, power_dbm=(low, high - less_db))
         self.laser.profile = self.profile
@@ -184,11 +186,11 @@ class LaserModule:
     def realign(self) -> None:
         """Realign the cavity; an overlapped operation that ends a sweep."""
         self._end()
-        # Overlapped, as tuning is: *OPC? tells when the cavity is aligned.
-        self._start(self.laser.rest(_REALIGN_S))
+        # Overlapped, like tuning: *OPC? reports when the cavity is aligned.
+        self._start(self.laser.stay_busy(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
-        """Go to a wavelength; an overlapped operation."""
+        """Tune to a wavelength; an overlapped operation."""
         self._end()
         self._start(self.laser.tune(wavelength_nm))
 
@@ -204,15 +206,15 @@ class LaserModule:
             self._operation = None
 
     def check(self) -> tuple[int, str]:
-        """Return the number and text of what is inconsistent about a sweep, ``(0, "OK")`` if nothing is."""
+        """Return number and text of the first inconsistency of a sweep, ``(0, "OK")`` if there is none."""
         settings = self.settings
         span_nm = settings.stop_nm - settings.start_nm
         steps = span_nm / settings.step_nm
         continuous = settings.mode == "CONTinuous"
         duration_s = span_nm / settings.speed_nm_per_s if continuous else _TIME_LIMITS_S[0]
         low, high = self.profile.limits_nm
-        # Numbers and texts are those of CHECkparams in the programming guide; the first that applies is told.
-        findings = (
+        # Numbers and texts are those of CHECkparams in the programming guide; the first that applies is reported.
+        checks = (
             (span_nm <= 0, 368, "LambdaStop <=LambdaStart"),
             (settings.start_nm < low - 1e-9, 380, "LambdaStart too small"),
             (settings.stop_nm > high + 1e-9, 381, "LambdaStop too large"),
@@ -222,19 +224,19 @@ class LaserModule:
             (settings.logging and settings.output != "STFinished", 375, "lambda logging needs trigger STF"),
             (settings.logging and not continuous, 376, "lambda logging needs mode CONT"),
             (continuous and settings.modulated, 379, "continuous sweep and modulation"),
-            (settings.step_nm < LEAST_STEP_NM - 1e-12, 372, "step too small"),
-            (abs(settings.step_nm / LEAST_STEP_NM - round(settings.step_nm / LEAST_STEP_NM)) > 1e-3, 377, "step"),
+            (settings.step_nm < MIN_STEP_NM - 1e-12, 372, "step too small"),
+            (abs(settings.step_nm / MIN_STEP_NM - round(settings.step_nm / MIN_STEP_NM)) > 1e-3, 377, "step"),
             (
-                continuous and settings.speed_nm_per_s / settings.step_nm > _MOST_TRIGGERS_PER_S,
+                continuous and settings.speed_nm_per_s / settings.step_nm > _MAX_TRIGGERS_PER_S,
                 371,
                 "triggerFreq too large",
             ),
-            (steps + 1 > MOST_TRIGGERS, 373, "triggerNum too large"),
+            (steps + 1 > MAX_TRIGGERS, 373, "triggerNum too large"),
         )
-        return next(((code, text) for wrong, code, text in findings if wrong), (0, "OK"))
+        return next(((code, text) for is_wrong, code, text in checks if is_wrong), (0, "OK"))
 
     def plan(self) -> ArmedSweep:
-        """Return the sweep set."""
+        """Return the sweep that is set."""
         settings = self.settings
         return ArmedSweep(
             settings.start_nm,
@@ -248,17 +250,17 @@ class LaserModule:
         )
 
     def control(self, word: str) -> None:
-        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 for an inconsistent one."""
+        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 for an inconsistent sweep."""
         if word == "STARt":
             if self.check()[0]:
                 raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
             self._end()
-            self._swept, self._awaited = True, self.settings.input == "SWStart"
+            self._swept, self._waits_for_trigger = True, self.settings.input == "SWStart"
             if self.settings.mode == "MANual":
                 self.laser.hold(self.plan())
             else:
-                self.laser.sweep(self.plan(), wait=self._awaited)
-            self._start(None)  # its end is not known before its trigger
+                self.laser.sweep(self.plan(), wait=self._waits_for_trigger)
+            self._start(None)  # its end is unknown before its trigger
             self.advance()
         elif word == "STOP":
             self.laser.stop()
@@ -268,17 +270,17 @@ class LaserModule:
             self.laser.pause()
 
     def step(self, direction: int) -> None:
-        """Go one step. Raises ``ScpiError`` -221 when no sweep is paused, or at its end."""
+        """Move one step. Raises ``ScpiError`` -221 if no sweep is paused, or at its end."""
         if not self.laser.step(direction):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def soft_trigger(self) -> None:
-        """Begin the sweep that waits. Raises ``ScpiError`` -211 when none does."""
+        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -211 if there is none."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.TRIGGER_IGNORED)
 
     def hardware_trigger(self) -> None:
-        """A pulse at the trigger input."""
+        """Receive a pulse at the trigger input."""
         if self.settings.input == "SWStart":
             self.laser.trigger()
         elif self.settings.input == "NEXTstep":
@@ -286,24 +288,24 @@ class LaserModule:
 
     @property
     def sweep_number(self) -> int:
-        """Reply of the sweep's query: 0 stopped, 1 running (or getting ready), 2 paused."""
+        """Reply of the sweep's query: 0 stopped, 1 running (or preparing), 2 paused."""
         state = self.laser.state
         return {SweepState.STOPPED: 0, SweepState.PAUSED: 2}.get(state, 1)
 
     @property
     def flag(self) -> int:
-        """0 at the start and after a stop, two more with the data of every pass, odd from the waiting for a trigger on.
+        """Sweep flag: 0 before a sweep and after a stop, plus 2 with the data of every pass, plus 1 until the first.
 
-        816x programming guide p. 139. That it stays after the last pass is what public clients wait for.
+        816x programming guide p. 139. The flag stays after the last pass, as public clients expect.
         """
         if not self._swept:
             return 0
-        # Odd only until the first data are there: clients take an even number above 0 for data to read.
+        # Odd only until the first data are available: clients take an even number above 0 as data to read.
         before_data = self.laser.passes_done == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
-        return 2 * self.laser.passes_done + (self._awaited and before_data)
+        return 2 * self.laser.passes_done + (self._waits_for_trigger and before_data)
 
     def logged_m(self) -> NDArray[np.float64]:
-        """Wavelengths logged, in m."""
+        """Logged wavelengths in m."""
         if not self.settings.logging:
             return np.zeros(0)
         return np.asarray(self.laser.logged_nm * 1e-9, dtype=np.float64)
@@ -313,9 +315,9 @@ class EmulatedKeysightLaser(ScpiDevice):
     """A stand-alone laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the laser's errors.
+        rng: Random numbers for the laser's errors.
         model: Second field of ``*IDN?``.
         serial: Third field.
         firmware: Last field.
@@ -339,14 +341,15 @@ class EmulatedKeysightLaser(ScpiDevice):
     ) -> None:
         identity = f"Keysight Technologies,{model},{serial},{firmware}"
         super().__init__(name, clock)
-        # A meter on a cable measures at every pulse, in the light of its time: they are given although nobody asks.
+        # A meter on a trigger cable measures at every pulse, with the light of its time: pulses are sent without a
+        # host.
         self._scpi = ScpiInstrument(
             name,
             clock,
-            Profile(identity, tells_busy=True),
+            Profile(identity, reports_busy=True),
             self._reset,
             self._follow,
-            lambda: self.module.laser.next_look_s(),  # noqa: PLW0108 - the module is made after the instrument
+            lambda: self.module.laser.next_update_s(),  # noqa: PLW0108 - the module is made after the instrument
         )
         self._outlet = LightOutlet(emit)
         self.module = LaserModule(
@@ -360,7 +363,7 @@ class EmulatedKeysightLaser(ScpiDevice):
         commands = (
             *laser_commands(self.module),
             *trigger_commands(self.module),
-            *slot_commands(own_modules(identity, (0,)), (0,)),
+            *slot_commands(self_as_modules(identity, (0,)), (0,)),
         )
         self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
@@ -369,11 +372,11 @@ class EmulatedKeysightLaser(ScpiDevice):
         return self.module.laser.light()
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at a time that has passed."""
+        """Return the true light at an earlier time."""
         return self.module.laser.light_at(at_s)
 
     def trigger(self) -> None:
-        """A pulse at the trigger input."""
+        """Receive a pulse at the trigger input."""
         self.module.hardware_trigger()
 
     def _reset(self) -> None:
@@ -381,7 +384,7 @@ class EmulatedKeysightLaser(ScpiDevice):
 
     def _follow(self) -> None:
         self.module.advance()
-        self._outlet.show(self.module.laser.light)
+        self._outlet.report(self.module.laser.light)
 
 
 SOURCE = "[:SOURce[s]][:CHANnel[c]]"
@@ -397,11 +400,11 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """A power in W, dBm or, without a unit, in the unit set; its value is in W.
+    """A power in W, dBm or, without a unit, in the selected unit; its value is in W.
 
     Attributes:
         module: The laser.
-        optional: May be left out.
+        optional: May be omitted.
     """
 
     module: LaserModule
@@ -415,14 +418,14 @@ class KeysightLevel:
         return self.number().parse(token, call)
 
     def number(self) -> Numeric:
-        """Return the same in W, with its limits."""
+        """Return the parameter in W, with its limits."""
         low, high = (w_from_dbm(limit) for limit in self.module.profile.power_dbm)
-        # A limit that was told in dBm and comes back in W must not be out of range by its rounding.
+        # A limit that was reported in dBm and comes back in W must not be out of range by rounding.
         return Numeric(low * (1 - 1e-9), high * (1 + 1e-9), 1e-3, POWER_W)
 
 
 def laser_commands(module: LaserModule) -> Iterable[ScpiCommand]:
-    """Return every command of the source but its triggers."""
+    """Return every command of the source except its triggers."""
     yield from _source(module)
     yield from _sweep_settings(module)
     yield from _sweep_control(module)
@@ -463,7 +466,7 @@ def _source(module: LaserModule) -> Iterable[ScpiCommand]:
     )
     if module.low_sse_loss_db is not None:
         path = ":OUTPut[s][:CHANnel[c]]:PATH"
-        yield word_setting(path, Choice(_PATHS), lambda _: module.path, lambda _, word: module.regulate(word))
+        yield word_setting(path, Choice(_PATHS), lambda _: module.path, lambda _, word: module.select_output(word))
     yield action(f"{SOURCE}:WAVelength:CORRection:ARA", module.realign)
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     yield number_setting(
@@ -478,10 +481,10 @@ def _source(module: LaserModule) -> Iterable[ScpiCommand]:
 
 def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
-    place = Numeric(low * (1 - 1e-12), high * (1 + 1e-12), None, LENGTH_M)
+    wavelength = Numeric(low * (1 - 1e-12), high * (1 + 1e-12), None, LENGTH_M)
     for pattern, name, parameter in (
-        ("STARt", "start_nm", place),
-        ("STOP", "stop_nm", place),
+        ("STARt", "start_nm", wavelength),
+        ("STOP", "stop_nm", wavelength),
         ("STEP[:WIDTh]", "step_nm", Numeric(1e-13, high - low, None, LENGTH_M)),
     ):
         yield number_setting(
@@ -494,7 +497,7 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
 
     def set_speed(call: Call, metres_per_s: float) -> None:
         del call
-        # The laser has these speeds and no others; rounding of nm/s to m/s aside, another one is refused.
+        # The laser has only these speeds; any other is refused, except for rounding from nm/s to m/s.
         nearest = min(module.speeds_nm_per_s, key=lambda speed: abs(speed - metres_per_s * 1e9))
         if abs(nearest - metres_per_s * 1e9) > 1e-6:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
@@ -537,7 +540,7 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
         return None
 
     state = Form(lambda _: keysight_int(module.sweep_number))
-    yield ScpiCommand(f"{_SWEEP}[:STATe]", Form(control, (NumberOrWord(_ACTIONS),)), state)
+    yield ScpiCommand(f"{_SWEEP}[:STATe]", Form(control, (IndexedChoice(_ACTIONS),)), state)
     yield query(f"{_SWEEP}:CHECkparams", lambda _: "{},{}".format(*module.check()))
     yield query(f"{_SWEEP}:EXPectedtriggernum", lambda _: keysight_int(module.plan().steps + 1))
     yield query(f"{_SWEEP}:FLAG", lambda _: keysight_int(module.flag))
@@ -545,22 +548,22 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
     yield action(f"{_SWEEP}:STEP:NEXT", lambda: module.step(1))
     yield action(f"{_SWEEP}:STEP:PREVious", lambda: module.step(-1))
 
-    def largest(call: Call) -> Reply:
-        """Reply in W, whatever the unit set: so the maker's own example and every public client at hand take it."""
-        power_dbm = min(module.profile.largest_dbm(call.number(place) * 1e9) for place in range(2))
+    def max_power(call: Call) -> Reply:
+        """Reply in W in any unit setting, as the maker's example and all known public clients expect."""
+        power_dbm = min(module.profile.max_dbm(call.number(wavelength) * 1e9) for wavelength in range(2))
         return keysight_float(w_from_dbm(power_dbm))
 
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     span = Numeric(low * (1 - 1e-12), high * (1 + 1e-12), None, LENGTH_M)
-    yield query(f"{_SWEEP}:PMAX", largest, span, span)
+    yield query(f"{_SWEEP}:PMAX", max_power, span, span)
 
 
 def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
     def table() -> list[tuple[float, float]]:
-        """Greatest power every nanometre."""
+        """Return the largest power every nanometre."""
         low, high = module.profile.limits_nm
-        places = [low + step for step in range(int(high - low) + 1)]
-        return [(nm * 1e-9, w_from_dbm(module.profile.largest_dbm(nm))) for nm in places]
+        wavelengths = [low + step for step in range(int(high - low) + 1)]
+        return [(nm * 1e-9, w_from_dbm(module.profile.max_dbm(nm))) for nm in wavelengths]
 
     def points(call: Call) -> Reply:
         logging = call.text() == "LLOGging"
@@ -576,7 +579,7 @@ def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
 
 
 def trigger_commands(module: LaserModule) -> Iterable[ScpiCommand]:
-    """Return the trigger commands of an instrument that is nothing but a laser."""
+    """Return the trigger commands of an instrument that contains only a laser."""
     yield _word(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
     yield _word(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
     yield action(":TRIGger", module.hardware_trigger, Numeric(1, 2, integer=True))

@@ -1,24 +1,26 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Language: what public clients quote of the maker's manual: the maker's own
-samples (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver
-with the manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to
-it); LF and CR LF are taken too. Errors are those of the maker's table, ``0,"No error"`` when there is none; without
-trouble ``SYSTem:ALERt?`` is ``No alerts.``. With no light the monitor says less than -99 dBm, and it sits before the
-shutter (measured on a TSL-775: a full log behind a closed shutter). Nothing follows a logged block.
+Language: the maker's manual as public clients quote it: the maker's own samples (santec-corporation/python-samples),
+QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with the manual's list of 62 commands. A
+carriage return ends messages both ways (manual 7.1.3; the samples read up to it); LF and CR LF are accepted too. Errors
+are those of the maker's table, ``0,"No error"`` when there is none; ``SYSTem:ALERt?`` replies ``No alerts.``. Without
+light the monitor reports less than -99 dBm. The monitor is before the shutter (measured on a TSL-775: a full log with a
+closed shutter). Nothing follows a logged block.
 
-Model choices where they leave one: tuning and sweeps are overlapped operations; a cycle of a two-way sweep goes and
-comes back, and both are counted and logged; zero cycles are one; a sweep waits when ``TRIGger:INPut:EXTernal`` or
-``:STANdby`` is on, until its software trigger or a pulse comes; after ``*RST`` the trigger output is off, and what is
-logged is the wavelength at every pulse of the trigger output, so that without pulses the log is empty (the TSL-775 does
-so, and has room for 500 000); pulses come at most 20 000 times a second, and with a smaller step no faster (figure of
-the TSL-775, for others (check)); the first is at the start of the sweep (check); fine tuning, offset, attenuator,
-modulation and coherence control are kept and told, without effect on the light; ``TRIGger:OUTPut:SETTing`` is without
-effect too, as the emulated sweep is even in wavelength and time.
+Model choices where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way sweep is
+one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
+``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
+trigger
+output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is empty (as
+on
+the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, also with a smaller step (figure of
+the TSL-775, for others (check)); the first is at the start of the sweep (check). Fine tuning, offset, attenuator,
+modulation and coherence control are stored and reported, without effect on the light; so is
+``TRIGger:OUTPut:SETTing``, because the emulated sweep is even in wavelength and time.
 
 The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set (check);
-its powers are those of the level at read-out. Product code and MAC address have the forms that driver quotes. The
-settings of its own network change what is told, not where the emulator listens. Shutting down is not there.
+its powers are those of the level at read-out. Product code and MAC address have the forms which that driver quotes. The
+network settings change what the laser reports, not where the emulator listens. Shutdown is not implemented.
 """
 
 from __future__ import annotations
@@ -71,9 +73,9 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
-MOST_LOGGED = 500_000
-MOST_PULSES_PER_S = 20e3
-"""The older models take any speed between these, in tenths."""
+MAX_LOGGED_POINTS = 500_000
+MAX_PULSES_PER_S = 20e3
+"""Lowest and highest speed of the older models, in steps of a tenth."""
 FIRMWARE = "0026.0026.0011"
 FACTORY_NETWORK = {"IPADdress": "192.168.1.100", "SMASk": "255.255.255.0", "DGATeway": "192.168.1.1"}
 _DEFAULT_NM = 1550.0
@@ -90,24 +92,24 @@ _STATES = {
 
 @dataclass
 class TslSettings:
-    """What the host has set; the defaults are those after ``*RST``.
+    """Settings of the host; the defaults are those after ``*RST``.
 
     Attributes:
-        start_nm: Where a sweep begins.
-        stop_nm: Where it ends.
+        start_nm: First wavelength of a sweep.
+        stop_nm: Last wavelength.
         step_nm: Step of a stepped sweep.
-        step_thz: Step in frequency; kept, without effect on the model.
+        step_thz: Step in frequency; stored, without effect on the model.
         speed_nm_per_s: Speed of continuous sweeps.
-        dwell_s: Rest on every step.
-        delay_s: Rest between passes.
-        cycles: Sweeps in a row.
+        dwell_s: Dwell time on every step.
+        delay_s: Delay between passes.
+        cycles: Number of consecutive sweeps.
         mode: Bit 0 continuous, bit 1 two-way.
-        in_mw: Powers in mW rather than dBm.
-        external: A sweep waits for a pulse.
-        standby: A sweep waits for the software trigger.
+        in_mw: Whether powers are in mW rather than dBm.
+        external: Whether a sweep waits for a pulse.
+        standby: Whether a sweep waits for the software trigger.
         output: Number of the timing of the trigger output.
         output_step_nm: Distance of its pulses in a continuous sweep.
-        kept: Settings without effect on the model, by the name of their command.
+        without_effect: Settings without effect on the model, by the name of their command.
     """
 
     start_nm: float
@@ -124,16 +126,16 @@ class TslSettings:
     standby: bool = False
     output: float = 0
     output_step_nm: float = 0.1
-    kept: dict[str, float] = field(default_factory=dict)
+    without_effect: dict[str, float] = field(default_factory=dict)
 
 
 class EmulatedSantecTsl(ScpiDevice):
     """The laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the laser's errors.
+        rng: Random numbers for the laser's errors.
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
         profile: Model of the laser.
@@ -143,15 +145,15 @@ class EmulatedSantecTsl(ScpiDevice):
 
     Attributes:
         profile: Model of the laser.
-        slow: This is an older model, not a TSL-570.
+        slow: Whether this is an older model, not a TSL-570.
         firmware: Its firmware, the last field of ``*IDN?``.
-        code: Command set in force.
+        code: Present command set.
         network: Its network addresses, by the word of their command.
-        port: Its port.
-        settings: What the host has set.
+        port: Its network port.
+        settings: Settings of the host.
         laser: The light. Its hidden errors are for tests only.
-        diode: The laser diode is on.
-        shut: The shutter is closed.
+        diode: Whether the laser diode is on.
+        shut: Whether the shutter is closed.
 
     Raises:
         ConfigError: There is no such model.
@@ -171,7 +173,9 @@ class EmulatedSantecTsl(ScpiDevice):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
+            raise ConfigError(
+                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
+            )
         self.slow = model != "TSL-570"
         self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))
@@ -185,7 +189,7 @@ class EmulatedSantecTsl(ScpiDevice):
             scpi_version=None,
         )
         super().__init__(name, clock)
-        self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_look)
+        self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_update)
         self.code = LEGACY
         self.network, self.port = dict(FACTORY_NETWORK), 5000
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))
@@ -197,8 +201,8 @@ class EmulatedSantecTsl(ScpiDevice):
         self.settings = TslSettings(*self.profile.limits_nm)
         self._repeating = False
         self._operation = None
-        self.diode, self.shut = False, self.slow
-        self._shutter = (-math.inf, self.shut)  # when it last moved, and how it was before: meters ask for the past
+        self.diode, self.shutter_closed = False, self.slow
+        self._shutter = (-math.inf, self.shutter_closed)  # time of its last movement, and state before
         self.laser.switch(False)
         self.laser.tune(_DEFAULT_NM)
         self.laser.set_power(0.0)
@@ -208,13 +212,13 @@ class EmulatedSantecTsl(ScpiDevice):
         return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at a time that has passed."""
+        """Return the true light at an earlier time."""
         light = self.laser.light_at(at_s)
         moved_s, before = self._shutter
-        return Light(0.0, light.wavelength_nm) if (self.shut if at_s >= moved_s else before) else light
+        return Light(0.0, light.wavelength_nm) if (self.shutter_closed if at_s >= moved_s else before) else light
 
     def trigger(self) -> None:
-        """A pulse at the trigger input."""
+        """Receive a pulse at the trigger input."""
         if self.settings.external:
             self.laser.trigger()
 
@@ -222,44 +226,44 @@ class EmulatedSantecTsl(ScpiDevice):
         self.laser.advance()
         # No operation ends between two repetitions: *OPC? waits for STOP.
         if self._repeating and self.laser.state is SweepState.STOPPED:
-            self._again()
+            self._restart_sweep()
         if self._operation is not None:
             self._operation.end_s = None if self._repeating else self.laser.end_s
-        self._outlet.show(self.light)
+        self._outlet.report(self.light)
 
-    def _next_look(self) -> float | None:
-        """A sweep that repeats begins anew when it is over."""
+    def _next_update(self) -> float | None:
+        """Return when to restart a repeating sweep, ``None`` for others."""
         return self.laser.end_s if self._repeating else None
 
-    def _again(self) -> None:
+    def _restart_sweep(self) -> None:
         try:
-            self._begin()
-        except ScpiError as refusal:  # settings were changed meanwhile
+            self._start_laser_sweep()
+        except ScpiError as refusal:  # settings have changed since
             self.stop()
             self._scpi.state.report(refusal.code)
 
-    # -- what commands do
+    # -- actions of commands
 
     def switch_diode(self, on: bool) -> None:
         """Switch the laser diode."""
         self.diode = on
         self.laser.switch(on)
 
-    def move_shutter(self, shut: bool) -> None:
+    def move_shutter(self, shutter_closed: bool) -> None:
         """Close or open the shutter."""
-        self._shutter, self.shut = (self._scpi.state.clock.now(), self.shut), shut
+        self._shutter, self.shutter_closed = (self._scpi.state.clock.now(), self.shutter_closed), shutter_closed
 
     def monitored_w(self) -> float:
-        """Power that the built-in monitor sees before the shutter, in W."""
+        """Return the power at the built-in monitor, before the shutter, in W."""
         return self.laser.light().power_w
 
     def tune(self, wavelength_nm: float) -> None:
-        """Go to a wavelength; a sweep ends."""
+        """Tune to a wavelength; a sweep ends."""
         self.stop()
         self._operation = self._scpi.state.begin(self.laser.tune(wavelength_nm), self._finished)
 
     def set_speed(self, speed_nm_per_s: float) -> None:
-        """Choose the speed of continuous sweeps. Raises ``ScpiError`` -222 for one the laser does not have."""
+        """Set the speed of continuous sweeps. Raises ``ScpiError`` -222 for a speed that the laser does not have."""
         speed = round(speed_nm_per_s, 1) if self.slow else speed_nm_per_s
         low, high = SLOW_SPEEDS_NM_PER_S
         if not (low <= speed <= high if self.slow else speed in SPEEDS_NM_PER_S):
@@ -268,21 +272,21 @@ class EmulatedSantecTsl(ScpiDevice):
 
     @property
     def sweep_number(self) -> int:
-        """Reply of the sweep's query: 0 stopped, 1 running, 3 waiting for a trigger, 4 getting ready."""
+        """Reply of the sweep's query: 0 stopped, 1 running, 3 waiting for a trigger, 4 preparing."""
         return _STATES[self.laser.state]
 
     def start_sweep(self, *, repeat: bool) -> None:
-        """Start the sweeps set, or sweep until stopped. Raises ``ScpiError`` -200 when they cannot be."""
+        """Start the sweeps that are set, or repeat until stopped. Raises ``ScpiError`` -200 if they are impossible."""
         self.stop()
-        self._begin()
+        self._start_laser_sweep()
         self._repeating = repeat
         self._operation = self._scpi.state.begin(None, self._finished)
         self._follow()
 
-    def _begin(self) -> None:
+    def _start_laser_sweep(self) -> None:
         settings = self.settings
         continuous, two_way = bool(int(settings.mode) & 1), bool(int(settings.mode) & 2)
-        spacing_nm = max(settings.output_step_nm, settings.speed_nm_per_s / MOST_PULSES_PER_S)
+        spacing_nm = max(settings.output_step_nm, settings.speed_nm_per_s / MAX_PULSES_PER_S)
         plan = ArmedSweep(
             settings.start_nm,
             settings.stop_nm,
@@ -295,12 +299,12 @@ class EmulatedSantecTsl(ScpiDevice):
             delay_s=settings.delay_s,
             pulses=_PULSES[int(settings.output)],
         )
-        if plan.stop_nm <= plan.start_nm or (plan.steps + 1) * plan.cycles > MOST_LOGGED:
+        if plan.stop_nm <= plan.start_nm or (plan.steps + 1) * plan.cycles > MAX_LOGGED_POINTS:
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
         self.laser.sweep(plan, wait=settings.external or settings.standby)
 
     def stop(self) -> None:
-        """End the sweep or the tuning under way, where it is."""
+        """Stop the sweep or the tuning at the present wavelength."""
         self._repeating = False
         self.laser.stop()
         if self._operation is not None:
@@ -311,7 +315,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._operation = None
 
     def soft_trigger(self) -> None:
-        """Begin the sweep that waits. Raises ``ScpiError`` -200 when none does."""
+        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -200 if there is none."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
 
@@ -319,7 +323,7 @@ class EmulatedSantecTsl(ScpiDevice):
 LEGACY, SCPI = 0, 1
 """Numbers of the command sets."""
 DARK_DBM = -99.99
-"""What the monitor says without light."""
+"""Reading of the monitor without light."""
 NO_ALERTS = "No alerts."
 _C_NM_THZ = SPEED_OF_LIGHT_M_PER_S * 1e-3
 """Speed of light in nm THz."""
@@ -327,7 +331,7 @@ _THZ: Suffixes = {name: power - 12 for name, power in FREQUENCY_HZ.items() if is
 _WAVELENGTH, _FREQUENCY = "[:SOURce]:WAVelength", "[:SOURce][:WAVelength]:FREQuency"
 _SWEEP = f"{_WAVELENGTH}:SWEep"
 _POWER = "[:SOURce]:POWer"
-_KEPT: tuple[tuple[str, Numeric, int], ...] = (
+_WITHOUT_EFFECT: tuple[tuple[str, Numeric, int], ...] = (
     (f"{_WAVELENGTH}:UNIT", Numeric(0, 1, 0, integer=True), 0),
     (f"{_WAVELENGTH}:FINe", Numeric(-100.0, 100.0, 0.0), 2),
     ("[:SOURce]:COHCtrl", Numeric(0, 1, 0, integer=True), 0),
@@ -349,7 +353,7 @@ _DIGIT = "{:d}".format
 
 @dataclass(frozen=True)
 class NetworkAddress:
-    """Four numbers up to 255, with dots between them."""
+    """Four numbers up to 255, separated by dots."""
 
     optional: bool = False
 
@@ -364,15 +368,15 @@ class NetworkAddress:
 
 
 @dataclass(frozen=True)
-class InForce:
-    """A number whose bare form is in the unit of the command set in force: nm and THz, or m and Hz.
+class UnitBySet:
+    """A number whose unit, if omitted, depends on the present command set: nm and THz, or m and Hz.
 
     Attributes:
         legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
         per_legacy: One unit of the Legacy set in that of the SCPI set, as a power of ten.
-        code: Gives the command set in force.
-        decimals: Of a reply in the Legacy set: 0.1 pm, 10 MHz.
-        optional: May be left out.
+        code: Returns the present command set.
+        decimals: Decimals of a reply in the Legacy set: 0.1 pm, 10 MHz.
+        optional: May be omitted.
     """
 
     legacy: Numeric
@@ -384,22 +388,22 @@ class InForce:
     def parse(self, token: Token, call: Call) -> Value:
         """Return the value in the unit of the Legacy set."""
         if token.kind is TokenKind.NUMBER and not token.suffix and self.code() == SCPI:
-            # Moves the exponent, so that 1.55E-6 m is 1550 nm to the last bit.
+            # Changes the exponent, so that 1.55E-6 m is exactly 1550 nm.
             token = dataclasses.replace(token, exponent=token.exponent - self.per_legacy)
         return self.legacy.parse(token, call)
 
     def reply(self, value: float) -> str:
-        """Return a value of the legacy unit in the form of the set in force."""
+        """Return the reply for a value in the legacy unit, in the form of the present command set."""
         return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
 class SantecLevel:
-    """A power whose bare form is in the unit set; its value is in dBm.
+    """A power that is in the selected unit if no unit is given; its value is in dBm.
 
     Attributes:
         tsl: The laser.
-        optional: May be left out.
+        optional: May be omitted.
     """
 
     tsl: EmulatedSantecTsl
@@ -412,16 +416,18 @@ class SantecLevel:
         if token.suffix in POWER_W and token.suffix not in POWER_DBM:
             low, high = (w_from_dbm(limit) for limit in self.tsl.profile.power_dbm)
             return dbm_from_w(float(Numeric(low * (1 - 1e-9), high * (1 + 1e-9), None, POWER_W).parse(token, call)))
-        return self.in_dbm().parse(token, call)
+        return self.number_dbm().parse(token, call)
 
-    def in_dbm(self) -> Numeric:
-        """Return the same in dBm, with its limits."""
+    def number_dbm(self) -> Numeric:
+        """Return the parameter in dBm, with its limits."""
         low, high = self.tsl.profile.power_dbm
         return Numeric(low, high, 0.0, POWER_DBM)
 
 
-def _number(pattern: str, parameter: InForce, read: Callable[[], float], write: Callable[[float], None]) -> ScpiCommand:
-    """Declare a number whose unit depends on the command set in force."""
+def _number(
+    pattern: str, parameter: UnitBySet, read: Callable[[], float], write: Callable[[float], None]
+) -> ScpiCommand:
+    """Declare a number whose unit depends on the present command set."""
 
     def run_set(call: Call) -> Reply:
         write(call.number())
@@ -438,18 +444,20 @@ def _switch(pattern: str, read: Callable[[], bool], write: Callable[[bool], None
 
 
 def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Return every command but the common ones."""
+    """Return every command except the common ones."""
     yield from _power(tsl)
     low, high = tsl.profile.limits_nm
-    wavelength = InForce(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code, 4)
-    frequency = InForce(Numeric(_C_NM_THZ / high - 1e-9, _C_NM_THZ / low + 1e-9, None, _THZ), 12, lambda: tsl.code, 5)
-    yield from _places(tsl, _WAVELENGTH, wavelength, lambda nm: nm, (low, high))
-    yield from _places(tsl, _FREQUENCY, frequency, lambda value: _C_NM_THZ / value, (_C_NM_THZ / high, _C_NM_THZ / low))
+    wavelength = UnitBySet(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    frequency = UnitBySet(Numeric(_C_NM_THZ / high - 1e-9, _C_NM_THZ / low + 1e-9, None, _THZ), 12, lambda: tsl.code, 5)
+    yield from _positions(tsl, _WAVELENGTH, wavelength, lambda nm: nm, (low, high))
+    yield from _positions(
+        tsl, _FREQUENCY, frequency, lambda value: _C_NM_THZ / value, (_C_NM_THZ / high, _C_NM_THZ / low)
+    )
     yield from _steps(tsl, high - low)
     yield from _sweep(tsl)
     yield from _log(tsl)
     yield from _triggers(tsl)
-    yield from _kept(tsl)
+    yield from _settings_without_effect(tsl)
     yield query(":SYSTem:ALERt", lambda _: NO_ALERTS)
     yield query(":SYSTem:VERSion", lambda _: tsl.firmware)
     yield query(":SYSTem:LOCK", lambda _: "0")
@@ -467,7 +475,7 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Addresses, kept through a reset."""
+    """Declare the network addresses, which a reset does not change."""
     root = ":SYSTem:COMMunicate:ETHernet"
 
     def address(name: str) -> ScpiCommand:
@@ -490,7 +498,7 @@ def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield _switch(f"{_POWER}:STATe", lambda: tsl.diode, tsl.switch_diode)
-    yield _switch(f"{_POWER}:SHUTter", lambda: tsl.shut, tsl.move_shutter)
+    yield _switch(f"{_POWER}:SHUTter", lambda: tsl.shutter_closed, tsl.move_shutter)
     yield flag_attribute(f"{_POWER}:UNIT", lambda: tsl.settings, "in_mw", _DIGIT)
 
     def express(power_dbm: float) -> str:
@@ -503,7 +511,7 @@ def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
     level = SantecLevel(tsl)
     reply = Form(
-        lambda call: express(call.number() if call.values else tsl.laser.power_dbm), (LimitName(level.in_dbm()),)
+        lambda call: express(call.number() if call.values else tsl.laser.power_dbm), (LimitName(level.number_dbm()),)
     )
     yield ScpiCommand(f"{_POWER}[:LEVel]", Form(set_power, (level,)), reply)
     for name, limit_dbm in zip(("MINimum", "MAXimum"), tsl.profile.power_dbm, strict=True):
@@ -517,26 +525,26 @@ def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield query(f"{_POWER}:ACTual[:LEVel]", monitor)
 
 
-def _places(
+def _positions(
     tsl: EmulatedSantecTsl,
     root: str,
-    parameter: InForce,
-    turn: Callable[[float], float],
+    parameter: UnitBySet,
+    convert: Callable[[float], float],
     limits: tuple[float, float],
 ) -> Iterable[ScpiCommand]:
-    """Wavelengths, or the same as frequencies: ``turn`` makes one of the other, both ways."""
-    yield _number(root, parameter, lambda: turn(tsl.laser.wavelength_nm), lambda value: tsl.tune(turn(value)))
+    """Declare wavelengths, or the same as frequencies: ``convert`` converts between them in both directions."""
+    yield _number(root, parameter, lambda: convert(tsl.laser.wavelength_nm), lambda value: tsl.tune(convert(value)))
     yield _number(
         f"{root}:SWEep:STARt",
         parameter,
-        lambda: turn(tsl.settings.start_nm),
-        lambda value: setattr(tsl.settings, "start_nm", turn(value)),
+        lambda: convert(tsl.settings.start_nm),
+        lambda value: setattr(tsl.settings, "start_nm", convert(value)),
     )
     yield _number(
         f"{root}:SWEep:STOP",
         parameter,
-        lambda: turn(tsl.settings.stop_nm),
-        lambda value: setattr(tsl.settings, "stop_nm", turn(value)),
+        lambda: convert(tsl.settings.stop_nm),
+        lambda value: setattr(tsl.settings, "stop_nm", convert(value)),
     )
     for name, limit in zip(("MINimum", "MAXimum"), limits, strict=True):
         for pattern in (f"{root}:{name}", *(() if tsl.slow else (f"{root}:SWEep:RANGe:{name}",))):
@@ -544,7 +552,7 @@ def _places(
 
 
 def _steps(tsl: EmulatedSantecTsl, span_nm: float) -> Iterable[ScpiCommand]:
-    length = InForce(Numeric(1e-4, span_nm, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    length = UnitBySet(Numeric(1e-4, span_nm, None, LENGTH_NM), -9, lambda: tsl.code, 4)
     for pattern, name in ((f"{_SWEEP}:STEP[:WIDTh]", "step_nm"), (":TRIGger:OUTPut:STEP[:WIDTh]", "output_step_nm")):
         yield _number(
             pattern,
@@ -552,7 +560,7 @@ def _steps(tsl: EmulatedSantecTsl, span_nm: float) -> Iterable[ScpiCommand]:
             lambda name=name: float(getattr(tsl.settings, name)),  # type: ignore[misc]
             lambda value, name=name: setattr(tsl.settings, name, value),  # type: ignore[misc]
         )
-    frequency = InForce(Numeric(2e-5, 20.0, None, _THZ), 12, lambda: tsl.code, 5)
+    frequency = UnitBySet(Numeric(2e-5, 20.0, None, _THZ), 12, lambda: tsl.code, 5)
     yield _number(
         f"{_FREQUENCY}:SWEep:STEP[:WIDTh]",
         frequency,
@@ -589,7 +597,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Wavelengths at the pulses of the last sweep: int32 of 0.1 pm in the Legacy set, float64 of m in the SCPI set."""
+    """Declare the log of the last sweep: int32 of 0.1 pm in the Legacy set, float64 of m in the SCPI set."""
 
     def data(call: Call) -> Reply:
         del call
@@ -610,24 +618,28 @@ def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
         yield query(":READout:DATa:POWer", powers)
 
 
-def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Settings that are told as they were set, and nothing more."""
-    for pattern, parameter, decimals in _KEPT:
+def _settings_without_effect(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    """Declare settings that are only stored and reported."""
+    for pattern, parameter, decimals in _WITHOUT_EFFECT:
         yield number_setting(
             pattern,
             parameter,
-            lambda _, pattern=pattern, parameter=parameter: tsl.settings.kept.get(pattern, parameter.default or 0.0),  # type: ignore[misc]
-            lambda _, value, pattern=pattern: tsl.settings.kept.__setitem__(pattern, value),  # type: ignore[misc]
+            lambda _, pattern=pattern, parameter=parameter: tsl.settings.without_effect.get(
+                pattern, parameter.default or 0.0
+            ),  # type: ignore[misc]
+            lambda _, value, pattern=pattern: tsl.settings.without_effect.__setitem__(pattern, value),  # type: ignore[misc]
             f"{{:.{decimals}f}}".format,
         )
-    yield action(f"{_WAVELENGTH}:FINetuning:DISable", lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None))
-    offset = InForce(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    yield action(
+        f"{_WAVELENGTH}:FINetuning:DISable", lambda: tsl.settings.without_effect.pop(f"{_WAVELENGTH}:FINe", None)
+    )
+    offset = UnitBySet(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
     name = f"{_WAVELENGTH}:OFFSet"
     yield _number(
         name,
         offset,
-        lambda: tsl.settings.kept.get(name, 0.0),
-        lambda value: tsl.settings.kept.__setitem__(name, value),
+        lambda: tsl.settings.without_effect.get(name, 0.0),
+        lambda value: tsl.settings.without_effect.__setitem__(name, value),
     )
 
 
@@ -636,5 +648,5 @@ def _triggers(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield number_attribute(":TRIGger:OUTPut", timing, lambda: tsl.settings, "output", "{:.0f}".format)
     yield flag_attribute(":TRIGger:INPut:EXTernal", lambda: tsl.settings, "external", _DIGIT)
     yield flag_attribute(":TRIGger:INPut:STANdby", lambda: tsl.settings, "standby", _DIGIT)
-    for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # the manual's, and the maker's sample's
+    for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # of the manual, of a sample
         yield action(pattern, tsl.soft_trigger)

@@ -1,8 +1,8 @@
-"""A tunable external-cavity laser as physics: where it is at any time, sweeps and their trigger pulses.
+"""Physics of a tunable external-cavity laser: its wavelength at any time, its sweeps and their trigger pulses.
 
-Settings are exact and reproducible, the light is neither: each laser has its own error of wavelength and power. Moving
-takes time, the light stays on meanwhile. The past is kept, so that a meter can ask for the light at the time of each of
-its samples.
+Settings are exact and reproducible, but the light is not: each laser has its own wavelength and power error. Tuning
+takes time, during which the light stays on. The past is stored, so that a meter can ask for the light at the time of
+each of its samples.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import w_from_dbm
 
-MOST_TRIGGERS = 100_001
+MAX_TRIGGERS = 100_001
 _GAIN_POINTS = 200
 _ROUNDING_S = 1e-9
-LOOK_S = 0.004
-"""Shortest time between two deliveries of pulses that nobody asks for."""
-_PREPARATION_S = 0.1  # model: state 4 of a TSL, "running" of a Keysight laser, has to be seen by a host that polls
+MIN_UPDATE_S = 0.004
+"""Shortest time between two automatic deliveries of pulses."""
+_PREPARATION_S = 0.1  # model choice: long enough for a polling host to see the state "preparing"
 
 
 class SweepState(enum.Enum):
-    """What a sweep is doing."""
+    """State of a sweep."""
 
     STOPPED = "stopped"
     PREPARING = "preparing"
@@ -38,7 +38,7 @@ class SweepState(enum.Enum):
 
 
 class Pulses(enum.Enum):
-    """When a sweep gives pulses at the trigger output."""
+    """Pulses that a sweep sends at the trigger output."""
 
     NONE = "none"
     STOP = "stop"
@@ -48,17 +48,17 @@ class Pulses(enum.Enum):
 
 @dataclass(frozen=True)
 class LaserProfile:
-    """Figures of one model.
+    """Properties of one model.
 
     Attributes:
         limits_nm: Shortest and longest wavelength.
-        power_dbm: Least power, and greatest in the middle of the range.
-        roll_off_db: How much less power there is at the ends of the range.
+        power_dbm: Smallest power, and largest power at the centre of the range.
+        roll_off_db: Decrease of the largest power at the ends of the range.
         move_nm_per_s: Speed of tuning.
-        settle_s: Time from arriving to being there.
+        settle_s: Settling time after tuning.
         power_tau_s: Time constant of the power.
-        wavelength_error_nm: Spread of the wavelength's error.
-        power_error_db: Spread of the power's error.
+        wavelength_error_nm: Standard deviation of the wavelength error.
+        power_error_db: Standard deviation of the power error.
     """
 
     limits_nm: tuple[float, float]
@@ -70,28 +70,28 @@ class LaserProfile:
     wavelength_error_nm: float = 0.003
     power_error_db: float = 0.15
 
-    def largest_dbm(self, wavelength_nm: float) -> float:
-        """Return the greatest power at a wavelength: a parabola over the range."""
+    def max_dbm(self, wavelength_nm: float) -> float:
+        """Return the largest power at a wavelength: a parabola over the range."""
         low, high = self.limits_nm
-        place = 2.0 * (wavelength_nm - low) / (high - low) - 1.0
-        return self.power_dbm[1] - self.roll_off_db * place * place
+        relative_position = 2.0 * (wavelength_nm - low) / (high - low) - 1.0
+        return self.power_dbm[1] - self.roll_off_db * relative_position * relative_position
 
 
 @dataclass(frozen=True)
 class ArmedSweep:
-    """One sweep.
+    """Parameters of a sweep.
 
     Attributes:
-        start_nm: Where it begins.
-        stop_nm: Where it ends.
+        start_nm: First wavelength.
+        stop_nm: Last wavelength.
         step_nm: Distance of steps, and of trigger pulses.
         speed_nm_per_s: Speed of a continuous sweep.
         continuous: Continuous rather than stepped.
-        two_way: Every other pass goes back.
+        two_way: Whether every other pass runs backwards.
         cycles: Number of passes.
-        dwell_s: Rest on every step.
-        delay_s: Rest between passes.
-        pulses: Which of the pulses it gives: one per step, or only the first or the last of every pass.
+        dwell_s: Dwell time on every step.
+        delay_s: Delay between passes.
+        pulses: Trigger pulses: one per step, or only the first or the last of every pass.
     """
 
     start_nm: float
@@ -107,14 +107,14 @@ class ArmedSweep:
 
     @property
     def steps(self) -> int:
-        """Steps of one pass, not counting its first place."""
+        """Number of steps of one pass, not counting its first wavelength."""
         # 1e-6 of a step: a span of 30 steps of 0.1 nm divides to 29.999…
         return math.floor((self.stop_nm - self.start_nm) / self.step_nm + 1e-6)
 
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """Where the laser is as a function of time: straight lines between these points."""
+    """Wavelength as a function of time: straight lines between these points."""
 
     times_s: NDArray[np.float64]
     nm: NDArray[np.float64]
@@ -124,15 +124,15 @@ class _Trajectory:
 
 
 class SweptLaser:
-    """The laser.
+    """A swept laser.
 
     Args:
-        profile: Its model.
+        profile: Model of the laser.
         clock: The injected clock.
-        rng: Draws its errors.
-        on_triggers: Called with the times of the pulses that a sweep gives, in order, once they have passed.
-        wavelength_nm: Where it starts.
-        power_dbm: Power it starts with.
+        rng: Random numbers for its errors.
+        on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.
+        wavelength_nm: Initial wavelength.
+        power_dbm: Initial power.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SweptLaser:
         self.profile = profile
         self._clock = clock
         self._on_triggers = on_triggers
-        self._looked_s = clock.now()
+        self._updated_s = clock.now()
         self._error_nm = float(rng.normal(0.0, profile.wavelength_error_nm))
         self._error_db = float(rng.normal(0.0, profile.power_error_db))
         self._rng = rng
@@ -162,9 +162,9 @@ class SweptLaser:
         self._ready_s = self._end_s = now
         self._waiting = self._paused = False
         self._pulses_s = np.zeros(0)
-        self._sent = 0
+        self._n_sent = 0
         self._swept = self._trajectory
-        self._pass_ends_s: list[float] = []
+        self._pass_end_times_s: list[float] = []
         self.passes_done = 0
 
     # -- light
@@ -172,20 +172,20 @@ class SweptLaser:
     def switch(self, on: bool) -> None:
         """Switch the light on or off."""
         self.on = on
-        self._aim()
+        self._set_target()
 
     def set_power(self, power_dbm: float) -> None:
-        """Go for another power; what the laser cannot give at its wavelength it does not give."""
+        """Set the power; the light is limited to the largest power at its wavelength."""
         self.power_dbm = power_dbm
-        self._aim()
+        self._set_target()
 
-    def _aim(self) -> None:
+    def _set_target(self) -> None:
         now = self._clock.now()
         target_w = w_from_dbm(self.power_dbm) if self.on else 0.0
         self._levels = ((now, self._level_w(now)), (now, target_w))
 
     def _level_w(self, at_s: float) -> float:
-        """Return the power before the limits of the gain: it follows the setting in its time constant."""
+        """Return the power before the limits of the gain: it follows the setting with its time constant."""
         (changed_s, before_w), (_, target_w) = self._levels
         # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:
@@ -201,14 +201,13 @@ class SweptLaser:
         """Return the true light at a time of the present or the last trajectory."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
-        largest_w = w_from_dbm(self.profile.largest_dbm(nominal_nm))
-        # The gain limits what comes out, not what is asked for: back in the middle of the range the power is there
-        # again.
+        largest_w = w_from_dbm(self.profile.max_dbm(nominal_nm))
+        # The gain limits the output, not the setting: back at the centre of the range the full power returns.
         power_w = min(self._level_w(at_s), largest_w) * 10.0 ** (self._error_db / 10.0)
         return Light(power_w, nominal_nm + self._error_nm)
 
     def _nominal_nm(self, at_s: float) -> float:
-        # A meter may ask for an instant before the present motion began.
+        # A meter may ask for a time before the present movement began.
         trajectory = self._trajectory if at_s >= self._trajectory.times_s[0] else self._before
         return trajectory.at(at_s)
 
@@ -219,51 +218,51 @@ class SweptLaser:
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
         """Return when a move ends and when the laser has settled."""
-        arrived_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
-        return arrived_s, arrived_s + self.profile.settle_s
+        arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
+        return arrival_s, arrival_s + self.profile.settle_s
 
     def tune(self, wavelength_nm: float) -> float:
-        """Go to a wavelength; a sweep ends. Returns how long it takes, in seconds."""
+        """Tune to a wavelength; a sweep ends. Returns the duration in seconds."""
         self.stop()
         now = self._clock.now()
-        here = self._nominal_nm(now)
-        arrived_s, settled_s = self._move(here, wavelength_nm, now)
-        self._follow(_Trajectory(np.array([now, arrived_s]), np.array([here, wavelength_nm])))
+        present_nm = self._nominal_nm(now)
+        arrival_s, settled_s = self._move(present_nm, wavelength_nm, now)
+        self._follow(_Trajectory(np.array([now, arrival_s]), np.array([present_nm, wavelength_nm])))
         self.wavelength_nm = wavelength_nm
         self._ready_s = settled_s
         return settled_s - now
 
-    def rest(self, duration_s: float) -> float:
-        """Stay where it is, busy, for some time; a sweep ends. Returns ``duration_s``."""
+    def stay_busy(self, duration_s: float) -> float:
+        """Stay busy at the present wavelength for some time; a sweep ends. Returns ``duration_s``."""
         self.stop()
         self._ready_s = self._clock.now() + duration_s
         return duration_s
 
     @property
     def tuning(self) -> bool:
-        """Whether the laser is on its way to a wavelength, or settling."""
+        """Whether the laser is tuning or settling."""
         return self._clock.now() < self._ready_s - _ROUNDING_S
 
     # -- sweeps
 
     def sweep(self, plan: ArmedSweep, *, wait: bool) -> None:
-        """Go to the start of a sweep; then begin it, or wait for a trigger."""
+        """Tune to the start of a sweep; then start it, or wait for a trigger."""
         self.tune(plan.start_nm)
         self._ready_s += _PREPARATION_S
         self._plan, self._waiting, self._paused = plan, wait, False
-        self._pulses_s, self._sent, self.passes_done = np.zeros(0), 0, 0
+        self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
         if not wait:
             self._begin(self._ready_s)
 
     def hold(self, plan: ArmedSweep) -> None:
-        """Go to the start of a sweep whose steps are asked for one by one."""
+        """Tune to the start of a sweep whose steps are requested one by one."""
         self.tune(plan.start_nm)
         self._plan, self._waiting, self._paused = plan, False, True
-        self._pulses_s, self._sent, self.passes_done = np.zeros(0), 0, 0
+        self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
 
     def trigger(self) -> bool:
-        """Begin the sweep that waits for a trigger; return whether one did."""
-        # A pulse before the laser is at its start is lost.
+        """Start the sweep that waits for a trigger; return whether there was one."""
+        # A pulse before the laser has reached its start is lost.
         if not self._waiting or self.tuning:
             return False
         self._waiting = False
@@ -275,72 +274,72 @@ class SweptLaser:
         if plan is None:
             return
         times: list[NDArray[np.float64]] = [np.array([begin_s])]
-        places: list[NDArray[np.float64]] = [np.array([plan.start_nm])]
+        wavelengths: list[NDArray[np.float64]] = [np.array([plan.start_nm])]
         pulses: list[NDArray[np.float64]] = []
         ends: list[float] = []
-        at_s, here = begin_s, plan.start_nm
+        at_s, present_nm = begin_s, plan.start_nm
         for cycle in range(plan.cycles):
-            back = plan.two_way and cycle % 2 == 1
-            first = plan.stop_nm if back else plan.start_nm
+            backwards = plan.two_way and cycle % 2 == 1
+            first = plan.stop_nm if backwards else plan.start_nm
             if cycle:
                 at_s += plan.delay_s
-                if here != first:
-                    # A one-way sweep goes back between its passes, without pulses.
-                    at_s, here = self._move(here, first, at_s)[1], first
+                if present_nm != first:
+                    # A one-way sweep returns between its passes, without pulses.
+                    at_s, present_nm = self._move(present_nm, first, at_s)[1], first
                 times.append(np.array([at_s]))
-                places.append(np.array([here]))
-            pass_times, pass_nm, pass_pulses = self._one_pass(plan, at_s, back=back)
+                wavelengths.append(np.array([present_nm]))
+            pass_times, pass_nm, pass_pulses = self._plan_pass(plan, at_s, backwards=backwards)
             times.append(pass_times)
-            places.append(pass_nm)
-            given = {Pulses.NONE: pass_times[:0], Pulses.START: pass_times[:1], Pulses.STOP: pass_times[-1:]}
-            pulses.append(given.get(plan.pulses, pass_pulses))
-            at_s, here = float(pass_times[-1]), float(pass_nm[-1])
+            wavelengths.append(pass_nm)
+            pulses_by_mode = {Pulses.NONE: pass_times[:0], Pulses.START: pass_times[:1], Pulses.STOP: pass_times[-1:]}
+            pulses.append(pulses_by_mode.get(plan.pulses, pass_pulses))
+            at_s, present_nm = float(pass_times[-1]), float(pass_nm[-1])
             ends.append(at_s)
-        self._follow(_Trajectory(np.concatenate(times), np.concatenate(places)))
-        self._pulses_s, self._sent = np.concatenate(pulses), 0
+        self._follow(_Trajectory(np.concatenate(times), np.concatenate(wavelengths)))
+        self._pulses_s, self._n_sent = np.concatenate(pulses), 0
         self._swept = self._trajectory
-        self._pass_ends_s = ends
+        self._pass_end_times_s = ends
         self._end_s = at_s
 
-    def _one_pass(
-        self, plan: ArmedSweep, begin_s: float, *, back: bool
+    def _plan_pass(
+        self, plan: ArmedSweep, begin_s: float, *, backwards: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return times and places of the trajectory of one pass, and the times of its pulses."""
-        sign, first = (-1.0, plan.stop_nm) if back else (1.0, plan.start_nm)
+        """Return times and wavelengths of the trajectory of one pass, and the times of its pulses."""
+        sign, first = (-1.0, plan.stop_nm) if backwards else (1.0, plan.start_nm)
         numbers = np.arange(plan.steps + 1)
         if plan.continuous:
             duration_s = (plan.stop_nm - plan.start_nm) / plan.speed_nm_per_s
-            last = plan.start_nm if back else plan.stop_nm
+            last = plan.start_nm if backwards else plan.stop_nm
             pulses_s = np.asarray(begin_s + numbers * (plan.step_nm / plan.speed_nm_per_s), dtype=np.float64)
             return np.array([begin_s, begin_s + duration_s]), np.array([first, last]), pulses_s
         move_s = plan.step_nm / self.profile.move_nm_per_s
         arrive_s = np.asarray(begin_s + numbers * (plan.dwell_s + move_s), dtype=np.float64)
         nm = first + sign * numbers * plan.step_nm
         times_s = np.column_stack((arrive_s, arrive_s + plan.dwell_s)).ravel()
-        # A step is finished, and its pulse given, at the end of its rest.
+        # A step is finished, and its pulse sent, at the end of its dwell time.
         return times_s, np.repeat(nm, 2), arrive_s + plan.dwell_s
 
     def stop(self) -> None:
-        """End a sweep where it is."""
+        """Stop a sweep at the present wavelength."""
         now = self._clock.now()
-        here = self._nominal_nm(now)
+        present_nm = self._nominal_nm(now)
         if self.state is not SweepState.STOPPED:
-            self._follow(_Trajectory(np.array([now]), np.array([here])))
-            self._pulses_s = self._pulses_s[self._pulses_s <= now]  # what was given stays in the log
+            self._follow(_Trajectory(np.array([now]), np.array([present_nm])))
+            self._pulses_s = self._pulses_s[self._pulses_s <= now]  # pulses that were sent stay in the log
         self._plan, self._waiting, self._paused = None, False, False
         self._ready_s, self._end_s = min(self._ready_s, now), min(self._end_s, now)
 
     def pause(self) -> None:
-        """Stay where a stepped sweep is, until it is continued by steps or stopped."""
+        """Pause a stepped sweep, until it is continued step by step or stopped."""
         if self._plan is not None:
             now = self._clock.now()
-            here = self._nominal_nm(now)
-            self._follow(_Trajectory(np.array([now]), np.array([here])))
-            self.wavelength_nm = here
+            present_nm = self._nominal_nm(now)
+            self._follow(_Trajectory(np.array([now]), np.array([present_nm])))
+            self.wavelength_nm = present_nm
             self._paused = True
 
     def step(self, direction: int) -> bool:
-        """Go one step of a paused or manual sweep; return whether there was one to go."""
+        """Move one step of a paused or manual sweep; return whether it was possible."""
         plan = self._plan
         if plan is None or not self._paused:
             return False
@@ -353,7 +352,7 @@ class SweptLaser:
 
     @property
     def state(self) -> SweepState:
-        """What the sweep is doing now."""
+        """State of the sweep now."""
         now = self._clock.now()
         if self._plan is None:
             return SweepState.STOPPED
@@ -367,47 +366,47 @@ class SweptLaser:
 
     @property
     def end_s(self) -> float | None:
-        """When what is under way ends, ``None`` while a sweep waits for a trigger."""
+        """Time when the present action ends, ``None`` while a sweep waits for a trigger."""
         if self._plan is not None and self._waiting:
             return None
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
-    def next_look_s(self) -> float | None:
-        """Return when pulses should be given next to somebody who measures by them, ``None`` if none are to come."""
-        if self._sent >= len(self._pulses_s):
+    def next_update_s(self) -> float | None:
+        """Return when to deliver the next pulses to a meter that measures at them, ``None`` if there are none."""
+        if self._n_sent >= len(self._pulses_s):
             return None
-        return max(float(self._pulses_s[self._sent]), self._looked_s + LOOK_S)
+        return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)
 
     def advance(self) -> None:
-        """Give the pulses that have passed, and end what is over."""
-        now = self._looked_s = self._clock.now()
+        """Deliver the pulses that have passed, and end actions that are over."""
+        now = self._updated_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
-        if due > self._sent:
-            # Counted before they are handed over: a meter that takes them looks at this laser.
-            fresh, self._sent = self._pulses_s[self._sent : due], due
-            self._on_triggers(fresh)
+        if due > self._n_sent:
+            # Counted before they are delivered: a meter that receives them reads this laser.
+            new_pulses_s, self._n_sent = self._pulses_s[self._n_sent : due], due
+            self._on_triggers(new_pulses_s)
         if self._plan is not None and self.state is SweepState.STOPPED:
             self.wavelength_nm = float(self._trajectory.nm[-1])
             self.passes_done = self._plan.cycles
             self._plan = None
         elif self._plan is not None and self.state is SweepState.RUNNING:
-            self.passes_done = sum(end_s <= now for end_s in self._pass_ends_s)
+            self.passes_done = sum(end_s <= now for end_s in self._pass_end_times_s)
 
     @property
     def logged_w(self) -> NDArray[np.float64]:
-        """Power at the pulses of the last sweep that have passed, with the level of now."""
+        """Power at the past pulses of the last sweep, at the present level."""
         self.advance()
-        passed_s = self._pulses_s[: self._sent]
+        passed_s = self._pulses_s[: self._n_sent]
         nm = np.interp(passed_s, self._swept.times_s, self._swept.nm)
         low, high = self.profile.limits_nm
         grid_nm = np.linspace(low, high, _GAIN_POINTS)
-        largest_w = np.interp(nm, grid_nm, [w_from_dbm(self.profile.largest_dbm(each)) for each in grid_nm])
+        largest_w = np.interp(nm, grid_nm, [w_from_dbm(self.profile.max_dbm(each)) for each in grid_nm])
         level_w = self._level_w(self._clock.now())
         return np.asarray(np.minimum(level_w, largest_w) * 10.0 ** (self._error_db / 10.0), dtype=np.float64)
 
     @property
     def logged_nm(self) -> NDArray[np.float64]:
-        """Wavelengths measured at the pulses of the last sweep that have passed."""
+        """Wavelengths measured at the past pulses of the last sweep."""
         self.advance()
-        passed_s = self._pulses_s[: self._sent]
+        passed_s = self._pulses_s[: self._n_sent]
         return np.asarray(np.interp(passed_s, self._swept.times_s, self._swept.nm) + self._error_nm, dtype=np.float64)

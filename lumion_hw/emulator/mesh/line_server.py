@@ -1,7 +1,7 @@
-"""An emulated photonic unit of the SmartLight prototype: a TCP server that takes one line of PUC states per connection.
+"""Emulated photonic unit of the SmartLight prototype: a TCP server that accepts one line of PUC states per connection.
 
-The server greets, takes one line, tells its progress and closes the connection; greeting and progress are free text
-(docs/bench-file.md, smartlight-line-server). What the line says is read by regular expressions alone.
+The server greets, reads one line, reports its progress and closes the connection; greeting and progress are free text
+(docs/bench-file.md, smartlight-line-server). The line is parsed by regular expressions alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 
 N_PUCS = 72
@@ -19,11 +19,11 @@ N_PUCS = 72
 MAX_LINE = 4096
 """Longest line in bytes, LF included."""
 MAX_CONNECTIONS = 32
-"""Open connections above which more are refused."""
+"""Largest number of open connections; further ones are refused."""
 RECONFIGURATION_S = (0.015, 0.090)
-"""Time to reconfigure no PUC and all of them: 15 to 90 ms (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
+"""Time to reconfigure no PUC, and all PUCs: 15 to 90 ms (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
-_SHOWN = 40
+_MAX_SHOWN = 40
 _BLANK = r"[ \t]*"
 _CHARACTERS = re.compile(rb"[\[\](),'\"x=0-9 \t]*")
 _PAIR = rf"{_BLANK}\({_BLANK}([0-9]{{1,2}}){_BLANK},{_BLANK}(['\"])([x=])\2{_BLANK}\){_BLANK}"
@@ -34,7 +34,7 @@ _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}", re.ASCII)
 
 
 def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
-    """Read a line of PUC states.
+    """Parse a line of PUC states.
 
     Args:
         line: The line, without its LF.
@@ -44,42 +44,44 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
         State by PUC, ``"x"`` cross or ``"="`` bar.
 
     Raises:
-        ConfigError: It is too long, is not the grammar, names a PUC that is not there, or one twice.
+        ConfigError: The line is too long or malformed, or names a PUC that does not exist, or one PUC twice.
     """
     if len(line) >= MAX_LINE:
         raise ConfigError(f"the line is longer than {MAX_LINE} bytes")
     if _CHARACTERS.fullmatch(line) is None:
-        raise ConfigError("the line has characters that no list of states has")
-    # Read by anchored patterns and never evaluated: the server is unauthenticated, the line looks like Python.
+        raise ConfigError("the line contains characters that are not allowed in a list of states")
+    # Parsed by anchored patterns and never evaluated: the line looks like Python, and the server is unauthenticated.
     text = line.decode("ascii")
     opening = _OPENING.match(text)
     if opening is None:
         raise ConfigError("the line does not begin with [")
     states: dict[int, str] = {}
-    place = opening.end()
-    pair = _FIRST.match(text, place)
+    position = opening.end()
+    pair = _FIRST.match(text, position)
     while pair is not None:
         puc = int(pair.group(1))
         if puc >= n_pucs:
             raise ConfigError(f"there is no PUC {puc}, only 0 to {n_pucs - 1}")
         if puc in states:
-            raise ConfigError(f"PUC {puc} is given twice")
+            raise ConfigError(f"PUC {puc} is listed twice")
         states[puc] = pair.group(3)
-        place = pair.end()
-        pair = _NEXT.match(text, place)
-    if _CLOSING.fullmatch(text, place) is None:
-        raise ConfigError(f"no pair and no end at character {place}: {text[place : place + _SHOWN]!r}")
+        position = pair.end()
+        pair = _NEXT.match(text, position)
+    if _CLOSING.fullmatch(text, position) is None:
+        raise ConfigError(
+            f"no pair and no end of the list at character {position}: {text[position : position + _MAX_SHOWN]!r}"
+        )
     return states
 
 
 @dataclass
 class _StateJob:
-    """One configuration on its way: begun, told about in steps, applied at its end."""
+    """One reconfiguration in progress: its states apply at ``end_s``; ``n_reported`` progress texts have been sent."""
 
     states: dict[int, str]
     begin_s: float
     end_s: float
-    told: int = 0
+    n_reported: int = 0
 
 
 class LinePeer:
@@ -89,60 +91,60 @@ class LinePeer:
         self._server = server
         self._output = bytearray(greeting)
         self._line = bytearray()
-        self.asked = False
-        self.ended = False
+        self.line_received = False
+        self.is_closed = False
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now; what follows the line is ignored."""
+        """Process bytes from the host; bytes after the line are ignored."""
         self._server.advance()
-        if self.asked or self.ended:
+        if self.line_received or self.is_closed:
             return
-        head, end, _ = data.partition(b"\n")
-        self._line += head[: MAX_LINE - len(self._line)]
+        part, end, _ = data.partition(b"\n")
+        self._line += part[: MAX_LINE - len(self._line)]
         if end or len(self._line) >= MAX_LINE:
-            self.asked = True
+            self.line_received = True
             line, self._line = bytes(self._line), bytearray()
             self._server.configure(self, line)
 
     def transmit(self) -> bytes:
-        """Give the text for the host. Raises ``LinkLost`` when all is said and the connection closed."""
+        """Return the text for the host. Raises ``LinkLost`` after all text was read and the connection has closed."""
         self._server.advance()
         data, self._output = bytes(self._output), bytearray()
-        if not data and self.ended:
+        if not data and self.is_closed:
             raise LinkLost("the server has closed the connection", device=self._server.name)
         return data
 
     def next_event(self) -> float | None:
-        """Return when there is more text or the end."""
-        return self._server.now() if self._output or self.ended else self._server.next_event(self)
+        """Return when there is more text, or the end of the connection."""
+        return self._server.now() if self._output or self.is_closed else self._server.next_event(self)
 
     def close(self) -> None:
-        """The host went away; a configuration begun is carried through."""
+        """Close the connection from the host's side; a reconfiguration in progress is completed."""
         self._server.disconnect(self)
 
-    def tell(self, text: str) -> None:
-        """Say something to the host."""
+    def send_text(self, text: str) -> None:
+        """Send text to the host."""
         self._output += text.encode("utf-8")
 
 
 class LineServer(Switchable):
-    """The control server of the prototype's photonic unit.
+    """Control server of the prototype's photonic unit.
 
-    One reconfiguration runs at a time, those of other connections wait for it.
+    One reconfiguration runs at a time; requests of other connections wait.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The clock of the bench.
-        apply_states: Called with the state of every PUC listed (``"x"`` cross, ``"="`` bar) when a reconfiguration is
-            done; PUCs not listed are inactive. A ``LumionError`` it raises is told to the host.
-        greeting: What a connection begins with; empty for a server that does not greet.
-        progress: Texts of a reconfiguration: spread over its time, the first at once and the last at its end.
+        apply_states: Called with the state of every listed PUC (``"x"`` cross, ``"="`` bar) when a reconfiguration is
+            complete; PUCs not listed are inactive. The host is informed of a ``LumionError`` that it raises.
+        greeting: First text of a connection; empty for a server that does not greet.
+        progress: Texts of a reconfiguration, spread over its time: the first at once and the last at its end.
         n_pucs: Number of PUCs.
-        reconfiguration_s: Time to reconfigure no PUC and all of them; between, by the number of PUCs listed.
+        reconfiguration_s: Time to reconfigure no PUC, and all PUCs; proportional in between.
     """
 
     what = "the photonic unit"
-    hangs_up = True
+    closes_on_power_loss = True
 
     def __init__(
         self,
@@ -165,55 +167,57 @@ class LineServer(Switchable):
         self._jobs: list[tuple[_StateJob, LinePeer]] = []
         self._advancing = False
 
-    def connect(self) -> Cord:
-        """Open one more connection. Raises ``ConnectError`` when the unit cannot be reached or has too many."""
+    def connect(self) -> DeviceConnection:
+        """Open another connection. Raises ``ConnectError`` if the unit is unreachable or has too many connections."""
         self._require_reachable()
-        # A reconfiguration whose host has gone is carried through, and holds its place until then.
+        # A reconfiguration whose host has gone is completed, and counts as a connection until then.
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
         if len(self._peers) + orphans >= MAX_CONNECTIONS:
-            raise ConnectError("the photonic unit has too many connections", device=self._name, hint="Close some.")
+            raise ConnectError(
+                "the photonic unit has too many connections", device=self._name, hint="Close a connection first."
+            )
         peer = LinePeer(self, self._greeting)
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: LinePeer) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self.advance()
         if peer in self._peers:
             self._peers.remove(peer)
 
     def configure(self, peer: LinePeer, line: bytes) -> None:
-        """Begin what a line asks for, or tell what is wrong with it and end the connection."""
+        """Start the reconfiguration that a line requests, or report an error in the line and end the connection."""
         try:
             states = parse_states(line, self._n_pucs)
         except ConfigError as error:
-            peer.tell(f"error: {error.message}\n")
-            peer.ended = True
+            peer.send_text(f"error: {error.message}\n")
+            peer.is_closed = True
             return
         shortest, longest = self._reconfiguration_s
-        # One at a time: the unit has one set of drivers.
+        # One at a time: the unit has a single set of drivers.
         begin = max([self._clock.now(), *(job.end_s for job, _ in self._jobs)])
-        # Model: in proportion to the PUCs listed; published are the ends only.
+        # Model choice: proportional to the number of listed PUCs; only the end points are published.
         duration = shortest + (longest - shortest) * len(states) / self._n_pucs
         self._jobs.append((_StateJob(states, begin, begin + duration), peer))
         self.advance()
 
     def next_event(self, peer: LinePeer) -> float | None:
-        """Return when the server has more to say to a connection."""
+        """Return when the server next sends something to a connection."""
         return next((self._next_step_s(job) for job, owner in self._jobs if owner is peer), None)
 
     def _next_step_s(self, job: _StateJob) -> float:
         steps = max(len(self._progress) - 1, 1)
-        if job.told >= len(self._progress) - 1:
+        if job.n_reported >= len(self._progress) - 1:
             return job.end_s
-        return job.begin_s + (job.end_s - job.begin_s) * job.told / steps
+        return job.begin_s + (job.end_s - job.begin_s) * job.n_reported / steps
 
     def next_due(self) -> float | None:
-        """Return when the reconfiguration under way has its next step, whether or not its host is still there."""
+        """Return when the current reconfiguration has its next step, even if its host has gone."""
         return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
 
     def advance(self) -> None:
-        """Tell the progress that is due, and apply the states whose time is over."""
+        """Send the progress texts that are due, and apply the states of finished reconfigurations."""
         if self._advancing or not self.powered:
             return
         self._advancing = True
@@ -221,10 +225,10 @@ class LineServer(Switchable):
             now = self._clock.now()
             while self._jobs and self._next_step_s(self._jobs[0][0]) <= now:
                 job, peer = self._jobs[0]
-                # The last text belongs to the end, where it may turn out to be an error.
-                if job.told < len(self._progress) - 1:
-                    peer.tell(self._progress[job.told])
-                    job.told += 1
+                # The last text belongs to the end, where it may be replaced by an error.
+                if job.n_reported < len(self._progress) - 1:
+                    peer.send_text(self._progress[job.n_reported])
+                    job.n_reported += 1
                 else:
                     self._jobs.pop(0)
                     self._finish(job, peer)
@@ -235,13 +239,13 @@ class LineServer(Switchable):
         try:
             self._apply(job.states)
         except LumionError as error:
-            peer.tell(f"error: {error}\n")
+            peer.send_text(f"error: {error}\n")
         else:
-            peer.tell("".join(self._progress[job.told :]))
-        peer.ended = True
+            peer.send_text("".join(self._progress[job.n_reported :]))
+        peer.is_closed = True
 
     def _lose_power(self) -> None:
-        """Every connection ends where it is, reconfigurations under way are lost."""
+        """End every connection, and drop reconfigurations in progress."""
         self._jobs.clear()
         for peer in self._peers:
-            peer.ended = True
+            peer.is_closed = True

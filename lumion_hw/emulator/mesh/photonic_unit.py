@@ -1,4 +1,4 @@
-"""The heaters of a photonic unit that is told states: it knows its own mesh, and drives what a state needs."""
+"""Heater currents of a photonic unit that accepts PUC states: it knows its own mesh and computes the currents."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from lumion_hw.emulator.optics.truth import MeshTruth
 from lumion_hw.errors import DeviceError
 
-_DIFFERENTIAL_RAD = {"x": 0.0, "=": math.pi}  # phase of the upper arm over the lower: in step, light crosses
-_CROSSTALK_ROUNDS = 20  # each shrinks the error by the crosstalk, which is small against 1
+_DIFFERENTIAL_RAD = {"x": 0.0, "=": math.pi}  # phase difference, upper minus lower arm: light crosses if it is zero
+_CROSSTALK_ROUNDS = 20  # each iteration reduces the error by the crosstalk, which is much smaller than 1
 _TURN = 2.0 * math.pi
 
 
 def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.float64]:
-    """Return the heater currents in mA that put unit cells into their states, the others unheated.
+    """Return the heater currents in mA that set cells to the given states; all other cells are not heated.
 
-    Each cell is set by the one of its two heaters that needs less heat, against the warmth of its neighbours.
+    Each cell is set by the heater that needs less heat, with crosstalk from its neighbours compensated.
 
     Args:
-        truth: The mesh as it is.
+        truth: Hidden parameters of the mesh.
         states: State of every active cell, ``"x"`` cross or ``"="`` bar.
 
     Returns:
@@ -34,17 +34,17 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
     n_pucs = len(truth.passive_phase)
     if not all(0 <= puc < n_pucs for puc in states):
         raise DeviceError(f"there is no PUC {max(states)}, only 0 to {n_pucs - 1}")
-    wanted = {puc: _DIFFERENTIAL_RAD[word] for puc, word in states.items()}
+    differential_rad = {puc: _DIFFERENTIAL_RAD[state] for puc, state in states.items()}
     heat_mw = np.zeros(2 * n_pucs)
     for _ in range(_CROSSTALK_ROUNDS):
-        stray = truth.crosstalk.arm_rad_per_mw @ heat_mw
-        for puc, differential in wanted.items():
+        crosstalk_rad = truth.crosstalk.arm_rad_per_mw @ heat_mw
+        for puc, phase_rad in differential_rad.items():
             upper, lower = 2 * puc, 2 * puc + 1
-            up = (differential - truth.passive_phase[puc] - stray[upper] + stray[lower]) % _TURN
-            # The upper arm adds what is missing, or the lower one takes away what is left of a turn.
-            heats = up * truth.p_pi_mw[upper] / math.pi, (_TURN - up) * truth.p_pi_mw[lower] / math.pi
+            upper_rad = (phase_rad - truth.passive_phase[puc] - crosstalk_rad[upper] + crosstalk_rad[lower]) % _TURN
+            # Either the upper arm adds the missing phase, or the lower arm adds the rest of a full turn.
+            heats = upper_rad * truth.p_pi_mw[upper] / math.pi, (_TURN - upper_rad) * truth.p_pi_mw[lower] / math.pi
             heat_mw[upper], heat_mw[lower] = (heats[0], 0.0) if heats[0] <= heats[1] else (0.0, heats[1])
-    # P = c / (1 - γc) with the cold power c = I²R, turned round.
+    # P = c / (1 - γc) with the cold power c = I²R, solved for c.
     cold_mw = heat_mw / (1.0 + truth.nonlinearity_per_mw * heat_mw)
     currents: NDArray[np.float64] = np.sqrt(cold_mw / (truth.heater_ohm * 1e-3))
     return currents

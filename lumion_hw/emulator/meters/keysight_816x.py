@@ -1,10 +1,10 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. What differs from the
-N77xx: slots and channels, runs are read in W, a sensor's first channel is the master of both, known queries that fail
-answer a marker besides the entry in the error queue, a slot left out is the lowest one, and an 8164 wires the laser's
-pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are those of their classes, to be
-confirmed in the data sheets.
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; runs are read in
+W; a sensor's first channel is the master of both; a valid query that fails replies a marker in addition to the entry in
+the error queue; an omitted slot number means the lowest slot; an 8164 connects the laser's trigger pulses to its
+sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their classes and not yet confirmed
+in the data sheets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lumion_hw.emulator.lasers.keysight_laser import INPUTS, OUTPUTS, LaserModul
 from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.emulator.meters.keysight_functions import MeterTraits
 from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
-from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, HeadProfile, head_at
+from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, HeadProfile, make_head
 from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import (
     Call,
@@ -45,7 +45,7 @@ SLOTS = {
     "8166A": range(1, 18),
     "8166B": range(1, 18),
 }
-"""Slots of each mainframe; slot 0 takes a tunable laser and nothing else does."""
+"""Slots of each mainframe; slot 0 accepts only a tunable laser."""
 LASER_SLOT = 0
 MODULE_SPEEDS_NM_PER_S = (0.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 """Sweep speeds of the lasers for slot 0."""
@@ -58,8 +58,8 @@ class SlotSensor:
     """One model of power sensor.
 
     Attributes:
-        channels: Inputs.
-        head: Figures of each.
+        channels: Number of inputs.
+        head: Properties of each input.
     """
 
     channels: int
@@ -71,9 +71,9 @@ def _sensor(
     ranges_dbm: tuple[int, int],
     noise_w: float,
     shortest_s: float = 100e-6,
-    most_points: int = 20_001,
+    max_points: int = 20_001,
 ) -> SlotSensor:
-    """Return a sensor of one input; ``noise_w`` is that of an average over 1 s."""
+    """Return a sensor with one input; ``noise_w`` is the noise of a 1 s average."""
     head = HeadProfile(
         wavelength_limits_m=(wavelengths_nm[0] * 1e-9, wavelengths_nm[1] * 1e-9),
         averaging_limits_s=(shortest_s, 10.0),
@@ -82,7 +82,7 @@ def _sensor(
         responsivity_nm=HEAD_81635A.responsivity_nm,
         responsivity_a_per_w=HEAD_81635A.responsivity_a_per_w,
         limited_top=False,
-        most_points=most_points,
+        max_points=max_points,
     )
     return SlotSensor(1, head)
 
@@ -91,7 +91,7 @@ SENSORS: Mapping[str, SlotSensor] = {
     "81630B": _sensor((970.0, 1650.0), (-70, 30), 1.7e-9),
     "81634B": _sensor((800.0, 1700.0), (-110, 10), 0.035e-12),
     "81635A": SlotSensor(2, HEAD_81635A),
-    "81636B": _sensor((1250.0, 1640.0), (-80, 10), 3.5e-12, shortest_s=25e-6, most_points=100_001),
+    "81636B": _sensor((1250.0, 1640.0), (-80, 10), 3.5e-12, shortest_s=25e-6, max_points=100_001),
 }
 
 _POWER_DBM = (-15.0, 8.5)
@@ -103,11 +103,11 @@ LASERS: Mapping[str, LaserProfile] = {
     "81600B-200": LaserProfile((1440.0, 1640.0), _POWER_DBM),
 }
 LOW_SSE_LOSS_DB = 5.0
-"""Power that the output of low spontaneous emission has less than the other one."""
+"""Power of the low-SSE output (low spontaneous emission) below that of the other output."""
 
 
-def ports_of(modules: Mapping[int, str]) -> list[tuple[int, int]]:
-    """Return slot and channel of every input of the sensors, in the order of the slots."""
+def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Return slot and channel of every sensor input, in the order of the slots."""
     return [
         (slot, channel)
         for slot in sorted(modules)
@@ -116,8 +116,8 @@ def ports_of(modules: Mapping[int, str]) -> list[tuple[int, int]]:
     ]
 
 
-def module_of(slot: int, model: str) -> SlotModule:
-    """Return what a module of a mainframe tells; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
+def slot_module(slot: int, model: str) -> SlotModule:
+    """Return the identity of a module; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
     part, _, option = model.partition("-")
     identity = f"Agilent Technologies,{part},DE{slot:08d},V1.0"
     return SlotModule(part, identity, f"NO CONNECTOR OPTION, #{option}") if option else SlotModule(part, identity)
@@ -127,10 +127,10 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     """A mainframe with its modules (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the modules' hidden errors and their noise.
-        light: Gives the light at a slot and channel at a time of the present or the past.
+        rng: Random numbers for hidden errors and noise of the modules.
+        light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
@@ -139,7 +139,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         emit: Called with the laser's light whenever it has changed.
 
     Raises:
-        ConfigError: There is no such mainframe, slot or module, or nothing is plugged in.
+        ConfigError: There is no such mainframe, slot or module, or no module is given.
     """
 
     def __init__(
@@ -157,11 +157,11 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         _check_modules(name, model, modules)
-        ports = ports_of(modules)
-        # A stream for each head and the laser: another module in one slot does not change the others.
+        ports = sensor_ports(modules)
+        # A separate stream for each head and the laser, so that a changed module does not affect the others.
         *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
-            port: head_at(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
+            port: make_head(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
             for port, stream in zip(ports, streams, strict=True)
         }
         self.laser: LaserModule | None = None
@@ -171,13 +171,15 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         self._model = model
         self._modules = modules
         identity = f"Agilent Technologies,{model},{serial},{firmware}"
-        profile = Profile(identity, scpi_version="1995.0", tells_busy=True)
+        profile = Profile(identity, scpi_version="1995.0", reports_busy=True)
         traits = MeterTraits(gain_switch=False, results_in_watts=True, master_only=True)
         slots = SLOTS[model]
         super().__init__(name, clock, profile, heads, traits, SuffixRange(slots[0], slots[-1], slots[0]))
 
     def _commands(self) -> Iterable[ScpiCommand]:
-        yield from slot_commands({slot: module_of(slot, it) for slot, it in self._modules.items()}, SLOTS[self._model])
+        yield from slot_commands(
+            {slot: slot_module(slot, module) for slot, module in self._modules.items()}, SLOTS[self._model]
+        )
         if LASER_SLOT not in self._modules:
             yield from super()._commands()
             return
@@ -195,23 +197,27 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         if not self.heads:
             yield from trigger_commands(self.laser)
             return
-        own = {":TRIGger[n][:CHANnel[m]]:INPut": "input", ":TRIGger[n][:CHANnel[m]]:OUTPut": "output"}
+        laser_settings = {":TRIGger[n][:CHANnel[m]]:INPut": "input", ":TRIGger[n][:CHANnel[m]]:OUTPut": "output"}
         for command in super()._commands():
-            yield self._shared(command, own[command.pattern]) if command.pattern in own else command
+            yield (
+                self._with_laser(command, laser_settings[command.pattern])
+                if command.pattern in laser_settings
+                else command
+            )
 
-    def _shared(self, command: ScpiCommand, name: str) -> ScpiCommand:
-        """Let the laser answer for its slot in a trigger command of the sensors."""
+    def _with_laser(self, command: ScpiCommand, name: str) -> ScpiCommand:
+        """Let a trigger command of the sensors also act on the laser in its slot."""
         words = OUTPUTS if name == "output" else INPUTS
         sensor_set, sensor_query = command.set, command.query
-        # Both know words of their own: parsing takes those of either, and the slot decides which count.
-        known = sensor_set.parameters[0] if sensor_set is not None else None
-        if sensor_set is None or sensor_query is None or not isinstance(known, Choice):
+        # Sensors and laser accept different words: the parser accepts both sets, and the slot decides which apply.
+        sensor_words = sensor_set.parameters[0] if sensor_set is not None else None
+        if sensor_set is None or sensor_query is None or not isinstance(sensor_words, Choice):
             return command
-        every = Choice(tuple(dict.fromkeys((*words, *known.words))))
+        all_words = Choice(tuple(dict.fromkeys((*words, *sensor_words.words))))
 
         def write(call: Call) -> Reply:
             word, for_laser = call.text(), call.suffix["n"] == LASER_SLOT
-            if word not in (words if for_laser else known.words):
+            if word not in (words if for_laser else sensor_words.words):
                 raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
             if for_laser and self.laser is not None:
                 setattr(self.laser.settings, name, word)
@@ -225,30 +231,30 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             result = sensor_query.run(call)
             return result if isinstance(result, str) else None
 
-        return ScpiCommand(command.pattern, Form(write, (every,)), Form(read))
+        return ScpiCommand(command.pattern, Form(write, (all_words,)), Form(read))
 
     def _laser_pulses(self, times_s: NDArray[np.float64]) -> None:
-        # They leave at the output connector; the sensors see them if the mainframe is told to loop them back.
+        # The pulses appear at the output connector; the sensors receive them if the trigger wiring loops them back.
         self.pulses_out(times_s.tolist())
         self._on_triggers(times_s)
 
     def _acquire(self) -> None:
-        self._show_laser()
+        self._update_laser()
         super()._acquire()
 
-    def _show_laser(self) -> None:
+    def _update_laser(self) -> None:
         if self.laser is not None:
             self.laser.advance()
-            self._outlet.show(self.laser.laser.light)
+            self._outlet.report(self.laser.laser.light)
 
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
-        """Return the light at a sensor: one message may change the laser and then read what it has become."""
-        self._show_laser()
+        """Return the light at a sensor; the laser is updated first, for messages that change it and then read."""
+        self._update_laser()
         return self._light(slot, channel, at_s)
 
-    def _next_look(self) -> float | None:
-        """The laser's pulses make the sensors measure, each in the light of its time."""
-        times = (super()._next_look(), None if self.laser is None else self.laser.laser.next_look_s())
+    def _next_update(self) -> float | None:
+        """Return the next time to update; the laser's pulses trigger measurements, each with the light of its time."""
+        times = (super()._next_update(), None if self.laser is None else self.laser.laser.next_update_s())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _reset(self) -> None:
@@ -261,7 +267,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the laser's true light at a time that has passed. Raises ``ConfigError`` if there is no laser."""
+        """Return the laser's true light at an earlier time. Raises ``ConfigError`` if there is no laser."""
         if self.laser is None:
             raise ConfigError(f"{self.name} has no laser", device=self.name)
         return self.laser.laser.light_at(at_s)
@@ -271,15 +277,17 @@ def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
     """Raise ``ConfigError`` for modules that this mainframe cannot hold."""
     slots = SLOTS.get(model)
     if slots is None:
-        raise ConfigError(f"{name}: there is no mainframe {model!r}", device=name, hint=f"One of {', '.join(SLOTS)}.")
+        raise ConfigError(
+            f"{name}: there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}."
+        )
     if not modules:
-        raise ConfigError(f"{name}: a mainframe without modules", device=name, hint="Plug in at least one module.")
+        raise ConfigError(f"{name}: the mainframe has no modules", device=name, hint="Plug in at least one module.")
     for slot, module in modules.items():
-        known = LASERS if slot == LASER_SLOT else SENSORS
-        if slot not in slots or module not in known:
+        sensor_words = LASERS if slot == LASER_SLOT else SENSORS
+        if slot not in slots or module not in sensor_words:
             raise ConfigError(
-                f"{name}: no {model} has a {module} in slot {slot}",
+                f"{name}: a {model} cannot hold a {module} in slot {slot}",
                 device=name,
-                hint=f"Slots {slots[0]} to {slots[-1]}; slot 0 takes a laser ({', '.join(LASERS)}), the others sensors "
+                hint=f"Use slots {slots[0]} to {slots[-1]}; slot 0 holds a laser ({', '.join(LASERS)}), others sensors "
                 f"({', '.join(SENSORS)}).",
             )

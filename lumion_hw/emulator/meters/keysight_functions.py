@@ -1,8 +1,8 @@
 """Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
-Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; results of a run that is
-not complete are -221; a sample above the input limit, and a dark one in dBm, is the float32 maximum; pulses that come
-while a sample is being averaged are lost; the trigger output is a setting without a wire.
+Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; reading the results of an
+incomplete run is -221; a sample above the input limit, and a dark sample in dBm, is the float32 maximum; pulses during
+the averaging of a sample are lost; the trigger output is a setting without effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
-from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
+from lumion_hw.emulator.meters.sample_runs import MeterRun, MeterRunPlan, RunFunction, RunStart
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -46,17 +46,18 @@ _FUNCTIONS = tuple(function.value for function in RunFunction)
 _STARTS = tuple(start.value for start in RunStart)
 _OUTPUTS = ("DISabled", "AVGover", "MEASure")
 _WINDOWS = ("CONTinuous", "WINDow", "REFResh")
-_LONGEST_S = 360_000.0
+_MAX_TIME_S = 360_000.0
 
 
 @dataclass(frozen=True)
 class MeterTraits:
-    """What differs between the families.
+    """Differences between the families of meters.
 
     Attributes:
-        gain_switch: Has ``POWer:GAIN:AUTO`` (N77xx).
-        results_in_watts: Runs are always read in W (816x); otherwise in the unit set.
-        master_only: Averaging, automatic ranging, triggers and runs are accepted by channel 1 and act on its slot.
+        gain_switch: Whether there is ``POWer:GAIN:AUTO`` (N77xx).
+        results_in_watts: Whether runs are always read in W (816x); otherwise in the selected unit.
+        master_only: Whether averaging, automatic ranging, triggers and runs are accepted by channel 1 only, for its
+        slot.
     """
 
     gain_switch: bool = True
@@ -66,46 +67,46 @@ class MeterTraits:
 
 @dataclass(frozen=True)
 class HeadRack:
-    """The heads of a meter, and which of them a command means.
+    """The heads of a meter, with the addressing of commands.
 
     Attributes:
         heads: Every head by slot and channel.
-        traits: What differs between the families.
+        traits: Properties of the family.
     """
 
     heads: Mapping[Port, EmulatedHead]
     traits: MeterTraits
 
     def port(self, call: Call) -> Port:
-        """Return the slot and channel addressed. Raises ``ScpiError`` -114 if nothing is there."""
+        """Return the addressed slot and channel. Raises ``ScpiError`` -114 if there is no head."""
         port = call.suffix["n"], call.suffix.get("m", 1)
         if port not in self.heads:
             raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
         return port
 
     def group(self, call: Call) -> list[EmulatedHead]:
-        """Return the heads that a setting acts on: of a dual sensor both, set by its first channel."""
+        """Return the heads that a setting acts on: for a dual sensor both, set through its first channel."""
         slot, channel = self.port(call)
         if not self.traits.master_only:
             return [self.heads[slot, channel]]
         if channel != 1:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        return self.of_slot(slot)
+        return self.slot_heads(slot)
 
-    def of_slot(self, slot: int) -> list[EmulatedHead]:
+    def slot_heads(self, slot: int) -> list[EmulatedHead]:
         """Return the heads of one slot, in the order of their channels."""
-        return [head for (other, _), head in self.heads.items() if other == slot]
+        return [head for (head_slot, _), head in self.heads.items() if head_slot == slot]
 
 
 @dataclass
 class _SlotState:
     """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
-    plans: dict[RunFunction, Plan] = field(
+    plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {
-            RunFunction.LOGGING: Plan(RunFunction.LOGGING, 100, 0.1, 0.1),
-            RunFunction.STABILITY: Plan(RunFunction.STABILITY, 10, 0.1, 1.0),
-            RunFunction.MINMAX: Plan(RunFunction.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
+            RunFunction.LOGGING: MeterRunPlan(RunFunction.LOGGING, 100, 0.1, 0.1),
+            RunFunction.STABILITY: MeterRunPlan(RunFunction.STABILITY, 10, 0.1, 1.0),
+            RunFunction.MINMAX: MeterRunPlan(RunFunction.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
         }
     )
     start: RunStart = RunStart.IGNORE
@@ -118,11 +119,11 @@ class _SlotState:
 
 
 class Acquisition:
-    """Everything a meter acquires by itself.
+    """Runs and triggered readings of a meter.
 
     Args:
         rack: The heads.
-        state: Its SCPI state.
+        state: SCPI state of the meter.
         clock: The injected clock.
     """
 
@@ -134,42 +135,42 @@ class Acquisition:
         self._slots = {slot: _SlotState() for slot, _ in rack.heads}
 
     def reset(self) -> None:
-        """Forget every run and its parameters (``*RST``)."""
+        """Drop every run and reset its parameters (``*RST``)."""
         self._wiring = "DEFault"
         self._slots = {slot: _SlotState() for slot in self._slots}
 
-    # -- what the meter does with it
+    # -- operation
 
     def advance(self) -> None:
-        """Take the samples that are over by now; a run that is complete ends its operation."""
+        """Record the samples that have ended by now; a complete run ends its operation."""
         for slot, state in self._slots.items():
             run = state.run
             if run is None:
                 continue
             try:
-                over = run.advance(self._clock.now())
-            # A scene that gives no number ends the run, not the meter: the caller queues -310.
+                is_complete = run.advance(self._clock.now())
+            # A light source without a valid power ends the run, not the meter: the caller queues -310.
             except Exception:
                 self.stop(slot)
                 raise
-            if over and state.operation is not None:
+            if is_complete and state.operation is not None:
                 self._state.end(state.operation)
             elif state.operation is not None:
                 state.operation.end_s = run.end_s()
 
-    def next_look(self) -> float | None:
-        """Return when a run has samples to take."""
-        times = (state.run.next_look_s() for state in self._slots.values() if state.run is not None)
+    def next_update(self) -> float | None:
+        """Return when a run next has samples to record."""
+        times = (state.run.next_update_s() for state in self._slots.values() if state.run is not None)
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def require_idle(self, slot: int) -> None:
-        """Raise ``ScpiError`` -221 while a run of the slot is under way."""
+        """Raise ``ScpiError`` -221 while the slot has a run in progress."""
         run = self._slots[slot].run
         if run is not None and not run.complete:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def stop(self, slot: int) -> None:
-        """End and forget the slot's run, as a change of any of its settings does."""
+        """Stop and delete the slot's run, as any change of its settings does."""
         state = self._slots[slot]
         if state.operation is not None:
             self._state.abort(state.operation)
@@ -178,12 +179,12 @@ class Acquisition:
         state.run = state.operation = None
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Pulses at the trigger output: ``LOOPback`` makes them pulses at the input (816x guide p. 214)."""
+        """Send pulses to the trigger output: ``LOOPback`` feeds them to the input (816x guide p. 214)."""
         if self._wiring == "LOOPback":
             self.hardware_trigger(times_s)
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Pulses at the trigger input; nobody listens when the wiring is disabled."""
+        """Receive pulses at the trigger input; they have no effect if the wiring is disabled."""
         times = list(times_s)
         if self._wiring == "DISabled" or not times:
             return
@@ -191,10 +192,10 @@ class Acquisition:
             if state.run is not None:
                 state.run.trigger(times)
             elif state.start is not RunStart.IGNORE and state.armed:
-                # Without rearming a plain reading takes the first pulse only; a logging run still takes each.
+                # Without rearming, a single reading accepts the first pulse only; a logging run still accepts all.
                 state.armed = state.input_rearm
-                for (other, _), head in self._rack.heads.items():
-                    if other == slot:
+                for (head_slot, _), head in self._rack.heads.items():
+                    if head_slot == slot:
                         head.complete(head.expose())
 
     # -- commands
@@ -202,7 +203,7 @@ class Acquisition:
     def commands(self) -> Iterable[ScpiCommand]:
         """Return the commands of runs and triggers."""
         root = ":SENSe[n][:CHANnel[m]]:FUNCtion"
-        time, count = Numeric(1e-6, _LONGEST_S, 0.1, TIME_S), Numeric(1, self._most_points(), 100, integer=True)
+        time, count = Numeric(1e-6, _MAX_TIME_S, 0.1, TIME_S), Numeric(1, self._max_points(), 100, integer=True)
         yield ScpiCommand(f"{root}:PARameter:LOGGing", Form(self._set_logging, (count, time)), Form(self._logging))
         yield ScpiCommand(f"{root}:PARameter:STABility", Form(self._set_stability, (time,) * 3), Form(self._stability))
         window = Form(self._set_minmax, (Choice(_WINDOWS), count))
@@ -210,8 +211,10 @@ class Acquisition:
         words = (Choice(_FUNCTIONS), Choice(("STARt", "STOP")))
         yield ScpiCommand(f"{root}:STATe", Form(self._control, words), Form(self._report))
         yield query(f"{root}:RESult", self._result, marker=b"#10" if self._rack.traits.results_in_watts else None)
-        yield self._word(":TRIGger[n][:CHANnel[m]]:INPut", _STARTS, self._set_start, lambda slot: slot.start.value)
-        yield self._word(
+        yield self._word_setting(
+            ":TRIGger[n][:CHANnel[m]]:INPut", _STARTS, self._set_start, lambda slot: slot.start.value
+        )
+        yield self._word_setting(
             ":TRIGger[n][:CHANnel[m]]:OUTPut",
             _OUTPUTS,
             lambda slot, word: setattr(slot, "output", word),
@@ -234,13 +237,13 @@ class Acquisition:
             lambda _, word: setattr(self, "_wiring", word),
         )
 
-    def _most_points(self) -> int:
-        return max(head.profile.most_points for head in self._rack.heads.values())
+    def _max_points(self) -> int:
+        return max(head.profile.max_points for head in self._rack.heads.values())
 
     def _slot(self, call: Call) -> _SlotState:
         return self._slots[self._rack.port(call)[0]]
 
-    def _word(
+    def _word_setting(
         self,
         pattern: str,
         words: tuple[str, ...],
@@ -266,17 +269,17 @@ class Acquisition:
         return write
 
     def _software_trigger(self, call: Call) -> Reply:
-        """Node A is the input connector, node B the output connector (816x guide p. 209)."""
+        """Apply a software trigger: node A is the input connector, node B the output connector (816x guide p. 209)."""
         (self.hardware_trigger if call.number() == 1 else self.pulses_out)([self._clock.now()])
         return None
 
     # -- parameters
 
-    def _plan(self, call: Call, *plans: Plan) -> Reply:
+    def _plan(self, call: Call, *plans: MeterRunPlan) -> Reply:
         heads = self._rack.group(call)
         shortest_s = max(head.profile.averaging_limits_s[0] for head in heads)
-        most = min(head.profile.most_points for head in heads)
-        if any(plan.averaging_s < shortest_s or plan.points > most for plan in plans):
+        max_points = min(head.profile.max_points for head in heads)
+        if any(plan.averaging_s < shortest_s or plan.points > max_points for plan in plans):
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         self.stop(self._rack.port(call)[0])
         for plan in plans:
@@ -285,25 +288,27 @@ class Acquisition:
 
     def _set_logging(self, call: Call) -> Reply:
         averaging_s = call.number(1)
-        return self._plan(call, Plan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
+        return self._plan(call, MeterRunPlan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
-        """Total, period, averaging; it also changes the parameters of the other two functions."""
-        total_s, period_s, averaging_s = (call.number(place) for place in range(3))
+        """Set total time, period and averaging time; this also changes the parameters of the other two functions."""
+        total_s, period_s, averaging_s = (call.number(index) for index in range(3))
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        points = int(total_s / period_s + 1e-9)  # 0.3 s of 0.1 s are three
+        points = int(total_s / period_s + 1e-9)  # 0.3 s in steps of 0.1 s are three points
         window = self._slot(call).plans[RunFunction.MINMAX].window
         return self._plan(
             call,
-            Plan(RunFunction.STABILITY, points, averaging_s, period_s),
-            Plan(RunFunction.LOGGING, points, averaging_s, averaging_s),
-            Plan(RunFunction.MINMAX, points, averaging_s, averaging_s, window),
+            MeterRunPlan(RunFunction.STABILITY, points, averaging_s, period_s),
+            MeterRunPlan(RunFunction.LOGGING, points, averaging_s, averaging_s),
+            MeterRunPlan(RunFunction.MINMAX, points, averaging_s, averaging_s, window),
         )
 
     def _set_minmax(self, call: Call) -> Reply:
         averaging_s = self._rack.group(call)[0].settings.averaging_s
-        return self._plan(call, Plan(RunFunction.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
+        return self._plan(
+            call, MeterRunPlan(RunFunction.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0))
+        )
 
     def _logging(self, call: Call) -> Reply:
         plan = self._slot(call).plans[RunFunction.LOGGING]
@@ -329,13 +334,13 @@ class Acquisition:
         plan = slot.plans[function]
         if function is RunFunction.MINMAX:
             averaging_s = heads[0].settings.averaging_s
-            plan = Plan(function, plan.points, averaging_s, averaging_s, plan.window)
+            plan = MeterRunPlan(function, plan.points, averaging_s, averaging_s, plan.window)
         for head in heads:
-            # The run has the trigger for itself; clients send INITiate:CONTinuous 1 when they are done with it.
+            # The run owns the trigger; clients send INITiate:CONTinuous 1 afterwards.
             head.settings.continuous = False
         slot.run = MeterRun(plan, heads, slot.start, self._clock.now())
         self._state.status.operation.set_bit(number, on=True)
-        if function is not RunFunction.MINMAX:  # that one never ends by itself, so nobody may wait for it
+        if function is not RunFunction.MINMAX:  # a min/max run never ends by itself, so nothing may wait for it
             slot.operation = self._state.begin(None, lambda: self._finish(number))
             slot.operation.end_s = slot.run.end_s()
         return None
@@ -345,7 +350,7 @@ class Acquisition:
         slot.operation = None
         self._state.status.operation.set_bit(number, on=False)
         if slot.run is not None:
-            # The operation ends by the clock, the samples are taken when somebody looks: now is the last chance.
+            # The operation ends by the clock, but samples are recorded on update: now is the last chance.
             slot.run.advance(self._clock.now())
 
     def _report(self, call: Call) -> Reply:
@@ -362,18 +367,18 @@ class Acquisition:
         run = slot.run
         if run is None or not (run.complete or run.plan.function is RunFunction.MINMAX):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        heads = self._rack.of_slot(port[0])
+        heads = self._rack.slot_heads(port[0])
         head = self._rack.heads[port]
-        place = heads.index(head) if self._rack.traits.master_only else 0
+        index = heads.index(head) if self._rack.traits.master_only else 0
         in_watts = self._rack.traits.results_in_watts or head.settings.watts
-        return definite_block(_float32(run.result_w(place), in_watts=in_watts))
+        return definite_block(_float32(run.result_w(index), in_watts=in_watts))
 
 
 def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
-    """Return little-endian float32 values; what cannot be expressed is the largest."""
+    """Return little-endian float32 values; values that cannot be expressed become the largest float32."""
     values = watts
     if not in_watts:
-        # A dark sample has no logarithm; like one above the range it becomes the largest float.
+        # A dark sample has no logarithm; like a sample above the range, it becomes the largest float.
         lit = np.isfinite(watts) & (watts > 0)
         values = np.full(len(watts), np.inf)
         values[lit] = 10.0 * np.log10(watts[lit] * 1e3)
@@ -382,7 +387,7 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
 
 @dataclass(frozen=True)
 class TriggerNode:
-    """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes."""
+    """A trigger node: ``1`` or ``NODEA``, ``2`` or ``NODEB``."""
 
     optional: bool = False
 

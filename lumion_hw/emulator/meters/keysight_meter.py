@@ -1,9 +1,9 @@
-"""What Keysight's power meters have in common: heads in slots, and the commands that set and read them.
+"""Common base of Keysight power meters: heads in slots, and the commands that set and read them.
 
-Language: N774xC and 8163/8164/8166 Programming Guides. Only what works is declared; anything
-else is an undefined header, as on the instrument. Model choices where the manuals are silent: a software-triggered
-reading always averages anew, also in continuous mode; a dark reading in dBm is the marker value with -261 (one
-channel) or -231 (all); setting a range ends automatic ranging; a reading while a run is under way is -221.
+Language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; any other header is
+undefined, as on the instrument. Model choices where the manuals are silent: a software-triggered reading always starts
+a new average, also in continuous mode; a dark reading in dBm is the marker value with -261 (one channel) or -231 (all);
+setting a range ends automatic ranging; a reading during a run is -221.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
     Form,
-    Later,
     Numeric,
+    PendingReply,
     Profile,
     Reply,
     ScpiCommand,
@@ -54,18 +54,18 @@ OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
 
 
 class EmulatedKeysightMeter(ScpiDevice):
-    """Heads in slots behind one SCPI parser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Heads in slots with one SCPI parser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         profile: Dialect and identity.
         heads: Every head by slot and channel.
-        traits: What differs between the families.
-        slots: Numbers of its slots.
+        traits: Properties of the family.
+        slots: Slot numbers.
 
     Attributes:
-        zero_fails: Zeroing fails in the dark too.
+        zero_fails: Whether zeroing fails even in the dark.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         super().__init__(name, clock)
         self._rack = HeadRack(heads, traits)
         self.port = self._rack.port
-        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_update)
         self.zero_fails = False
         self._zero_codes = dict.fromkeys(heads, 0)
         self._acquisition = Acquisition(self._rack, self._scpi.state, clock)
@@ -95,15 +95,15 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _acquire(self) -> None:
         self._acquisition.advance()
 
-    def _next_look(self) -> float | None:
-        return self._acquisition.next_look()
+    def _next_update(self) -> float | None:
+        return self._acquisition.next_update()
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Pulses at the trigger input, in the order of time; they may lie in the past."""
+        """Receive pulses at the trigger input, in order of time; they may lie in the past."""
         self._acquisition.hardware_trigger(times_s)
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Pulses at the trigger output, which the wiring may lead back to the input."""
+        """Send pulses to the trigger output; the wiring may feed them back to the input."""
         self._acquisition.pulses_out(times_s)
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -114,43 +114,43 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     # -- addressing
 
-    def _head(self, call: Call) -> EmulatedHead:
+    def _addressed_head(self, call: Call) -> EmulatedHead:
         return self.heads[self.port(call)]
 
-    def _changing(self, call: Call) -> EmulatedHead:
-        """Return a head whose setting is about to change: that stops a run."""
+    def _head_to_change(self, call: Call) -> EmulatedHead:
+        """Return the head whose setting is about to change, after stopping its run."""
         self._acquisition.stop(self.port(call)[0])
-        return self._head(call)
+        return self._addressed_head(call)
 
     # -- declarations
 
-    def _limited(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
-        """Return a number whose limits are a pair of the profile of the head addressed."""
+    def _number_within(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
+        """Return a number whose limits are a pair in the profile of the addressed head."""
         low, high = (self._limit(limits, end) for end in range(2))
         return Numeric(low, high, default, unit)
 
     def _limit(self, limits: str, end: int) -> Callable[[Call], float]:
-        return lambda call: float(getattr(self._head(call).profile, limits)[end])
+        return lambda call: float(getattr(self._addressed_head(call).profile, limits)[end])
 
     def _settings(self) -> Iterable[ScpiCommand]:
-        head = self._head
-        wavelength = self._limited("wavelength_limits_m", physics.DEFAULT_WAVELENGTH_M, LENGTH_M)
-        averaging = self._limited("averaging_limits_s", physics.DEFAULT_AVERAGING_S, TIME_S)
-        span = self._limited("range_limits_dbm", self._limit("range_limits_dbm", 1), POWER_DBM)
+        head = self._addressed_head
+        wavelength = self._number_within("wavelength_limits_m", physics.DEFAULT_WAVELENGTH_M, LENGTH_M)
+        averaging = self._number_within("averaging_limits_s", physics.DEFAULT_AVERAGING_S, TIME_S)
+        span = self._number_within("range_limits_dbm", self._limit("range_limits_dbm", 1), POWER_DBM)
 
         def tune_all(call: Call, wavelength_m: float) -> None:
-            self._changing(call)
-            for each in self.heads.values():
-                each.set_wavelength(wavelength_m)
+            self._head_to_change(call)
+            for head in self.heads.values():
+                head.set_wavelength(wavelength_m)
 
         def average(call: Call, averaging_s: float) -> None:
-            self._changing(call)
-            for each in self._rack.group(call):
-                each.settings.averaging_s = averaging_s
-                each.restart()
+            self._head_to_change(call)
+            for head in self._rack.group(call):
+                head.settings.averaging_s = averaging_s
+                head.restart()
 
         for leaf, tune in (
-            ("", lambda c, value: self._changing(c).set_wavelength(value)),
+            ("", lambda c, value: self._head_to_change(c).set_wavelength(value)),
             (":ALL", tune_all),
         ):
             yield number_setting(
@@ -166,22 +166,22 @@ class EmulatedKeysightMeter(ScpiDevice):
         yield number_setting(
             f"{SENSE}:POWer:RANGe[:UPPer]",
             span,
-            lambda c: head(c).range_now(),
-            lambda c, value: self._changing(c).set_range(value),
+            lambda c: head(c).present_range(),
+            lambda c, value: self._head_to_change(c).set_range(value),
             keysight_float,
         )
         yield number_setting(
             f"{SENSE}:CORRection[:LOSS[:INPut[:MAGNitude]]]",
             OFFSET,
             lambda c: head(c).settings.offset_db,
-            lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
+            lambda c, value: setattr(self._head_to_change(c).settings, "offset_db", value),
             keysight_float,
         )
         yield word_setting(
             f"{SENSE}:POWer:UNIT",
             POWER_UNIT,
             lambda c: keysight_int(int(head(c).settings.watts)),
-            lambda c, unit: setattr(self._changing(c).settings, "watts", unit == "W"),
+            lambda c, unit: setattr(self._head_to_change(c).settings, "watts", unit == "W"),
             str,
         )
 
@@ -193,16 +193,16 @@ class EmulatedKeysightMeter(ScpiDevice):
         ]
         if self._rack.traits.gain_switch:
             switches.append((f"{SENSE}:POWer:GAIN:AUTO", "gain_automatic", False))
-        for pattern, name, shared in switches:
-            yield flag_setting(pattern, Boolean(), self._getter(name), self._switch(name, shared), keysight_int)
+        for pattern, name, is_shared in switches:
+            yield flag_setting(pattern, Boolean(), self._getter(name), self._switch(name, is_shared), keysight_int)
 
     def _getter(self, name: str) -> Callable[[Call], bool]:
-        return lambda call: bool(getattr(self._head(call).settings, name))
+        return lambda call: bool(getattr(self._addressed_head(call).settings, name))
 
-    def _switch(self, name: str, shared: bool) -> Callable[[Call, bool], None]:
+    def _switch(self, name: str, is_shared: bool) -> Callable[[Call, bool], None]:
         def write(call: Call, on: bool) -> None:
-            self._changing(call)
-            for head in self._rack.group(call) if shared else [self._head(call)]:
+            self._head_to_change(call)
+            for head in self._rack.group(call) if is_shared else [self._addressed_head(call)]:
                 setattr(head.settings, name, on)
                 head.restart()
 
@@ -218,12 +218,12 @@ class EmulatedKeysightMeter(ScpiDevice):
         zero = f"{SENSE}:CORRection:COLLect:ZERO"
         yield ScpiCommand(zero, Form(lambda c: self._zero((self.port(c),))), Form(self._zero_result))
         yield event(f"{zero}:ALL", lambda _: self._zero(tuple(self.heads)))
-        yield event(f"{SENSE}:POWer:REFerence:DISPlay", self._take_reference)
+        yield event(f"{SENSE}:POWer:REFerence:DISPlay", self._store_reference)
         yield query(f"{SENSE}:POWer:REFerence:STATe:RATio", lambda _: "+255,+0")
         yield query(":SLOT[n]:HEAD[m]:TST", lambda call: (self.port(call), f"+0,{quoted('self test OK')}")[1])
         yield query(
             ":SLOT[n]:HEAD[m]:WAVelength:RESPonse",
-            lambda call: float32_block(self._head(call).responsivity_table().ravel().tolist()),
+            lambda call: float32_block(self._addressed_head(call).responsivity_table().ravel().tolist()),
         )
 
     def _reset(self) -> None:
@@ -234,7 +234,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     # -- readings
 
-    def _read(self, call: Call) -> Later:
+    def _read(self, call: Call) -> PendingReply:
         port = self.port(call)
         self._acquisition.require_idle(port[0])
         exposure = self.heads[port].expose()
@@ -245,33 +245,33 @@ class EmulatedKeysightMeter(ScpiDevice):
                 raise ScpiError(scpi_errors.MATH_ERROR)
             return keysight_float32(value)
 
-        return Later(lambda: exposure.end_s, finish)
+        return PendingReply(lambda: exposure.end_s, finish)
 
     def _fetch(self, call: Call) -> Reply:
-        value = self.express(self.port(call), self._head(call).fetch())
+        value = self.express(self.port(call), self._addressed_head(call).fetch())
         return MARKER if value is None else keysight_float32(value)
 
-    def _read_all(self, call: Call) -> Later:
+    def _read_all(self, call: Call) -> PendingReply:
         del call
         for slot, _ in self.heads:
             self._acquisition.require_idle(slot)
         exposures = {port: head.expose() for port, head in self.heads.items()}
-        # One block for all: it comes when the slowest head is done.
+        # One block for all heads, sent when the slowest head is done.
         end_s = max(exposure.end_s for exposure in exposures.values())
 
         def finish() -> Reply:
-            return self._block({port: self.heads[port].complete(each) for port, each in exposures.items()})
+            return self._block({port: self.heads[port].complete(exposure) for port, exposure in exposures.items()})
 
-        return Later(lambda: end_s, finish)
+        return PendingReply(lambda: end_s, finish)
 
     def _fetch_all(self, call: Call) -> Reply:
         del call
         return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
-        """Return readings of every channel as a block; what has no value in its unit is the largest float, and -231."""
+        """Return readings of every channel as a block; one without value is the largest float, with error -231."""
         values = [self.express(port, reading) for port, reading in readings.items()]
-        # One bad channel must not cost the block of the others.
+        # One bad channel must not suppress the block of the others.
         if None in values:
             self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
         return float32_block(FLOAT32_MAX if value is None else value for value in values)
@@ -280,7 +280,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""
         settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
-        # Offset and noise may leave less than nothing of a dark input.
+        # Offset and noise can make the reading of a dark input negative.
         dark = power_w is not None and power_w <= 0 and not in_watts
         self._scpi.state.status.questionable.set_bit(port[0], on=dark or power_w is None)
         if power_w is None:
@@ -291,12 +291,12 @@ class EmulatedKeysightMeter(ScpiDevice):
             return None
         return dbm_from_w(power_w) - (dbm_from_w(settings.reference_w) if settings.relative else 0.0)
 
-    def _take_reference(self, call: Call) -> Reply:
-        """Make the reading on the display the reference of relative readings."""
-        shown_w = self._head(call).fetch().power_w
-        if shown_w is None or shown_w <= 0:
+    def _store_reference(self, call: Call) -> Reply:
+        """Use the present reading as the reference of relative readings."""
+        displayed_w = self._addressed_head(call).fetch().power_w
+        if displayed_w is None or displayed_w <= 0:
             raise ScpiError(scpi_errors.DATA_QUESTIONABLE)
-        self._head(call).settings.reference_w = shown_w
+        self._addressed_head(call).settings.reference_w = displayed_w
         return None
 
     def _configuration(self, call: Call) -> Reply:
@@ -306,8 +306,8 @@ class EmulatedKeysightMeter(ScpiDevice):
     # -- operations
 
     def _initiate(self, call: Call) -> Reply:
-        port, head = self.port(call), self._head(call)
-        # A head that triggers itself, or is at work, ignores INITiate (-213).
+        port, head = self.port(call), self._addressed_head(call)
+        # A head that triggers itself or is measuring ignores INITiate (-213).
         if head.settings.continuous or self._measuring(port):
             raise ScpiError(scpi_errors.INIT_IGNORED)
         exposure = head.expose()
@@ -317,7 +317,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _zero(self, ports: tuple[Port, ...]) -> Reply:
         if any(self._measuring(port) for port in ports):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        dark = {port: self.heads[port].begin_zero() for port in ports}
+        dark = {port: self.heads[port].start_zero() for port in ports}
 
         def finish() -> None:
             for port in ports:
@@ -329,16 +329,18 @@ class EmulatedKeysightMeter(ScpiDevice):
         self.begin(ports, physics.ZEROING_S, finish)
         return None
 
-    def _zero_result(self, call: Call) -> Later:
-        """Reply 0, or the error number of the last zeroing, once it is over."""
-        head, port = self._head(call), self.port(call)
-        return Later(lambda: max(head.zeroing_until_s, self._clock.now()), lambda: keysight_int(self._zero_codes[port]))
+    def _zero_result(self, call: Call) -> PendingReply:
+        """Return 0, or the error number of the last zeroing, after it has ended."""
+        head, port = self._addressed_head(call), self.port(call)
+        return PendingReply(
+            lambda: max(head.zeroing_until_s, self._clock.now()), lambda: keysight_int(self._zero_codes[port])
+        )
 
     def _measuring(self, port: Port) -> bool:
         return bool(self._scpi.state.status.operation.condition & 1 << port[0])
 
     def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
-        """Run an overlapped operation of some ports; the summary bits of their slots are set meanwhile."""
+        """Start an overlapped operation of some ports; the summary bits of their slots are set until it ends."""
         operation = self._scpi.state.status.operation
 
         def finish() -> None:

@@ -1,7 +1,7 @@
 """Emulated Keysight N7744A/45A/44C/45C multiport optical power meter.
 
-Language: Keysight N774xC Programming Guide; what it shares with the mainframes is
-in :mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
+Language: Keysight N774xC Programming Guide; the part in common with the mainframes is in
+:mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.scpi import Call, Profile, Reply, ScpiCommand, SuffixRange, query
 from lumion_hw.emulator.scpi.formats import keysight_float, keysight_float32
-from lumion_hw.emulator.scpi.keysight_slots import own_modules, slot_commands
+from lumion_hw.emulator.scpi.keysight_slots import self_as_modules, slot_commands
 from lumion_hw.errors import ConfigError
 
 
@@ -25,18 +25,18 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
     """A multiport power meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the heads' hidden errors and their noise.
-        power_w: Gives the true optical power now at a channel (1..``n_ports``), in watts.
+        rng: Random numbers for hidden errors and noise of the heads.
+        power_w: Returns the true optical power now at a channel (1..``n_ports``), in watts.
         model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has all ``:ALL:CSV?`` queries.
         serial: Serial number in ``*IDN?``.
         n_ports: Number of channels, 1 to 14 (one status bit each).
-        manufacturer: First field of ``*IDN?``; newer units say ``Keysight Technologies``.
+        manufacturer: First field of ``*IDN?``; newer units report ``Keysight Technologies``.
         firmware: Last field of ``*IDN?``.
-        light_wavelength_nm: Gives the wavelength of the light at a channel, in nanometres; 1550 nm if not given.
-        light_at: Gives the light at a channel at a time that has passed, for runs of samples; without it the light is
-            taken as changing linearly between two looks.
+        light_wavelength_nm: Returns the wavelength of the light at a channel, in nanometres; 1550 nm by default.
+        light_at: Returns the light at a channel at an earlier time, for runs of samples; by default the light is
+            interpolated linearly between two updates.
 
     Raises:
         ConfigError: ``n_ports`` is out of range.
@@ -58,21 +58,21 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
         light_at: Callable[[int, float], Light] | None = None,
     ) -> None:
         if not 1 <= n_ports <= 14:
-            raise ConfigError(f"{name}: {n_ports} ports asked for; an N77xx has 1 to 14", device=name)
+            raise ConfigError(f"{name}: an N77xx has 1 to 14 ports, not {n_ports}", device=name)
         wavelength_nm = light_wavelength_nm or (lambda _channel: 1550.0)
         heads = {
             (port, 1): EmulatedHead(
-                _at(power_w, port),
+                _power_at(power_w, port),
                 _scaled(wavelength_nm, port, 1e-9),
                 stream,
                 clock.now,
-                light_at=None if light_at is None else _light_of(light_at, port),
+                light_at=None if light_at is None else _light_at(light_at, port),
             )
             for port, stream in enumerate(rng.spawn(n_ports), start=1)
         }
-        self._newer = model.endswith("C")  # all :ALL:CSV? queries but that of the unit came with the C models
-        profile = Profile(f"{manufacturer},{model},{serial},{firmware}", tells_busy=True)
-        self._modules = own_modules(profile.identity, range(1, n_ports + 1))
+        self._newer = model.endswith("C")  # A models have only the :ALL:CSV? query of the unit
+        profile = Profile(f"{manufacturer},{model},{serial},{firmware}", reports_busy=True)
+        self._modules = self_as_modules(profile.identity, range(1, n_ports + 1))
         super().__init__(name, clock, profile, heads, MeterTraits(), SuffixRange(1, n_ports))
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -85,7 +85,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
             ("UNIT", lambda head: str(int(head.settings.watts))),
             ("ATIMe", lambda head: keysight_float(head.settings.averaging_s)),
             ("WAVelength", lambda head: keysight_float32(head.settings.wavelength_m)),
-            ("RANGe", lambda head: keysight_float(head.range_now())),
+            ("RANGe", lambda head: keysight_float(head.present_range())),
         )
         for leaf, column in columns if self._newer else columns[:1]:
             yield query(f":SENSe:POWer:{leaf}:ALL:CSV", self._row(column))
@@ -94,7 +94,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
         return lambda _: ",".join(column(head) for head in self.heads.values())
 
 
-def _at(function: Callable[[int], float], port: int) -> Callable[[], float]:
+def _power_at(function: Callable[[int], float], port: int) -> Callable[[], float]:
     return lambda: function(port)
 
 
@@ -102,5 +102,5 @@ def _scaled(function: Callable[[int], float], port: int, factor: float) -> Calla
     return lambda: function(port) * factor
 
 
-def _light_of(function: Callable[[int, float], Light], port: int) -> Callable[[float], Light]:
+def _light_at(function: Callable[[int, float], Light], port: int) -> Callable[[float], Light]:
     return lambda at_s: function(port, at_s)

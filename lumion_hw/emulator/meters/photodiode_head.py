@@ -1,7 +1,7 @@
-"""One optical head of a Keysight power meter as physics: from true optical power to what the panel would show.
+"""Physics of one optical head of a Keysight power meter: from true optical power to the displayed value.
 
-Numbers are those of the programming guides and data sheets of the N774xC and the 81635A; where a figure is only known
-as a class (noise, absolute error) the head draws its own from the generator it is given.
+Numbers are those of the programming guides and data sheets of the N774xC and the 81635A. Where a figure is only known
+for a class (noise, absolute error), each head draws its own value from its random generator.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ AVERAGING_LIMITS_S = (1e-6, 10.0)
 DEFAULT_WAVELENGTH_M = 1.55e-6
 DEFAULT_AVERAGING_S = 0.1
 COUNTS = 20_000
-"""Steps of the display, 1.9999 at full scale."""
+"""Steps of the display up to full scale, 1.9999 times the nominal power."""
 
 NOISE_W_AT_1_S = 1e-12
 """Standard deviation of a 1 s average: 5-7 pW peak to peak in the lowest range is about six of them."""
-ZERO_OFFSET_W = 20e-12  # class figures: data sheets give the noise after zeroing, not the offset before
+ZERO_OFFSET_W = 20e-12  # typical of the class: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0
 ZEROING_S = 3.0
 ZEROING_LIGHT_LIMIT_W = 1e-9
-"""More light than this and zeroing fails."""
+"""Power at the input above which zeroing fails."""
 GAIN_SIGMA = 0.01
 GAIN_LIMIT = 0.025  # ±2.5 %: absolute error of the N77xx class
 RANGE_STEP_SIGMA_DB = 0.004
@@ -43,22 +43,22 @@ AUTORANGE_LOWER = 0.09
 
 RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
 RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])
-"""A typical InGaAs photodiode; each head tilts it a little."""
+"""A typical InGaAs photodiode; each head varies the slope a little."""
 
 
 @dataclass(frozen=True)
 class HeadProfile:
-    """Figures of one model of head.
+    """Properties of one model of head.
 
     Attributes:
         wavelength_limits_m: Shortest and longest wavelength.
         averaging_limits_s: Shortest and longest averaging time.
         range_limits_dbm: Lowest and highest range.
         noise_w_at_1_s: Standard deviation of a 1 s average.
-        responsivity_nm: Wavelengths of the table of responsivities.
-        responsivity_a_per_w: Responsivities there.
-        limited_top: In the highest range the limit is the nominal power, not full scale (N774x).
-        most_points: Longest logging run.
+        responsivity_nm: Wavelengths of the responsivity table.
+        responsivity_a_per_w: Responsivities at these wavelengths.
+        limited_top: Whether the limit in the highest range is the nominal power instead of full scale (N774x).
+        max_points: Largest number of points of a logging run.
         counts: Steps of the display up to full scale.
     """
 
@@ -69,7 +69,7 @@ class HeadProfile:
     responsivity_nm: tuple[float, ...] = tuple(RESPONSIVITY_NM.tolist())
     responsivity_a_per_w: tuple[float, ...] = tuple(RESPONSIVITY_A_PER_W.tolist())
     limited_top: bool = True
-    most_points: int = 1_000_000
+    max_points: int = 1_000_000
     counts: int = COUNTS
 
 
@@ -82,12 +82,12 @@ HEAD_81635A = HeadProfile(
     responsivity_nm=(800.0, 900.0, 1000.0, *RESPONSIVITY_NM.tolist()),
     responsivity_a_per_w=(0.20, 0.45, 0.68, *RESPONSIVITY_A_PER_W.tolist()),
     limited_top=False,
-    most_points=4000,
+    max_points=4000,
 )
 """One channel of the dual sensor: about 20 pW peak to peak, 4000 points."""
 
-_MOST_EVALUATIONS = 20_001
-"""A run of more samples than this looks at the scene this often and interpolates."""
+_MAX_EVALUATIONS = 20_001
+"""Largest number of light evaluations per update of a run; with more samples the light is interpolated."""
 
 
 def full_scale_w(range_dbm: float) -> float:
@@ -96,7 +96,7 @@ def full_scale_w(range_dbm: float) -> float:
 
 
 def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
-    """Return the power above which a range overflows: full scale, but the nominal power in a limited top range."""
+    """Return the power above which a range overflows: full scale, or the nominal power in a limited top range."""
     limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
     return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
 
@@ -108,13 +108,13 @@ class HeadSettings:
     Attributes:
         wavelength_m: Wavelength whose responsivity is used.
         averaging_s: Averaging time of one reading.
-        watts: Readings in W; otherwise in dBm.
+        watts: Whether readings are in W; otherwise in dBm.
         range_dbm: Present range, a multiple of 10 dBm.
         automatic: Automatic ranging.
-        gain_automatic: Automatic gain (kept, without effect on the model).
+        gain_automatic: Automatic gain (stored, without effect on the model).
         offset_db: Calibration offset, added to the reading in dB.
-        continuous: The head measures without being triggered.
-        relative: Readings are dB over the reference.
+        continuous: Whether the head measures without being triggered.
+        relative: Whether readings are in dB relative to the reference.
         reference_w: Reference of relative readings.
     """
 
@@ -132,19 +132,19 @@ class HeadSettings:
 
 @dataclass(frozen=True)
 class HeadReading:
-    """What the panel shows: watts, or ``None`` above the input limit of the range."""
+    """A displayed reading in watts, ``None`` above the input limit of the range."""
 
     power_w: float | None
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """A reading under way.
+    """A reading in progress.
 
     Attributes:
-        start_w: True power when it began.
-        averaging_s: Averaging time in force when it began.
-        end_s: When it can be completed.
+        start_w: True power at its start.
+        averaging_s: Averaging time at its start.
+        end_s: Time when it can be completed.
     """
 
     start_w: float
@@ -156,13 +156,14 @@ class EmulatedHead:
     """One photodiode with its amplifier.
 
     Args:
-        power_w: Gives the true optical power now, in watts.
-        light_wavelength_m: Gives the wavelength of that light, in metres.
-        rng: Draws this head's errors and its noise; not shared with other heads.
-        now_s: Gives the time.
+        power_w: Returns the true optical power now, in watts.
+        light_wavelength_m: Returns the wavelength of that light, in metres.
+        rng: Random numbers for this head's errors and noise; not shared with other heads.
+        now_s: Returns the time.
         profile: Model of the head.
-        light_at: Gives the light at a time that has passed, for runs of samples; without it the light is taken as
-            changing linearly between two looks.
+        light_at: Returns the light at an earlier time, for runs of samples; by default the light is interpolated
+        linearly
+            between two updates.
     """
 
     def __init__(
@@ -188,43 +189,43 @@ class EmulatedHead:
         tilt = float(rng.normal(0.0, 0.005))
         self._responsivity = np.array(profile.responsivity_a_per_w) * (1.0 + tilt * (self._nm - 1550.0) / 100.0)
         ranges = range(profile.range_limits_dbm[0], profile.range_limits_dbm[1] + 1, 10)
-        self._steps = {each: ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for each in ranges}
+        self._steps = {range_dbm: ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for range_dbm in ranges}
         self._correction_w = 0.0
         self.settings = HeadSettings()
         self.zeroing_until_s = -math.inf
         self._last: HeadReading | None = None
-        self._seen = (now_s(), 0.0, DEFAULT_WAVELENGTH_M * 1e9)
-        self._first = False
+        self._last_light = (now_s(), 0.0, DEFAULT_WAVELENGTH_M * 1e9)
+        self._is_first_sample = False
         self.restart()
 
     # -- settings
 
     def reset(self) -> None:
-        """Put the settings to their defaults and abort zeroing; the last zero stays in force."""
+        """Reset the settings to their defaults and abort zeroing; the last zero stays valid."""
         self.settings = HeadSettings()
         self.zeroing_until_s = -math.inf
         self.restart()
 
     def restart(self) -> None:
-        """Restart the running average, as every new wavelength or range does."""
+        """Restart the running average, as a new wavelength or range does."""
         self._window_start_s = self._now_s()
-        self._windows_seen = 0
+        self._windows_reported = 0
 
     def set_wavelength(self, wavelength_m: float) -> None:
-        """Use another responsivity; automatic ranging begins again from the top."""
+        """Select the responsivity of a wavelength; automatic ranging restarts from the highest range."""
         self.settings.wavelength_m = wavelength_m
         if self.settings.automatic:
             self.settings.range_dbm = self.profile.range_limits_dbm[1]
         self.restart()
 
-    def range_now(self) -> int:
-        """Return the range in force; with automatic ranging a head that measures continuously follows its light."""
+    def present_range(self) -> int:
+        """Return the present range; in continuous mode, automatic ranging follows the light first."""
         if self.settings.continuous:
-            self._choose_range(self._light(), self.settings.averaging_s)
+            self._update_range(self._light(), self.settings.averaging_s)
         return self.settings.range_dbm
 
     def set_range(self, range_dbm: float) -> None:
-        """Take the nearest range and end automatic ranging."""
+        """Select the nearest range and end automatic ranging."""
         self.settings.range_dbm = 10 * math.floor(range_dbm / 10.0 + 0.5)
         self.settings.automatic = False
         self.restart()
@@ -236,172 +237,175 @@ class EmulatedHead:
     # -- readings
 
     def expose(self) -> Exposure:
-        """Begin one reading: wait for zeroing, choose the range, then average."""
+        """Start one reading: wait for zeroing, select the range, then average."""
         start_w = self._light()
         begin_s = max(self._now_s(), self.zeroing_until_s)
         averaging_s = self.settings.averaging_s
-        changed = self._choose_range(start_w, averaging_s)
-        return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * changed)
+        range_changed = self._update_range(start_w, averaging_s)
+        return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * range_changed)
 
     def complete(self, exposure: Exposure) -> HeadReading:
-        """End a reading: the light is taken as changing linearly between begin and end."""
+        """Complete a reading: the light is assumed to change linearly between start and end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
-        # Again: light that came meanwhile may not fit the range that was chosen at the beginning.
-        self._choose_range(mean_w, exposure.averaging_s)
-        self._last = self._measure(mean_w, exposure.averaging_s)
+        # Repeated, because light that came during the reading may not fit the range selected at its start.
+        self._update_range(mean_w, exposure.averaging_s)
+        self._last = self._display(mean_w, exposure.averaging_s)
         return self._last
 
     def fetch(self) -> HeadReading:
         """Return the last valid reading; a continuous head has a new one after every averaging time."""
         if self.settings.continuous:
-            # 1e-6: an averaging time that ends now has ended, whatever the clock's last bit.
+            # 1e-6: an averaging time that ends now has ended, despite rounding errors of the clock.
             windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
-            if windows > self._windows_seen:
-                self._windows_seen = windows
+            if windows > self._windows_reported:
+                self._windows_reported = windows
                 self._last = None
         return self._last or self.complete(self.expose())
 
     def _light(self) -> float:
         power_w = self._power_w()
         if not math.isfinite(power_w):
-            raise ValueError(f"the scene gives {power_w} W of light")
+            raise ValueError(f"the light at the head has no valid power: {power_w} W")
         return power_w
 
     def _panel_gain(self) -> float:
-        """Shown over true power in this range: absolute error, and responsivity at the true over the set wavelength."""
+        """Return displayed power per true power in the present range and at the set wavelength."""
         nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
-        true, assumed = np.interp(nm, self._nm, self._responsivity)
-        return float(self._gain * self._steps[self.settings.range_dbm] * true / assumed)
+        true, set_response = np.interp(nm, self._nm, self._responsivity)
+        return float(self._gain * self._steps[self.settings.range_dbm] * true / set_response)
 
-    def _choose_range(self, power_w: float, averaging_s: float) -> bool:
-        """Change the range if automatic ranging asks for it; return whether it changed."""
+    def _update_range(self, power_w: float, averaging_s: float) -> bool:
+        """Change the range if automatic ranging requires it; return whether it has changed."""
         if not self.settings.automatic:
             return False
         before = self.settings.range_dbm
-        offset_w = self._zero_now() - self._correction_w
-        # Four sigma of room: noise alone must not overflow the range that is chosen.
+        offset_w = self._present_offset_w() - self._correction_w
+        # A margin of four sigma: noise alone must not overflow the selected range.
         shown_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
         if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
-            # The lowest range that holds it; above all of them the highest, which then overflows.
-            fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
-            self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
+            # The lowest range that fits; above all ranges the highest, which then overflows.
+            ranges = (range_dbm for range_dbm in sorted(self._steps) if shown_w <= overflow_w(range_dbm, self.profile))
+            self.settings.range_dbm = next(ranges, self.profile.range_limits_dbm[1])
         return self.settings.range_dbm != before
 
-    def _measure(self, power_w: float, averaging_s: float) -> HeadReading:
+    def _display(self, power_w: float, averaging_s: float) -> HeadReading:
         noise_w = float(self._rng.normal(0.0, self._noise_w(averaging_s)))
-        shown_w = power_w * self._panel_gain() + self._zero_now() - self._correction_w + noise_w
+        shown_w = power_w * self._panel_gain() + self._present_offset_w() - self._correction_w + noise_w
         if shown_w > overflow_w(self.settings.range_dbm, self.profile):
             return HeadReading(None)
         count_w = full_scale_w(self.settings.range_dbm) / self.profile.counts
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
-        """White noise falls with the root of the averaging time."""
+        """Return the noise of an average: white noise, which decreases with the root of the averaging time."""
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
-    def _zero_now(self) -> float:
-        """Offset of the amplifier with its slow drift."""
+    def _present_offset_w(self) -> float:
+        """Return the offset of the amplifier with its slow drift."""
         angle = 2.0 * math.pi * self._now_s() / ZERO_DRIFT_PERIOD_S + self._drift_phase
         return self._zero_w + ZERO_DRIFT_W * math.sin(angle)
 
     # -- runs of samples
 
-    def begin_run(self) -> None:
-        """Look at the light as it is when a run of samples is started."""
-        self._first = True
-        self._seen = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+    def start_run(self) -> None:
+        """Record the present light as a run of samples starts."""
+        self._is_first_sample = True
+        self._last_light = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
 
     def samples(
         self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
         """Return samples of a run in W, ``inf`` above the input limit.
 
-        Automatic ranging goes by the light of the run's first sample; the range stays during the run.
+        Automatic ranging uses the light of the run's first sample; the range is constant during the run.
 
         Args:
             middles_s: Middle of each sample's time, ascending, not in the future.
-            averaging_s: Averaging time of each.
-            assumed_nm: Wavelength whose responsivity is used for each; the one set if not given.
+            averaging_s: Averaging time of each sample.
+            assumed_nm: Wavelength whose responsivity is used for each sample; by default the set wavelength.
         """
-        power_w, nm = self._scene(middles_s)
+        power_w, nm = self._light_during(middles_s)
         true = np.interp(nm, self._nm, self._responsivity)
         set_nm = self.settings.wavelength_m * 1e9 if assumed_nm is None else assumed_nm
-        assumed = np.interp(set_nm, self._nm, self._responsivity)
-        if self._first and len(power_w):
-            self._choose_range(float(power_w[0]), averaging_s)
-            self._first = False
+        set_response = np.interp(set_nm, self._nm, self._responsivity)
+        if self._is_first_sample and len(power_w):
+            self._update_range(float(power_w[0]), averaging_s)
+            self._is_first_sample = False
         range_dbm = self.settings.range_dbm
         noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
-        gain = self._gain * self._steps[range_dbm] / assumed
-        shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
+        gain = self._gain * self._steps[range_dbm] / set_response
+        shown_w = power_w * gain * true + self._present_offset_w() - self._correction_w + noise_w
         count_w = full_scale_w(range_dbm) / self.profile.counts
-        # 0.0 is added so that a rounded -0.0 is a plain zero.
+        # 0.0 is added so that a rounded -0.0 becomes 0.0.
         counted_w = (np.rint(shown_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
-    def _scene(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _light_during(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the power in W and the wavelength in nm at each time."""
         if self._light_at is None:
-            before, after = self._seen, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
-            self._seen = after
+            before, after = self._last_light, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+            self._last_light = after
             times = np.array([before[0], max(after[0], before[0] + 1e-12)])  # ascending, whatever the clock
             power_w = np.interp(middles_s, times, [before[1], after[1]])
             return power_w, np.interp(middles_s, times, [before[2], after[2]])
-        looks = middles_s
-        if len(looks) > _MOST_EVALUATIONS:
-            # Light costs the whole bench; between so many looks a straight line will do.
-            looks = np.linspace(middles_s[0], middles_s[-1], _MOST_EVALUATIONS)
-        lights = [self._light_at(float(look)) for look in looks]
-        power_w, nm = (np.array([getattr(each, key) for each in lights]) for key in ("power_w", "wavelength_nm"))
-        if looks is not middles_s:
-            power_w, nm = np.interp(middles_s, looks, power_w), np.interp(middles_s, looks, nm)
+        times_s = middles_s
+        if len(times_s) > _MAX_EVALUATIONS:
+            # Each evaluation computes the light of the whole bench; with so many points, interpolation is accurate
+            # enough.
+            times_s = np.linspace(middles_s[0], middles_s[-1], _MAX_EVALUATIONS)
+        lights = [self._light_at(float(at_s)) for at_s in times_s]
+        power_w, nm = (
+            np.array([getattr(range_dbm, key) for range_dbm in lights]) for key in ("power_w", "wavelength_nm")
+        )
+        if times_s is not middles_s:
+            power_w, nm = np.interp(middles_s, times_s, power_w), np.interp(middles_s, times_s, nm)
         if not np.isfinite(power_w).all():
-            raise ValueError("the scene gives light that is no number")
+            raise ValueError("the light at the head has no valid power")
         return power_w, nm
 
     # -- zeroing
 
     @property
     def zeroing(self) -> bool:
-        """Whether zeroing is under way."""
+        """Whether zeroing is in progress."""
         return self.zeroing_until_s > self._now_s()
 
-    def begin_zero(self) -> bool:
-        """Begin zeroing; return whether the input is dark."""
+    def start_zero(self) -> bool:
+        """Start zeroing; return whether the input is dark."""
         dark = self._light() <= ZEROING_LIGHT_LIMIT_W
         self.zeroing_until_s = self._now_s() + ZEROING_S
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing; the offset is taken over only if the input was dark at both ends. Returns whether it was."""
+        """End zeroing; the offset is stored only if the input was dark at both ends. Returns whether it was."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:
-            # The zero is itself an average of ZEROING_S, with its noise.
-            self._correction_w = self._zero_now() + float(self._rng.normal(0.0, self._noise_w(ZEROING_S)))
+            # The zero is itself an average over ZEROING_S, with the noise of that average.
+            self._correction_w = self._present_offset_w() + float(self._rng.normal(0.0, self._noise_w(ZEROING_S)))
             self.restart()
         return dark
 
 
-def head_at(
+def make_head(
     light: Callable[[int, int, float], Light],
-    place: tuple[int, int],
+    channel: tuple[int, int],
     rng: np.random.Generator,
     clock: Clock,
     profile: HeadProfile,
 ) -> EmulatedHead:
-    """Return the head of one place of a meter.
+    """Return the head of one channel of a meter.
 
     Args:
-        light: Gives the light at the two numbers of a place, at a time of the present or the past.
-        place: Slot and channel, or module and port.
-        rng: Draws the head's errors and its noise; not shared with other heads.
+        light: Returns the light at the two numbers of a channel, at a present or earlier time.
+        channel: Slot and channel, or module and port.
+        rng: Random numbers for the head's errors and noise; not shared with other heads.
         clock: The injected clock.
         profile: Model of the head.
     """
 
     def light_at(at_s: float) -> Light:
-        return light(*place, at_s)
+        return light(*channel, at_s)
 
     return EmulatedHead(
         lambda: light_at(clock.now()).power_w,

@@ -1,18 +1,19 @@
-"""Emulated Santec MPM-210H: up to five modules of four ports behind one-word commands, not a SCPI tree.
+"""Emulated Santec MPM-210H: up to five modules of four ports, with one-word commands instead of a SCPI tree.
 
-Language: the maker's command list, numbers and texts of errors included, as public drivers quote it.
-Modules are numbered 0 to 4, and 5 means all of them in settings of one port or module. Others count from 1; but the
-list says 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the maker's own samples send
-``LOGG? 0,1``. ``READ?`` ends a run; the gain set counts for runs without automatic gain, and for readings when
-automatic ranging is off. Model choices where they leave one: ``ERR?`` tells the last error and forgets it; above the
-range of its gain a port reads 9.9E+37, and in dBm one without a logarithm -9.9E+37; the gains 1 to 5 reach to +10, 0,
--10, -20 and -30 dBm; runs with automatic gain never overflow; zeroing with light on is error -300; logged data are
-float32, little-endian, in the unit set. The maker's Python class sends ``WMOD FREE-RUN`` where its list has
-``FREERUN``: both are taken, and replied as they were sent. ``FGSAVG``, a second averaging time in that class, and
-``ECHO``, for RS-232, are kept without effect.
+Language: the maker's command list, including error numbers and texts, as public drivers quote it. Modules are numbered
+0 to 4, and 5 means all modules in settings of one port or module. Some drivers count from 1; but the list gives 0 to 4
+for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the maker's samples send ``LOGG? 0,1``.
+``READ?`` ends a run. The gain setting applies to runs without automatic gain, and to readings when automatic ranging is
+off.
+
+Model choices where the list is silent: ``ERR?`` reports and deletes the last error; above the range of its gain a port
+reads 9.9E+37, and without a logarithm -9.9E+37 in dBm; the gains 1 to 5 reach +10, 0, -10, -20 and -30 dBm; runs with
+automatic gain never overflow; zeroing with light is error -300; logged data are float32, little-endian, in the selected
+unit. The maker's Python class sends ``WMOD FREE-RUN`` where its list has ``FREERUN``: both are accepted, and replied as
+sent. ``FGSAVG``, a second averaging time in that class, and ``ECHO``, for RS-232, are stored without effect.
 
 Its addresses (``ADDR GW SUBNET IP``, with their defaults) are those of the maker's list as a public driver quotes it;
-that driver itself sends ``GR``. Setting them changes what is told, not where the emulator listens.
+that driver itself sends ``GR``. Setting them changes what the meter reports, not where the emulator listens.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from lumion_hw.emulator.meters.photodiode_head import (
     ZEROING_S,
     EmulatedHead,
     HeadProfile,
-    head_at,
+    make_head,
 )
-from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
+from lumion_hw.emulator.meters.sample_runs import MeterRun, MeterRunPlan, RunFunction, RunStart
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import dbm_from_w
 
@@ -47,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 N_MODULES, N_PORTS = 5, 4
 FACTORY_ADDRESSES = {"ADDR": "16", "GW": "192.168.1.254", "SUBNET": "255.255.255.0", "IP": "192.168.1.161"}
 MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN", "FREE-RUN")
-HEAD_MPM = HeadProfile(
+MPM_HEAD = HeadProfile(
     wavelength_limits_m=(1.25e-6, 1.63e-6),
     averaging_limits_s=(1e-5, 10.0),
     range_limits_dbm=(-30, 10),
@@ -59,37 +60,37 @@ HEAD_MPM = HeadProfile(
 )
 INTERNAL_TRIGGER_S = 0.01
 OVER_RANGE, NO_LOGARITHM = 9.9e37, -9.9e37
-_LONGEST_LINE = 256
-_FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
+_MAX_LINE = 256
+_NON_PRINTABLE = re.compile(rb"[^\x20-\x7e\t]")
 
 
 class _MpmPeer:
-    """One connection: a line under construction, and replies that may still be on their way."""
+    """One connection: an incomplete line, and replies that are not ready yet."""
 
     def __init__(self, device: EmulatedSantecMpm) -> None:
         self._device = device
         self._line = bytearray()
-        self._overlong = False
+        self._is_overlong = False
         self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Process bytes from the host, now."""
         self._device.advance()
         for piece in data.splitlines(keepends=True):
-            self._line += piece[: max(_LONGEST_LINE + 1 - len(self._line), 0)]
-            self._overlong |= len(self._line) > _LONGEST_LINE
-            # splitlines() cuts at a lone CR, too; only LF ends a line.
+            self._line += piece[: max(_MAX_LINE + 1 - len(self._line), 0)]
+            self._is_overlong |= len(self._line) > _MAX_LINE
+            # splitlines() also splits at a lone CR; only LF ends a line.
             if piece.endswith(b"\n"):
-                line, overlong = bytes(self._line), self._overlong
-                self._line, self._overlong = bytearray(), False
+                line, overlong = bytes(self._line), self._is_overlong
+                self._line, self._is_overlong = bytearray(), False
                 reply = self._device.execute(line, overlong=overlong)
                 if reply is not None:
-                    # A quick reply waits for a slow one before it.
+                    # A quick reply waits for an earlier slow one.
                     earliest = self._replies[-1][0] if self._replies else reply[0]
                     self._replies.append((max(reply[0], earliest), reply[1]))
 
     def transmit(self) -> bytes:
-        """Give the replies that are ready by now."""
+        """Return the replies that are ready by now."""
         self._device.advance()
         output = bytearray()
         while self._replies and self._replies[0][0] <= self._device.now() + 1e-9:
@@ -101,7 +102,7 @@ class _MpmPeer:
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
-        """Forget everything this host has asked for."""
+        """Drop all pending requests of this host."""
         self._replies.clear()
 
 
@@ -109,31 +110,31 @@ class EmulatedSantecMpm(Switchable):
     """The meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the ports' hidden errors and their noise.
-        light: Gives the light at a module (0 to 4) and port (1 to 4) at a time of the present or the past.
+        rng: Random numbers for hidden errors and noise of the ports.
+        light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
         modules: Modules present.
         serial: Serial number in ``*IDN?``.
 
     Attributes:
-        addresses: What it tells of its GPIB and network addresses, by the word of the command.
+        addresses: Reported GPIB and network addresses, by the word of the command.
         heads: Every port by module and port number.
         level: Gain of every port, 1 to 5.
-        automatic: Which ports are read with automatic ranging.
+        automatic: Whether each port is read with automatic ranging.
         mode: Measurement mode.
         averaging_ms: Averaging time.
-        in_mw: Readings in mW rather than dBm.
-        external: Runs of constant wavelength wait for pulses rather than a clock of their own.
-        points: Samples of a run of constant wavelength.
+        in_mw: Whether readings are in mW rather than dBm.
+        external: Whether runs at constant wavelength wait for pulses rather than an internal clock.
+        points: Number of samples of a run at constant wavelength.
         sweep_nm: Start, stop and step of swept modes.
         speed_nm_per_s: Speed of the laser in swept modes.
         run: The present or last run.
-        stopped: The last run was stopped.
-        zero_fails: Zeroing fails in the dark too.
+        stopped: Whether the last run was stopped.
+        zero_fails: Whether zeroing fails even in the dark.
 
     Raises:
-        ConfigError: A module has a number that does not exist.
+        ConfigError: A module number does not exist.
     """
 
     what = "the meter"
@@ -149,7 +150,7 @@ class EmulatedSantecMpm(Switchable):
         serial: str = "00000001",
     ) -> None:
         if not modules or any(not 0 <= module < N_MODULES for module in modules):
-            raise ConfigError(f"{name}: modules {modules} asked for; an MPM-210H has 0 to 4", device=name)
+            raise ConfigError(f"{name}: an MPM-210H has modules 0 to 4, not {modules}", device=name)
         super().__init__(name, clock)
         self.serial = serial
         self.modules = modules
@@ -158,15 +159,15 @@ class EmulatedSantecMpm(Switchable):
         self._error = 0
         self._zero_end_s: float | None = None
         self._dark: dict[tuple[int, int], bool] = {}
-        places = [(module, port) for module in sorted(modules) for port in range(1, N_PORTS + 1)]
+        channels = [(module, port) for module in sorted(modules) for port in range(1, N_PORTS + 1)]
         self.heads = {
-            place: head_at(light, place, stream, clock, HEAD_MPM)
-            for place, stream in zip(places, rng.spawn(len(places)), strict=True)
+            channel: make_head(light, channel, stream, clock, MPM_HEAD)
+            for channel, stream in zip(channels, rng.spawn(len(channels)), strict=True)
         }
         for head in self.heads.values():
             head.settings.continuous = False
             head.settings.averaging_s = 5e-3
-        self.level = dict.fromkeys(self.heads.values(), 5)
+        self.gain_level = dict.fromkeys(self.heads.values(), 5)
         self.automatic = dict.fromkeys(self.heads.values(), True)
         self.mode = "CONST1"
         self.averaging_ms = self.second_averaging_ms = 5.0
@@ -178,47 +179,49 @@ class EmulatedSantecMpm(Switchable):
         self.run: MeterRun | None = None
         self.stopped = False
 
-    def connect(self) -> Cord:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+    def connect(self) -> DeviceConnection:
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return Cord(self, _MpmPeer(self))
+        return DeviceConnection(self, _MpmPeer(self))
 
     def _lose_power(self) -> None:
         self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0
 
     def advance(self) -> None:
-        """Take the samples of a run that are over by now; end zeroing."""
+        """Record the samples of a run that have ended by now; end zeroing when it is due."""
         try:
             if self.run is not None and not self.stopped:
                 self.run.advance(self.now())
-        except Exception:  # noqa: BLE001 - the instrument lives on
+        except Exception:  # noqa: BLE001 - the instrument continues
             _LOG.exception("%s: internal error; the run is stopped, reported as -300", self._name)
             self._error, self.stopped = -300, True
         if self._zero_end_s is not None and self.now() >= self._zero_end_s - 1e-9:
             self._zero_end_s = None
-            zeroed = [head.finish_zero(self._dark[place] and not self.zero_fails) for place, head in self.heads.items()]
+            zeroed = [
+                head.finish_zero(self._dark[channel] and not self.zero_fails) for channel, head in self.heads.items()
+            ]
             if not all(zeroed):
                 self._error = -300
 
     def next_due(self) -> float | None:
-        """Return when a run has samples to take, or zeroing ends."""
-        run_s = None if self.run is None or self.stopped else self.run.next_look_s()
+        """Return when a run has samples to record, or zeroing ends."""
+        run_s = None if self.run is None or self.stopped else self.run.next_update_s()
         return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
 
     def hardware_trigger(self, times_s: NDArray[np.float64] | list[float]) -> None:
-        """Pulses at the trigger input, in the order of time; they may lie in the past."""
+        """Receive pulses at the trigger input, in order of time; they may lie in the past."""
         if self.run is not None and not self.stopped:
             self.run.trigger(float(at_s) for at_s in times_s)
 
     # -- lines
 
     def execute(self, line: bytes, *, overlong: bool) -> tuple[float, Callable[[], bytes]] | None:
-        """Carry out one line; return when its reply is ready and what makes it, ``None`` when there is none."""
+        """Carry out one line; return when its reply is ready and a function that makes it, ``None`` for no reply."""
         text = line.strip(b"\r\n")
         if not text.strip():
             return None
         try:
-            if overlong or _FOREIGN.search(text):
+            if overlong or _NON_PRINTABLE.search(text):
                 raise MpmError(-101)
             word, is_query, arguments = parse(text.decode("ascii"))
             command = COMMANDS.get(word + "?" * is_query)
@@ -226,14 +229,14 @@ class EmulatedSantecMpm(Switchable):
                 raise MpmError(-113)
             if len(arguments) != command.arguments:
                 raise MpmError(-108)
-            # Settings would change samples that are being taken.
+            # Settings would change samples that are being recorded.
             if command.setting and self.measuring:
                 raise MpmError(-221)
             result = command.run(self, *arguments)
         except MpmError as refusal:
             self._error = refusal.code
             return None
-        except Exception:  # noqa: BLE001 - the instrument lives on, whatever a host sends
+        except Exception:  # noqa: BLE001 - the instrument continues, whatever a host sends
             _LOG.exception("%s: internal error; reported as -300", self._name)
             self._error = -300
             return None
@@ -245,25 +248,25 @@ class EmulatedSantecMpm(Switchable):
     def _complete(self, value: bytes | Callable[[], bytes]) -> bytes:
         try:
             return (value() if callable(value) else value) + b"\r\n"
-        except Exception:  # noqa: BLE001 - a scene that gives no number is no reason to hang up
+        except Exception:  # noqa: BLE001 - invalid light must not close the connection
             _LOG.exception("%s: internal error; reported as -300", self._name)
             self._error = -300
             return b""
 
-    def take_error(self) -> bytes:
-        """Return number and text of the last error, and forget it."""
+    def pop_error(self) -> bytes:
+        """Return and delete number and text of the last error."""
         code, self._error = self._error, 0
         return f"{code},{ERRORS[code]}".encode()
 
-    # -- what commands do
+    # -- actions of commands
 
     @property
     def measuring(self) -> bool:
-        """Whether a run is under way."""
+        """Whether a run is in progress."""
         return self.run is not None and not self.run.complete and not self.stopped
 
-    def places(self, module: int, port: int | None = None) -> list[tuple[int, int]]:
-        """Return the ports addressed. Raises ``MpmError`` -301 for a module that is not there, -222 for a port."""
+    def channels(self, module: int, port: int | None = None) -> list[tuple[int, int]]:
+        """Return the addressed ports. Raises ``MpmError`` -301 for a missing module, -222 for a port."""
         if module not in self.modules:
             raise MpmError(-301)
         if port is not None and not 1 <= port <= N_PORTS:
@@ -271,12 +274,12 @@ class EmulatedSantecMpm(Switchable):
         return [(module, number) for number in range(1, N_PORTS + 1) if port in (None, number)]
 
     def read(self, module: int) -> tuple[float, Callable[[], bytes]]:
-        """Read the four ports of a module once; a run under way ends."""
-        heads = [self.heads[place] for place in self.places(module)]
+        """Read the four ports of a module once; a run in progress ends."""
+        heads = [self.heads[channel] for channel in self.channels(module)]
         if self.measuring:
             self.stopped = True
         for head in heads:
-            # AUTO and LEV count from the next reading on, not when they are set.
+            # AUTO and LEV apply from the next reading on, not when they are set.
             self._range(head, automatic=self.automatic[head])
         exposures = [head.expose() for head in heads]
 
@@ -286,23 +289,23 @@ class EmulatedSantecMpm(Switchable):
 
         return max(exposure.end_s for exposure in exposures), finish
 
-    def set_level(self, head: EmulatedHead, level: int) -> None:
-        """Choose the gain of a port, for all that is not done with automatic gain."""
-        self.level[head] = level
+    def set_level(self, head: EmulatedHead, gain_level: int) -> None:
+        """Set the gain of a port, for everything without automatic gain."""
+        self.gain_level[head] = gain_level
 
     def set_automatic(self, head: EmulatedHead, on: bool) -> None:
-        """Choose how a port ranges when it is read."""
+        """Set whether a port is read with automatic ranging."""
         self.automatic[head] = on
 
     def _range(self, head: EmulatedHead, *, automatic: bool) -> None:
         if not automatic:
-            head.set_range(20.0 - 10.0 * self.level[head])
+            head.set_range(20.0 - 10.0 * self.gain_level[head])
         elif not head.settings.automatic:
             head.settings.automatic = True
             head.restart()
 
     def express(self, power_w: float | None) -> str:
-        """Return a reading in the unit set."""
+        """Return a reading in the selected unit."""
         if power_w is None:
             return f"{OVER_RANGE:.1E}"
         if self.in_mw:
@@ -310,7 +313,7 @@ class EmulatedSantecMpm(Switchable):
         return f"{dbm_from_w(power_w):.3f}" if power_w > 0 else f"{NO_LOGARITHM:.1E}"
 
     def average(self, averaging_ms: float) -> None:
-        """Choose the averaging time of readings and of runs at constant wavelength."""
+        """Set the averaging time of readings and of runs at constant wavelength."""
         self.averaging_ms = averaging_ms
         for head in self.heads.values():
             head.settings.averaging_s = averaging_ms * 1e-3
@@ -318,7 +321,7 @@ class EmulatedSantecMpm(Switchable):
 
     @property
     def run_points(self) -> int:
-        """Samples of a run in the present mode."""
+        """Number of samples of a run in the present mode."""
         if not self.mode.startswith("SWEEP"):
             return self.points
         start, stop, step = self.sweep_nm
@@ -333,35 +336,37 @@ class EmulatedSantecMpm(Switchable):
             start = RunStart.COMPLETE
         elif self.mode.startswith("SWEEP"):
             first, _, step = self.sweep_nm
-            # In a sweep the laser's speed sets the time of a sample, not AVG.
+            # In a sweep, the laser's speed determines the time of a sample, not AVG.
             averaging_s = period_s = step / self.speed_nm_per_s
             assumed = np.asarray(first + step * np.arange(self.run_points), dtype=np.float64)
         elif not self.external:
-            start = RunStart.IGNORE  # a pulse of its own clock starts each sample; those during a sample are lost
+            start = RunStart.IGNORE  # a pulse of the internal clock starts each sample; pulses during a sample are lost
             period_s = INTERNAL_TRIGGER_S * math.ceil(averaging_s / INTERNAL_TRIGGER_S - 1e-9)
         for head in self.heads.values():
-            # Modes 2 range by themselves: modelled as the range that never overflows.
-            head.set_range(HEAD_MPM.range_limits_dbm[1] if self.mode.endswith("2") else 20.0 - 10.0 * self.level[head])
-        plan = Plan(RunFunction.LOGGING, self.run_points, averaging_s, period_s)
+            # Modes ending in 2 have automatic gain, modelled as the range that never overflows.
+            head.set_range(
+                MPM_HEAD.range_limits_dbm[1] if self.mode.endswith("2") else 20.0 - 10.0 * self.gain_level[head]
+            )
+        plan = MeterRunPlan(RunFunction.LOGGING, self.run_points, averaging_s, period_s)
         self.stopped = False
         self.run = MeterRun(plan, list(self.heads.values()), start, self.now(), assumed)
 
     def status(self) -> bytes:
-        """Return state (-1 stopped, 0 under way, 1 over) and samples taken."""
+        """Return state (-1 stopped, 0 in progress, 1 complete) and number of recorded samples."""
         self.advance()
         if self.run is None:
             return b"1,0"
-        # -1, 0 and 1 are those of the command list: stopped, under way, over.
+        # -1, 0 and 1 as in the command list: stopped, in progress, complete.
         state = -1 if self.stopped else int(self.run.complete)
-        return f"{state},{self.run.done}".encode()
+        return f"{state},{self.run.n_recorded}".encode()
 
     def logged(self, module: int, port: int) -> bytes:
-        """Return one port's samples as a block of little-endian float32 in the unit set."""
+        """Return one port's samples as a block of little-endian float32 in the selected unit."""
         self.advance()
-        (place,) = self.places(module, port)
+        (channel,) = self.channels(module, port)
         if self.run is None or self.measuring:
             raise MpmError(-221)
-        watts = self.run.result_w(list(self.heads).index(place))
+        watts = self.run.result_w(list(self.heads).index(channel))
         with np.errstate(divide="ignore", invalid="ignore"):
             values = watts * 1e3 if self.in_mw else np.where(watts > 0, 10.0 * np.log10(watts * 1e3), NO_LOGARITHM)
         values = np.where(np.isfinite(watts), values, OVER_RANGE)
@@ -373,7 +378,7 @@ class EmulatedSantecMpm(Switchable):
         """Start zeroing; readings wait for its end."""
         if self._zero_end_s is not None or self.measuring:
             raise MpmError(-221)
-        self._dark = {place: head.begin_zero() for place, head in self.heads.items()}
+        self._dark = {channel: head.start_zero() for channel, head in self.heads.items()}
         self._zero_end_s = self.now() + ZEROING_S
 
 
@@ -384,14 +389,14 @@ ERRORS: Mapping[int, str] = {
     -104: "Data type error",
     -108: "Parameter not allowed",
     -109: "Missing parameter",
-    -110: "Command header error",
+    -110: "Command head error",
     -113: "Undefined Header",
     -221: "Setting conflict",
     -222: "Data out of range",
     -300: "Device specific error",
     -301: "Is not Measurement Module",
 }
-_LONGEST_WORD, _LONGEST_ARGUMENT = 13, 18
+_MAX_WORD, _MAX_ARGUMENT = 13, 18
 _ALL_MODULES = 5
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
@@ -399,7 +404,7 @@ Result = bytes | tuple[float, Callable[[], bytes]] | None
 
 
 class MpmError(Exception):
-    """A line that is refused; it never leaves the emulator."""
+    """Error of a line that is refused; it never leaves the emulator."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ERRORS[code])
@@ -411,9 +416,9 @@ class MpmCommand:
     """One command.
 
     Attributes:
-        arguments: How many it takes.
-        run: Carries it out.
-        setting: It is refused while a run is under way.
+        arguments: Number of arguments.
+        run: Carries the command out.
+        setting: Whether it is refused during a run.
     """
 
     arguments: int
@@ -422,24 +427,24 @@ class MpmCommand:
 
 
 def parse(text: str) -> tuple[str, bool, list[str]]:
-    """Return the word in upper case, whether it asks, and its arguments. Raises ``MpmError`` for a malformed line."""
+    """Return the word in upper case, whether it is a query, and its arguments. Raises ``MpmError`` if malformed."""
     if any(character in text for character in "%&$#~"):
         raise MpmError(-101)
     if any(character in text for character in "`;"):
         raise MpmError(-103)
-    head, _, rest = text.strip().partition(" ")
+    head, _, argument_text = text.strip().partition(" ")
     word, is_query = head.removesuffix("?").upper(), head.endswith("?")
-    if len(word) > _LONGEST_WORD:
+    if len(word) > _MAX_WORD:
         raise MpmError(-110)
-    arguments = [argument.strip() for argument in rest.split(",")] if rest.strip() else []
-    if any(len(argument) > _LONGEST_ARGUMENT for argument in arguments):
+    arguments = [argument.strip() for argument in argument_text.split(",")] if argument_text.strip() else []
+    if any(len(argument) > _MAX_ARGUMENT for argument in arguments):
         raise MpmError(-109)
     return word, is_query, arguments
 
 
 def _real(text: str, low: float, high: float) -> float:
     try:
-        # float() would take 1_0 for 10.
+        # float() would accept 1_0 as 10.
         value = float(text) if "_" not in text else math.nan
     except ValueError:
         raise MpmError(-104) from None
@@ -450,34 +455,34 @@ def _real(text: str, low: float, high: float) -> float:
     return value
 
 
-def _whole(text: str, low: int, high: int) -> int:
+def _integer(text: str, low: int, high: int) -> int:
     value = _real(text, low, high)
     if value != int(value):
         raise MpmError(-104)
     return int(value)
 
 
-def _heads(mpm: EmulatedSantecMpm, module: str, port: str | None = None) -> list[EmulatedHead]:
+def _addressed_heads(mpm: EmulatedSantecMpm, module: str, port: str | None = None) -> list[EmulatedHead]:
     """Return the heads of one port, of one module, or of all modules (number 5)."""
-    number = _whole(module, 0, _ALL_MODULES)
-    place = None if port is None else _whole(port, 1, 4)
+    number = _integer(module, 0, _ALL_MODULES)
+    channel = None if port is None else _integer(port, 1, 4)
     if number == _ALL_MODULES:
         return list(mpm.heads.values())
-    return [mpm.heads[each] for each in mpm.places(number, place)]
+    return [mpm.heads[channel] for channel in mpm.channels(number, channel)]
 
 
-def _first(mpm: EmulatedSantecMpm) -> EmulatedHead:
+def _first_head(mpm: EmulatedSantecMpm) -> EmulatedHead:
     return next(iter(mpm.heads.values()))
 
 
 def _set_level(mpm: EmulatedSantecMpm, heads: list[EmulatedHead], text: str) -> None:
-    level = _whole(text, 1, 5)
+    gain_level = _integer(text, 1, 5)
     for head in heads:
-        mpm.set_level(head, level)
+        mpm.set_level(head, gain_level)
 
 
 def _set_automatic(mpm: EmulatedSantecMpm, heads: list[EmulatedHead], text: str) -> None:
-    automatic = bool(_whole(text, 0, 1))
+    automatic = bool(_integer(text, 0, 1))
     for head in heads:
         mpm.set_automatic(head, automatic)
 
@@ -489,7 +494,7 @@ def _set_wavelength(heads: list[EmulatedHead], text: str) -> None:
 
 
 def _nm(head: EmulatedHead) -> bytes:
-    return _plain(head.settings.wavelength_m * 1e9)
+    return _decimal(head.settings.wavelength_m * 1e9)
 
 
 def _set_mode(mpm: EmulatedSantecMpm, text: str) -> None:
@@ -507,8 +512,8 @@ def _set_sweep(mpm: EmulatedSantecMpm, start: str, stop: str, step: str) -> None
 
 
 def _echo(mpm: EmulatedSantecMpm, on: str) -> None:
-    del mpm  # no line of RS-232
-    _whole(on, 0, 1)
+    del mpm  # without effect: there is no RS-232 line
+    _integer(on, 0, 1)
 
 
 def _stop(mpm: EmulatedSantecMpm) -> None:
@@ -516,35 +521,35 @@ def _stop(mpm: EmulatedSantecMpm) -> None:
         mpm.stopped = True
 
 
-def _set_address(mpm: EmulatedSantecMpm, what: str, text: str) -> None:
-    """Keep a network address of four numbers."""
+def _set_address(mpm: EmulatedSantecMpm, name: str, text: str) -> None:
+    """Store a network address of four numbers."""
     if len(numbers := text.split(".")) != 4:
         raise MpmError(-104)
-    mpm.addresses[what] = ".".join(str(_whole(number, 0, 255)) for number in numbers)
+    mpm.addresses[name] = ".".join(str(_integer(number, 0, 255)) for number in numbers)
 
 
 def _version(mpm: EmulatedSantecMpm, module: str) -> bytes:
-    number = _whole(module, 0, 4)
-    mpm.places(number)
+    number = _integer(module, 0, 4)
+    mpm.channels(number)
     return f"Santec,MPM-211,{number:08d}M211,Ver1.11".encode()
 
 
-def _calibrated(index: str) -> int:
-    """Number of a calibration wavelength, every 20 nm from 1250 nm."""
-    return 1250 + 20 * (_whole(index, 1, 20) - 1)
+def _calibration_nm(index: str) -> int:
+    """Return a calibration wavelength in nm: every 20 nm from 1250 nm on."""
+    return 1250 + 20 * (_integer(index, 1, 20) - 1)
 
 
 def _calibration_wavelength(mpm: EmulatedSantecMpm, module: str, index: str) -> bytes:
-    mpm.places(_whole(module, 0, 4))
-    return str(_calibrated(index)).encode()
+    mpm.channels(_integer(module, 0, 4))
+    return str(_calibration_nm(index)).encode()
 
 
 def _calibration_factor(mpm: EmulatedSantecMpm, module: str, port: str, index: str) -> bytes:
-    """Relative responsivity of a port in dB."""
-    (head,) = [mpm.heads[each] for each in mpm.places(_whole(module, 0, 4), _whole(port, 1, 4))]
+    """Return the relative responsivity of a port in dB."""
+    (head,) = [mpm.heads[channel] for channel in mpm.channels(_integer(module, 0, 4), _integer(port, 1, 4))]
     table = head.responsivity_table()
-    # The table of the head is coarser than 20 nm: the entry below counts.
-    below = int((table[:, 0] * 1e9 <= _calibrated(index) + 1e-6).sum()) - 1
+    # The table of the head is coarser than 20 nm: the entry below the wavelength applies.
+    below = int((table[:, 0] * 1e9 <= _calibration_nm(index) + 1e-6).sum()) - 1
     return f"{10.0 * math.log10(table[max(below, 0), 1]):.6f}".encode()
 
 
@@ -552,17 +557,17 @@ def _text(value: object) -> bytes:
     return str(value).encode()
 
 
-def _plain(*values: float) -> bytes:
-    """Return numbers with up to three decimals, none of them a zero at the end: ``1520,1570,0.05``."""
+def _decimal(*values: float) -> bytes:
+    """Return numbers with up to three decimals, without trailing zeros: ``1520,1570,0.05``."""
     return ",".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in values).encode()
 
 
 COMMANDS: Mapping[str, MpmCommand] = {
     "*IDN?": MpmCommand(0, lambda mpm: f"SANTEC,MPM-210H,{mpm.serial},Ver. 2.00".encode()),
-    "ERR?": MpmCommand(0, lambda mpm: mpm.take_error()),
+    "ERR?": MpmCommand(0, lambda mpm: mpm.pop_error()),
     "IDIS?": MpmCommand(0, lambda mpm: ",".join(str(int(each in mpm.modules)) for each in range(5)).encode()),
     "MMVER?": MpmCommand(1, _version),
-    "ADDR": MpmCommand(1, lambda mpm, value: mpm.addresses.update(ADDR=str(_whole(value, 1, 31))), setting=True),
+    "ADDR": MpmCommand(1, lambda mpm, value: mpm.addresses.update(ADDR=str(_integer(value, 1, 31))), setting=True),
     "ADDR?": MpmCommand(0, lambda mpm: _text(mpm.addresses["ADDR"])),
     "GW": MpmCommand(1, lambda mpm, address: _set_address(mpm, "GW", address), setting=True),
     "GW?": MpmCommand(0, lambda mpm: _text(mpm.addresses["GW"])),
@@ -570,46 +575,50 @@ COMMANDS: Mapping[str, MpmCommand] = {
     "SUBNET?": MpmCommand(0, lambda mpm: _text(mpm.addresses["SUBNET"])),
     "IP": MpmCommand(1, lambda mpm, address: _set_address(mpm, "IP", address), setting=True),
     "IP?": MpmCommand(0, lambda mpm: _text(mpm.addresses["IP"])),
-    "READ?": MpmCommand(1, lambda mpm, module: mpm.read(_whole(module, 0, 4))),
+    "READ?": MpmCommand(1, lambda mpm, module: mpm.read(_integer(module, 0, 4))),
     "AUTO": MpmCommand(1, lambda mpm, on: _set_automatic(mpm, list(mpm.heads.values()), on), setting=True),
-    "AUTO?": MpmCommand(0, lambda mpm: _text(int(mpm.automatic[_first(mpm)]))),
-    "DAUTO": MpmCommand(2, lambda mpm, module, on: _set_automatic(mpm, _heads(mpm, module), on), setting=True),
-    "DAUTO?": MpmCommand(1, lambda mpm, module: _text(int(mpm.automatic[_heads(mpm, module)[0]]))),
-    "LEV": MpmCommand(1, lambda mpm, gain: _set_level(mpm, list(mpm.heads.values()), gain), setting=True),
-    "LEV?": MpmCommand(0, lambda mpm: _text(mpm.level[_first(mpm)])),
-    "DLEV": MpmCommand(
-        3, lambda mpm, module, port, gain: _set_level(mpm, _heads(mpm, module, port), gain), setting=True
+    "AUTO?": MpmCommand(0, lambda mpm: _text(int(mpm.automatic[_first_head(mpm)]))),
+    "DAUTO": MpmCommand(
+        2, lambda mpm, module, on: _set_automatic(mpm, _addressed_heads(mpm, module), on), setting=True
     ),
-    "DLEV?": MpmCommand(2, lambda mpm, module, port: _text(mpm.level[_heads(mpm, module, port)[0]])),
+    "DAUTO?": MpmCommand(1, lambda mpm, module: _text(int(mpm.automatic[_addressed_heads(mpm, module)[0]]))),
+    "LEV": MpmCommand(1, lambda mpm, gain: _set_level(mpm, list(mpm.heads.values()), gain), setting=True),
+    "LEV?": MpmCommand(0, lambda mpm: _text(mpm.gain_level[_first_head(mpm)])),
+    "DLEV": MpmCommand(
+        3, lambda mpm, module, port, gain: _set_level(mpm, _addressed_heads(mpm, module, port), gain), setting=True
+    ),
+    "DLEV?": MpmCommand(2, lambda mpm, module, port: _text(mpm.gain_level[_addressed_heads(mpm, module, port)[0]])),
     "AVG": MpmCommand(1, lambda mpm, time_ms: mpm.average(_real(time_ms, 0.01, 10_000.0)), setting=True),
-    "AVG?": MpmCommand(0, lambda mpm: _plain(mpm.averaging_ms)),
+    "AVG?": MpmCommand(0, lambda mpm: _decimal(mpm.averaging_ms)),
     "FGSAVG": MpmCommand(
         1, lambda mpm, ms: setattr(mpm, "second_averaging_ms", _real(ms, 0.01, 10_000.0)), setting=True
     ),
-    "FGSAVG?": MpmCommand(0, lambda mpm: _plain(mpm.second_averaging_ms)),
+    "FGSAVG?": MpmCommand(0, lambda mpm: _decimal(mpm.second_averaging_ms)),
     "ECHO": MpmCommand(1, _echo),
     "WAV": MpmCommand(1, lambda mpm, nm: _set_wavelength(list(mpm.heads.values()), nm), setting=True),
-    "WAV?": MpmCommand(0, lambda mpm: _nm(_first(mpm))),
-    "DWAV": MpmCommand(3, lambda mpm, module, port, nm: _set_wavelength(_heads(mpm, module, port), nm), setting=True),
-    "DWAV?": MpmCommand(2, lambda mpm, module, port: _nm(_heads(mpm, module, port)[0])),
-    "UNIT": MpmCommand(1, lambda mpm, unit: setattr(mpm, "in_mw", bool(_whole(unit, 0, 1))), setting=True),
+    "WAV?": MpmCommand(0, lambda mpm: _nm(_first_head(mpm))),
+    "DWAV": MpmCommand(
+        3, lambda mpm, module, port, nm: _set_wavelength(_addressed_heads(mpm, module, port), nm), setting=True
+    ),
+    "DWAV?": MpmCommand(2, lambda mpm, module, port: _nm(_addressed_heads(mpm, module, port)[0])),
+    "UNIT": MpmCommand(1, lambda mpm, unit: setattr(mpm, "in_mw", bool(_integer(unit, 0, 1))), setting=True),
     "UNIT?": MpmCommand(0, lambda mpm: _text(int(mpm.in_mw))),
     "WMOD": MpmCommand(1, _set_mode, setting=True),
     "WMOD?": MpmCommand(0, lambda mpm: _text(mpm.mode)),
     "WSET": MpmCommand(3, _set_sweep, setting=True),
-    "WSET?": MpmCommand(0, lambda mpm: _plain(*mpm.sweep_nm)),
+    "WSET?": MpmCommand(0, lambda mpm: _decimal(*mpm.sweep_nm)),
     "SPE": MpmCommand(1, lambda mpm, speed: setattr(mpm, "speed_nm_per_s", _real(speed, 0.001, 200.0)), setting=True),
-    "SPE?": MpmCommand(0, lambda mpm: _plain(mpm.speed_nm_per_s)),
-    "TRIG": MpmCommand(1, lambda mpm, on: setattr(mpm, "external", bool(_whole(on, 0, 1))), setting=True),
+    "SPE?": MpmCommand(0, lambda mpm: _decimal(mpm.speed_nm_per_s)),
+    "TRIG": MpmCommand(1, lambda mpm, on: setattr(mpm, "external", bool(_integer(on, 0, 1))), setting=True),
     "TRIG?": MpmCommand(0, lambda mpm: _text(int(mpm.external))),
-    "LOGN": MpmCommand(1, lambda mpm, count: setattr(mpm, "points", _whole(count, 1, 1_000_000)), setting=True),
+    "LOGN": MpmCommand(1, lambda mpm, count: setattr(mpm, "points", _integer(count, 1, 1_000_000)), setting=True),
     "LOGN?": MpmCommand(0, lambda mpm: _text(mpm.run_points)),
     "MEAS": MpmCommand(0, lambda mpm: mpm.measure()),
     "STOP": MpmCommand(0, _stop),
     "STAT?": MpmCommand(0, lambda mpm: mpm.status()),
-    "LOGG?": MpmCommand(2, lambda mpm, module, port: mpm.logged(_whole(module, 0, 4), _whole(port, 1, 4))),
+    "LOGG?": MpmCommand(2, lambda mpm, module, port: mpm.logged(_integer(module, 0, 4), _integer(port, 1, 4))),
     "ZERO": MpmCommand(0, lambda mpm: mpm.zero()),
     "CWAV?": MpmCommand(2, _calibration_wavelength),
     "CWAVPO?": MpmCommand(3, _calibration_factor),
 }
-"""Every command by its word, with ``?`` if it asks."""
+"""All commands by their words, with ``?`` for queries."""

@@ -1,11 +1,10 @@
 """Emulated Thorlabs PM100D, PM100USB and PM400: one SCPI family of single-channel power and energy meters.
 
-Language: PM100D, PM100USB and PM400 manuals. What the sensor plugged in cannot
-measure is an undefined header, as on the instrument. Model choices where the manuals are silent: ten places in the
-error queue and the texts of the maker's 4000 series; zeroing with light on fails with -200 and keeps the old zero; a
-reading without logarithm is 9.91E37; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of
-STATus:QUEStionable is over-range; AUXiliary and MEASurement are groups without conditions, in bits 0 and 1 of the
-status byte.
+Language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an undefined
+header, as on the instrument. Model choices where the manuals are silent: an error queue of ten places with the texts of
+the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a reading without logarithm is
+9.91E37; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of STATus:QUEStionable is
+over-range; AUXiliary and MEASurement are groups without conditions, in bits 0 and 1 of the status byte.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from lumion_hw.emulator.scpi import (
     Call,
     Choice,
     Form,
-    Later,
     Numeric,
     Operation,
+    PendingReply,
     Profile,
     RegisterGroup,
     Reply,
@@ -72,12 +71,12 @@ OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 INTEGRATED = ("PM160",)
-"""Models whose sensor is built in: its name is the device's own (so says pyLabLib, which was tried on one)."""
+"""Models with a built-in sensor, which has the name of the device (according to pyLabLib, tested on one)."""
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3
 AUXILIARY_BIT, MEASUREMENT_BIT = 0, 1
-"""Places of the two extra groups in the status byte."""
+"""Bits of the two extra groups in the status byte."""
 
 QUANTITIES: dict[str, tuple[SensorKind, ...]] = {
     "POW": (SensorKind.PHOTODIODE, SensorKind.THERMOPILE),
@@ -90,7 +89,7 @@ QUANTITIES: dict[str, tuple[SensorKind, ...]] = {
     "TEMP": tuple(SensorKind),
     "RES": tuple(SensorKind),
 }
-"""What can be measured, by the words of ``CONFigure?``, and with which sensors."""
+"""Measurable quantities by the words of ``CONFigure?``, with the sensors that can measure them."""
 REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 """Quantities with a range and a reference for relative readings."""
 
@@ -99,19 +98,19 @@ class ThorlabsPm100(ScpiDevice):
     """A console with a sensor (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the sensors' hidden errors and their noise.
-        light: Gives the light at the sensor now.
-        sensor: What is plugged in; ``None`` for nothing.
+        rng: Random numbers for hidden errors and noise of the sensors.
+        light: Returns the light at the sensor now.
+        sensor: Connected sensor; ``None`` for none.
         model: One of :data:`MODELS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
-        lenient: Also accept the spellings of :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS`, which the
-            documented tree does not have.
+        lenient: Whether to accept the undocumented spellings of
+            :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS` too.
 
     Attributes:
-        zero_fails: Zeroing fails in the dark too.
+        zero_fails: Whether zeroing fails even in the dark.
 
     Raises:
         ConfigError: There is no such model.
@@ -131,7 +130,9 @@ class ThorlabsPm100(ScpiDevice):
         lenient: bool = False,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
+            raise ConfigError(
+                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
+            )
         profile = Profile(
             f"Thorlabs,{model},{serial},{firmware}",
             queue_depth=10,
@@ -145,12 +146,12 @@ class ThorlabsPm100(ScpiDevice):
         self._rng = rng
         self._light = light
         super().__init__(name, clock)
-        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._look, self._next_look)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._update_sensor, self._next_update)
         self.state = self._scpi.state
         self.auxiliary, self.measurement = RegisterGroup(), RegisterGroup()
         self.state.status.extra.update({AUXILIARY_BIT: self.auxiliary, MEASUREMENT_BIT: self.measurement})
         self._plugged: Pm100Sensor | None = None
-        self._pulled = sensor
+        self._unplugged_profile = sensor
         self.calendar: dict[str, int] = {}
         self._reset_console()
         self.plug(sensor)
@@ -167,50 +168,50 @@ class ThorlabsPm100(ScpiDevice):
         self._measuring: Operation | None = None
         self._zeroing: Operation | None = None
 
-    def _look(self) -> None:
-        due_s = self._next_look()
+    def _update_sensor(self) -> None:
+        due_s = self._next_update()
         if self._plugged is not None and due_s is not None and due_s <= self.clock.now():
-            self._plugged.look()
+            self._plugged.update()
 
     def advance(self) -> None:
-        """Follow the clock; a sensor that is slow to follow sees the light as it is now."""
-        if self._plugged is not None and self._plugged.next_look_s() is not None:
-            self._plugged.look()
+        """Follow the clock; a slow sensor first reads the present light."""
+        if self._plugged is not None and self._plugged.next_update_s() is not None:
+            self._plugged.update()
         super().advance()
 
-    def _next_look(self) -> float | None:
-        return None if self._plugged is None else self._plugged.next_look_s()
+    def _next_update(self) -> float | None:
+        return None if self._plugged is None else self._plugged.next_update_s()
 
     def plug(self, profile: SensorProfile | None) -> None:
-        """Plug in another sensor, or pull out the present one."""
+        """Connect another sensor, or disconnect the present one."""
         self._abort_all()
         if profile is not None and self.model in INTEGRATED:
-            # pyLabLib knows such a meter by the name of its sensor.
+            # pyLabLib recognizes such a meter by the name of its sensor.
             profile = dataclasses.replace(profile, name=self.model)
         self._plugged = None if profile is None else Pm100Sensor(profile, self._light, self._rng, self.clock.now)
         self.quantity = "ENER" if profile is not None and profile.kind is SensorKind.PYRO else "POW"
         self._last = None
 
-    def pull_sensor(self) -> None:
-        """Pull the sensor out; harmless without one."""
+    def unplug_sensor(self) -> None:
+        """Disconnect the sensor; does nothing without one."""
         if self._plugged is not None:
-            self._pulled = self._plugged.profile
+            self._unplugged_profile = self._plugged.profile
             self.plug(None)
 
-    def put_sensor(self) -> None:
-        """Plug in again what was pulled out; harmless with a sensor in place."""
+    def plug_sensor(self) -> None:
+        """Connect the disconnected sensor again; does nothing with a sensor connected."""
         if self._plugged is None:
-            self.plug(self._pulled)
+            self.plug(self._unplugged_profile)
 
     @property
     def plugged(self) -> Pm100Sensor | None:
-        """The sensor plugged in. Its hidden errors are for tests only."""
+        """The connected sensor. Its hidden errors are for tests only."""
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor, which has to be of one of ``kinds`` (any if none is given). Raises ``ScpiError`` -113."""
+        """Return the sensor. Raises ``ScpiError`` -113 if it is not of one of ``kinds`` (any kind if none is given)."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
-            # What the sensor cannot measure is not in the tree of commands as long as it is plugged in.
+            # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
         return self._plugged
 
@@ -225,20 +226,20 @@ class ThorlabsPm100(ScpiDevice):
     # -- measuring
 
     def configure(self, quantity: str) -> None:
-        """Choose what ``READ?`` measures."""
+        """Select the quantity that ``READ?`` measures."""
         self.sensor(*QUANTITIES[quantity])
         self.quantity = quantity
 
     def initiate(self) -> None:
-        """Start one reading in the background. Raises ``ScpiError`` -213 while one is under way."""
+        """Start one reading in the background. Raises ``ScpiError`` -213 during a reading."""
         if self._measuring is not None:
             raise ScpiError(scpi_errors.INIT_IGNORED)
-        sensor, started, duration_s = self._begin()
+        sensor, start_signal, duration_s = self._start_reading()
         operation = self.state.status.operation
 
         def finish() -> None:
             self._measuring = None
-            self._last = sensor.sample(started)
+            self._last = sensor.sample(start_signal)
             operation.set_bit(MEASURING_BIT, False)
             operation.set_bit(READY_BIT, True)
 
@@ -247,80 +248,80 @@ class ThorlabsPm100(ScpiDevice):
         self._measuring = self.state.begin(duration_s, finish)
 
     def abort(self) -> None:
-        """Give up the reading started in the background."""
+        """Abort the reading in the background."""
         if self._measuring is not None:
             self.state.abort(self._measuring)
             self._measuring = None
         self.state.status.operation.set_bit(MEASURING_BIT, False)
         self.state.status.operation.set_bit(READY_BIT, False)
 
-    def read(self) -> Later:
-        """Take a new sample and reply it when it is there."""
+    def read(self) -> PendingReply:
+        """Start a new sample and reply it when it is complete."""
         self.abort()
-        sensor, started, duration_s = self._begin()
-        # READ? takes a new sample, whatever INITiate has under way.
+        sensor, start_signal, duration_s = self._start_reading()
+        # READ? always starts a new sample, even during an INITiate.
         due_s = self.clock.now() + duration_s
 
         def finish() -> Reply:
-            self._last = sensor.sample(started)
+            self._last = sensor.sample(start_signal)
             return self._express(sensor, self._last)
 
-        return Later(lambda: due_s, finish)
+        return PendingReply(lambda: due_s, finish)
 
     def fetch(self) -> Reply:
-        """Reply the last sample; the console has one from the moment a sensor is plugged in."""
+        """Reply the last sample; the console has one as soon as a sensor is connected."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         if self._last is None:
-            started = sensor.look()
+            start_signal = sensor.update()
             sensor.settle_range()
-            self._last = sensor.sample(started)
+            self._last = sensor.sample(start_signal)
         return self._express(sensor, self._last)
 
-    def _begin(self) -> tuple[Pm100Sensor, float, float]:
-        """Return the sensor, its signal now, and how long a reading will take."""
+    def _start_reading(self) -> tuple[Pm100Sensor, float, float]:
+        """Return the sensor, its present signal, and the duration of a reading."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
-        started = sensor.look()
+        start_signal = sensor.update()
         changed = sensor.settle_range()
-        # A reading waits for zeroing, which has the amplifier.
+        # A reading waits for zeroing, which occupies the amplifier.
         waiting_s = max((self._zeroing.end_s or 0.0) - self.clock.now(), 0.0) if self._zeroing else 0.0
-        return sensor, started, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
+        return sensor, start_signal, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
 
     def _express(self, sensor: Pm100Sensor, sample: SensorSample) -> str:
-        """Return a sample in the quantity and unit configured."""
+        """Return a sample in the configured quantity and unit."""
         self.state.status.questionable.set_bit(POWER_BIT, sample.native is None)
-        still = {"FREQ": sample.repetition_hz, "TEMP": physics.TEMPERATURE_C, "RES": physics.PRESENCE_OHM}
-        # Told whatever the light is, over-range included.
-        if self.quantity in still:
-            return plain_float(still[self.quantity])
+        light_independent = {"FREQ": sample.repetition_hz, "TEMP": physics.TEMPERATURE_C, "RES": physics.PRESENCE_OHM}
+        # Valid for any light, even over-range.
+        if self.quantity in light_independent:
+            return plain_float(light_independent[self.quantity])
         if sample.native is None:
             return plain_float(OVER_RANGE)
-        return plain_float(self._amount(sensor, sample.native))
+        return plain_float(self._convert(sensor, sample.native))
 
-    def _amount(self, sensor: Pm100Sensor, native: float) -> float:
-        """Return what a signal in A or V means in the quantity and unit configured."""
+    def _convert(self, sensor: Pm100Sensor, native: float) -> float:
+        """Convert a signal in A or V to the configured quantity and unit."""
         if self.quantity in ("CURR", "VOLT"):
-            return self._over_reference(native)
-        amount = native / sensor.response * ratio_from_db(sensor.settings.loss_db)
+            return self._relative_to_reference(native)
+        value = native / sensor.response * ratio_from_db(sensor.settings.loss_db)
         if self.quantity in ("PDEN", "EDEN"):
-            # A diameter in mm is 0.05 cm of radius each: densities are per cm².
-            return amount / (math.pi * (0.05 * sensor.settings.beam_mm) ** 2)
+            # The radius is 0.05 cm per mm of diameter; densities are per cm².
+            return value / (math.pi * (0.05 * sensor.settings.beam_mm) ** 2)
         if self.quantity == "POW" and self.in_dbm:
             level = self.reference["POW"] if self.relative["POW"] else 1e-3
-            return 10.0 * math.log10(amount / level) if amount > 0 < level else NOT_A_NUMBER
-        return self._over_reference(amount)
+            return 10.0 * math.log10(value / level) if value > 0 < level else NOT_A_NUMBER
+        return self._relative_to_reference(value)
 
-    def _over_reference(self, amount: float) -> float:
-        return amount - self.reference[self.quantity] if self.relative[self.quantity] else amount
+    def _relative_to_reference(self, value: float) -> float:
+        return value - self.reference[self.quantity] if self.relative[self.quantity] else value
 
     # -- zeroing
 
     @property
     def zeroing(self) -> bool:
-        """Whether zeroing is under way."""
+        """Whether zeroing is in progress."""
         return self._zeroing is not None
 
     def start_zero(self) -> None:
-        """Start zeroing. Raises ``ScpiError`` -221 while it, or a reading, is under way."""
+        """Start zeroing. Raises ``ScpiError`` -221 during zeroing or a reading."""
         sensor = self.sensor()
         if self._zeroing is not None or self._measuring is not None:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
@@ -330,9 +331,9 @@ class ThorlabsPm100(ScpiDevice):
         def finish() -> None:
             self._zeroing = None
             operation.set_bit(ZEROING_BIT, False)
-            # Dark at both ends: light that comes during zeroing would be taken for offset.
+            # Dark at both ends: light that comes during zeroing would be mistaken for offset.
             if dark and sensor.is_dark() and not self.zero_fails:
-                sensor.take_zero()
+                sensor.store_zero()
             else:
                 self.state.report(scpi_errors.EXECUTION_ERROR)
 
@@ -340,7 +341,7 @@ class ThorlabsPm100(ScpiDevice):
         self._zeroing = self.state.begin(physics.ZEROING_S, finish)
 
     def abort_zero(self) -> None:
-        """Give up zeroing; the old zero stays."""
+        """Abort zeroing; the old zero stays."""
         if self._zeroing is not None:
             self.state.abort(self._zeroing)
             self._zeroing = None
@@ -387,11 +388,11 @@ MISSPELLINGS: Mapping[str, str] = {
         for leaf in ("[:EVENt]", ":CONDition", ":ENABle", ":PTRansition", ":NTRansition")
     },
 }
-"""Spellings that manuals' introductions and public clients use, and the documented headers they stand for."""
+"""Spellings that introductions of manuals and public clients use, with the documented headers they stand for."""
 
 
 def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
-    """Return every command of the family but the common ones."""
+    """Return every command of the family except the common ones."""
     yield from _measurement(meter)
     for quantity in _RANGED:
         yield from _ranged(meter, quantity)
@@ -405,18 +406,18 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
-    """A fixed limit of a setting that only some sensors have."""
+    """Return a fixed limit of a setting that only some sensors have."""
 
-    def known(call: Call) -> float:
+    def limit(call: Call) -> float:
         del call
         meter.sensor(*kinds)
         return value
 
-    return known
+    return limit
 
 
 def _bounded(meter: ThorlabsPm100, kind: SensorKind, limits: tuple[float, float, float], unit: Suffixes) -> Numeric:
-    """A number with minimum, maximum and default that only one kind of sensor has."""
+    """Return a number with minimum, maximum and default that only one kind of sensor has."""
     low, high, default = (_limit(meter, value, kind) for value in limits)
     return Numeric(low, high, default, unit)
 
@@ -443,19 +444,19 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Ranges and references: one amplifier, whose range is told in the unit of each quantity."""
+    """Declare ranges and references: one amplifier, whose range is reported in the unit of each quantity."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:
-        """Native unit per unit of this quantity."""
+        """Return the native unit per unit of this quantity."""
         return 1.0 if quantity in ("CURR", "VOLT") else meter.sensor(*kinds).response
 
     def limit(index: int) -> Callable[[Call], float]:
         return lambda _: meter.sensor(*kinds).profile.ranges[index] / scale()
 
-    def choose(call: Call, value: float) -> None:
+    def select(call: Call, value: float) -> None:
         del call
-        meter.sensor(*kinds).choose_range(value * scale())
+        meter.sensor(*kinds).select_range(value * scale())
 
     def present(call: Call) -> float:
         del call
@@ -472,7 +473,7 @@ def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
         meter.relative[quantity] = on
 
     bounded = Numeric(limit(0), limit(-1), limit(-1), unit)
-    yield number_setting(f"{root}:RANGe[:UPPer]", bounded, present, choose, plain_float)
+    yield number_setting(f"{root}:RANGe[:UPPer]", bounded, present, select, plain_float)
     if quantity != "ENER":
         yield flag_attribute(f"{root}:RANGe:AUTO", lambda: meter.sensor(*kinds).settings, "automatic", plain_int)
     none = _limit(meter, 0.0, *kinds)
@@ -494,9 +495,9 @@ def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
 
 
 def _setting(
-    meter: ThorlabsPm100, pattern: str, parameter: Numeric, attribute: str, *kinds: SensorKind, whole: bool = False
+    meter: ThorlabsPm100, pattern: str, parameter: Numeric, attribute: str, *kinds: SensorKind, as_integer: bool = False
 ) -> ScpiCommand:
-    reply = (lambda v: plain_int(int(v))) if whole else plain_float
+    reply = (lambda v: plain_int(int(v))) if as_integer else plain_float
     return number_attribute(pattern, parameter, lambda: meter.sensor(*kinds).settings, attribute, reply)
 
 
@@ -511,7 +512,7 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     beam = Numeric(0.1, 100.0, 9.5, LENGTH_MM)
     yield _setting(meter, "[:SENSe]:CORRection:BEAMdiameter", beam, "beam_mm")
     averages = Numeric(1, 10_000, 1, integer=True)
-    yield _setting(meter, "[:SENSe]:AVERage[:COUNt]", averages, "averages", whole=True)
+    yield _setting(meter, "[:SENSe]:AVERage[:COUNt]", averages, "averages", as_integer=True)
     yield _response(meter, "[:SENSe]:CORRection:POWer[:PDIode][:RESPonse]", _PD)
     yield _response(meter, "[:SENSe]:CORRection:POWer:THERmopile[:RESPonse]", _THERMAL)
     yield _response(meter, "[:SENSe]:CORRection:ENERgy[:PYRo][:RESPonse]", _PYRO)
@@ -527,13 +528,13 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiCommand:
-    """Only the response of a sensor without memory can be set; the limits of the others are their response."""
+    """Declare a response, settable only for sensors without memory; others have their fixed response as limits."""
 
     def limit(settable: float) -> Callable[[Call], float]:
         def value(call: Call) -> float:
             del call
             sensor = meter.sensor(kind)
-            # A sensor with memory has one response: MIN, MAX and DEF all tell it.
+            # A sensor with memory has one response, which MIN, MAX and DEF all return.
             return settable if SensorFlag.RESPONSE_SETTABLE in sensor.profile.flags else sensor.response
 
         return value
@@ -580,9 +581,9 @@ def _input(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _console(
-    meter: ThorlabsPm100, pattern: str, parameter: Numeric, key: str, *kinds: SensorKind, whole: bool = False
+    meter: ThorlabsPm100, pattern: str, parameter: Numeric, key: str, *kinds: SensorKind, as_integer: bool = False
 ) -> ScpiCommand:
-    """A setting that no reading depends on."""
+    """Declare a setting without effect on readings."""
 
     def write(call: Call, value: float) -> None:
         del call
@@ -593,9 +594,9 @@ def _console(
     def read(call: Call) -> float:
         if kinds:
             meter.sensor(*kinds)
-        return meter.console.get(key, parameter.named("DEF", call))
+        return meter.console.get(key, parameter.named_limit("DEF", call))
 
-    return number_setting(pattern, parameter, read, write, (lambda v: plain_int(int(v))) if whole else plain_float)
+    return number_setting(pattern, parameter, read, write, (lambda v: plain_int(int(v))) if as_integer else plain_float)
 
 
 def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
@@ -637,7 +638,7 @@ def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _triple(
     meter: ThorlabsPm100, pattern: str, key: str, limits: tuple[tuple[int, int], ...], start: tuple[int, ...]
 ) -> ScpiCommand:
-    """Three integers: a date or a time of day, as set (the emulated calendar stands still)."""
+    """Declare three integers: a date or a time of day, as set (the emulated calendar does not advance)."""
     names = [f"{key} {place}" for place in range(3)]
 
     def write(call: Call) -> Reply:

@@ -1,8 +1,8 @@
-"""A sensor on a Thorlabs PM100 console as physics: from light to what the amplifier shows.
+"""Physics of a sensor on a Thorlabs PM100 console: from light to the signal of the amplifier.
 
-Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their table of
-responses; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each
-sensor draws its own errors.
+Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their response
+table; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each sensor draws
+its own errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import ratio_from_db
 
 SAMPLE_S = 3e-3
-"""One sample; an average of n takes n of them."""
+"""Duration of one sample; an average of n samples takes n times as long."""
 LOW_BANDWIDTH_HZ = 15.0
 RANGE_CHANGE_S = 20e-3
 ZEROING_S = 2.0
@@ -28,12 +28,12 @@ TEMPERATURE_C = 24.0
 PRESENCE_OHM = 10_000.0
 DRIFT_PERIOD_S = 7200.0
 RANGE_STEP_SIGMA_DB = 0.004
-LOOK_S = 0.02
-"""How often a sensor that is slow to follow looks at the light by itself."""
+UPDATE_PERIOD_S = 0.02
+"""Update period of a sensor with a slow response."""
 
 
 class SensorKind(enum.Enum):
-    """What a sensor is made of; the value is its type number in ``SYSTem:SENSor:IDN?``."""
+    """Kind of sensor; the value is its type number in ``SYSTem:SENSor:IDN?``."""
 
     PHOTODIODE = 1
     THERMOPILE = 2
@@ -57,17 +57,17 @@ class SensorProfile:
 
     Attributes:
         name: Model, first field of ``SYSTem:SENSor:IDN?``.
-        kind: What it is made of.
+        kind: Kind of sensor.
         subtype: Fifth field.
         flags: Sixth field.
         response: Pairs of wavelength in nm and response in A/W, V/W or V/J, ascending.
         ranges: Full scales of the amplifier in A or V, ascending.
         noise_at_1_s: Standard deviation of a 1 s average, in W (of a pulse energy: in J).
-        offset: Spread of the offset before zeroing, in W or J.
-        gain_sigma: Spread of the absolute error.
+        offset: Standard deviation of the offset before zeroing, in W or J.
+        gain_sigma: Standard deviation of the absolute error.
         tau_s: Time constant of the sensor itself.
         default_nm: Wavelength after ``*RST``.
-        dark_limit: More light than this, in W, and zeroing fails.
+        dark_limit: Power in W above which zeroing fails.
         serial: Serial number.
         calibrated: Calibration message.
     """
@@ -130,7 +130,7 @@ PHOTODIODE_ADAPTER = SensorProfile(
     default_nm=1550.0,
     dark_limit=1e-9,
 )
-"""A photodiode without memory behind the adapter: the user says what its response is."""
+"""A photodiode without memory on the adapter: the user sets its response."""
 S405C = SensorProfile(
     "S405C",
     SensorKind.THERMOPILE,
@@ -166,18 +166,18 @@ SENSORS = {profile.name: profile for profile in (S154C, PHOTODIODE_ADAPTER, S405
 
 @dataclass
 class SensorSettings:
-    """Settings of the console that act on the reading; the defaults are those after ``*RST``.
+    """Settings of the console that affect the reading; the defaults are those after ``*RST``.
 
     Attributes:
         wavelength_nm: Wavelength whose response is used.
         response: Response of an adapter's photodiode in A/W.
-        averages: Samples per reading.
+        averages: Number of samples per reading.
         range_index: Present range of the amplifier.
         automatic: Automatic ranging.
-        low_bandwidth: 15 Hz instead of up to 100 kHz.
-        accelerated: The console predicts where a thermopile will settle.
-        tau_s: Time constant it assumes for that.
-        loss_db: Attenuation in front of the sensor.
+        low_bandwidth: Whether the bandwidth is 15 Hz instead of up to 100 kHz.
+        accelerated: Whether the console predicts the final value of a thermopile.
+        tau_s: Time constant that the prediction assumes.
+        loss_db: Attenuation before the sensor.
         beam_mm: Diameter of the beam.
     """
 
@@ -202,13 +202,13 @@ class SensorSample:
 
 
 class Pm100Sensor:
-    """One sensor with the amplifier it is plugged into.
+    """One sensor with the amplifier of its console.
 
     Args:
-        profile: Its model.
-        light: Gives the light now.
-        rng: Draws its errors and its noise.
-        now_s: Gives the time.
+        profile: Model of the sensor.
+        light: Returns the light now.
+        rng: Random numbers for its errors and noise.
+        now_s: Returns the time.
     """
 
     def __init__(
@@ -223,15 +223,15 @@ class Pm100Sensor:
         self._drift_phase = float(rng.uniform(0.0, 2.0 * math.pi))
         self._steps = [ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for _ in profile.ranges]
         self._zero = 0.0
-        self._seen = Light(0.0)
-        self._signal = self._arriving()
-        self._heading = self._signal
-        self._looked_s = now_s()
+        self._last_light = Light(0.0)
+        self._signal = self._target_signal()
+        self._target = self._signal
+        self._updated_s = now_s()
         self.settings = SensorSettings(profile.default_nm)
         self.reset()
 
     def reset(self) -> None:
-        """Put the settings to their defaults; the zero stays."""
+        """Reset the settings to their defaults; the zero stays."""
         top = len(self.profile.ranges) - 1
         self.settings = SensorSettings(
             self.profile.default_nm, range_index=top, automatic=self.profile.kind is not SensorKind.PYRO
@@ -241,122 +241,122 @@ class Pm100Sensor:
 
     @property
     def response(self) -> float:
-        """Response the console reckons with, in A/W, V/W or V/J."""
+        """Response that the console uses, in A/W, V/W or V/J."""
         if SensorFlag.RESPONSE_SETTABLE in self.profile.flags:
             return self.settings.response
         return self.profile.response_at(self.settings.wavelength_nm)
 
     def full_scale(self, index: int | None = None) -> float:
-        """Return the largest power (or energy) of a range, the present one by default, with the response in force."""
+        """Return the largest power (or energy) of a range, the present range by default, at the present response."""
         return self.profile.ranges[self.settings.range_index if index is None else index] / self.response
 
-    def choose_range(self, native: float) -> None:
-        """Take the smallest range that holds ``native`` and end automatic ranging."""
-        fitting = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
-        self.settings.range_index = fitting[0] if fitting else len(self.profile.ranges) - 1
+    def select_range(self, native: float) -> None:
+        """Select the smallest range that holds ``native`` and end automatic ranging."""
+        ranges_that_fit = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
+        self.settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(self.profile.ranges) - 1
         self.settings.automatic = False
 
-    # -- the signal
+    # -- signal
 
-    def _arriving(self) -> float:
-        """Native signal that the present light would settle to, gain error included."""
+    def _target_signal(self) -> float:
+        """Return the native signal to which the present light would settle, including the gain error."""
         light = self._light()
         if not math.isfinite(light.power_w):
-            raise ValueError(f"the scene gives {light.power_w} W of light")
-        self._seen = light
+            raise ValueError(f"the light at the sensor has no valid power: {light.power_w} W")
+        self._last_light = light
         amount = light.power_w
         if self.profile.kind is SensorKind.PYRO:
-            # A pyroelectric sensor sees changes only: light without pulses has no energy to it.
+            # A pyroelectric sensor detects changes only: light without pulses has no energy.
             amount = light.power_w / light.repetition_hz if light.repetition_hz > 0 else 0.0
         return amount * self.profile.response_at(light.wavelength_nm) * self._gain
 
-    def _time_constant_s(self) -> float:
+    def _effective_tau_s(self) -> float:
         tau_s = self.profile.tau_s
         if self.profile.kind is SensorKind.PHOTODIODE and self.settings.low_bandwidth:
             tau_s = 1.0 / (2.0 * math.pi * LOW_BANDWIDTH_HZ)
         if self.profile.kind is SensorKind.THERMOPILE and self.settings.accelerated:
-            # Model: the prediction is as good as the time constant the console was told, and ten times faster at best.
+            # Model choice: the prediction is as good as its assumed time constant, and at best ten times faster.
             tau_s *= abs(self.settings.tau_s / self.profile.tau_s - 1.0) + 0.1
         return tau_s
 
-    def look(self) -> float:
-        """Let the signal follow the light up to now and return it; between two looks light is taken as unchanged."""
+    def update(self) -> float:
+        """Update the signal and return it; between two updates the light is assumed to be constant."""
         now = self._now_s()
-        tau_s = self._time_constant_s()
-        remaining = math.exp(-(now - self._looked_s) / tau_s) if tau_s > 0 else 0.0
-        self._signal = self._heading + (self._signal - self._heading) * remaining
-        # The light of now counts from now on; up to here it was what the last look saw.
-        self._looked_s, self._heading = now, self._arriving()
+        tau_s = self._effective_tau_s()
+        remaining = math.exp(-(now - self._updated_s) / tau_s) if tau_s > 0 else 0.0
+        self._signal = self._target + (self._signal - self._target) * remaining
+        # The present light applies from now on; before it, the light of the last update applied.
+        self._updated_s, self._target = now, self._target_signal()
         if tau_s == 0:
-            self._signal = self._heading
+            self._signal = self._target
         return self._signal
 
-    def next_look_s(self) -> float | None:
-        """Return when the light should be looked at next though nobody reads; ``None`` if the sensor follows at once.
+    def next_update_s(self) -> float | None:
+        """Return when to read the light next without a host; ``None`` if the sensor responds at once.
 
-        Light costs the whole bench: a sensor without memory looks when it is read, and not before.
+        Each reading computes the light of the whole bench: a sensor without memory reads it only on request.
         """
-        return self._looked_s + LOOK_S if self._time_constant_s() > 0 else None
+        return self._updated_s + UPDATE_PERIOD_S if self._effective_tau_s() > 0 else None
 
     # -- readings
 
     @property
     def averaging_s(self) -> float:
-        """Time of one reading."""
+        """Duration of one reading."""
         return self.settings.averages * SAMPLE_S
 
     def _sigma(self, averaging_s: float) -> float:
-        """White noise, native: it falls with the root of the averaging time, or of what the low-pass averages over."""
+        """Return the noise in native units: white, decreasing with the root of the averaging time."""
         # A low-pass of bandwidth B averages over about 1/(2B).
-        slow_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
-        return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, slow_s))
+        filter_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
+        return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, filter_s))
 
     @property
     def _nominal(self) -> float:
         return self.profile.response_at(self.profile.default_nm)
 
-    def _dark(self) -> float:
-        """Offset of the amplifier with its slow drift, native."""
+    def _present_offset(self) -> float:
+        """Return the offset of the amplifier with its slow drift, in native units."""
         angle = 2.0 * math.pi * self._now_s() / DRIFT_PERIOD_S + self._drift_phase
         return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
 
     def settle_range(self) -> bool:
-        """Follow automatic ranging, by the signal last looked at; return whether the range changed."""
+        """Apply automatic ranging to the latest signal; return whether the range has changed."""
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
-        # Four sigma of room, as in photodiode_head.
-        shown = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
+        # A margin of four sigma, as in photodiode_head.
+        displayed = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
         ranges = self.profile.ranges
-        if not AUTORANGE_LOWER * ranges[before] <= shown <= ranges[before]:
-            fitting = [index for index, scale in enumerate(ranges) if shown <= scale]
-            settings.range_index = fitting[0] if fitting else len(ranges) - 1
+        if not AUTORANGE_LOWER * ranges[before] <= displayed <= ranges[before]:
+            ranges_that_fit = [index for index, scale in enumerate(ranges) if displayed <= scale]
+            settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(ranges) - 1
         return settings.range_index != before
 
-    def sample(self, started: float) -> SensorSample:
-        """End a reading that began when the signal was ``started``: the mean of both ends, with noise."""
-        mean = 0.5 * (started + self.look())
+    def sample(self, start_signal: float) -> SensorSample:
+        """Complete a reading that began when the signal was ``start_signal``: the mean of both ends, with noise."""
+        mean = 0.5 * (start_signal + self.update())
         self.settle_range()
         scale = self.profile.ranges[self.settings.range_index]
-        shown = mean * self._steps[self.settings.range_index] + self._dark() - self._zero
-        shown += float(self._rng.normal(0.0, self._sigma(self.averaging_s)))
-        repetition_hz = self._seen.repetition_hz
-        if shown > scale:
+        displayed = mean * self._steps[self.settings.range_index] + self._present_offset() - self._zero
+        displayed += float(self._rng.normal(0.0, self._sigma(self.averaging_s)))
+        repetition_hz = self._last_light.repetition_hz
+        if displayed > scale:
             return SensorSample(None, repetition_hz)
         count = scale / COUNTS
-        return SensorSample(round(shown / count) * count, repetition_hz)
+        return SensorSample(round(displayed / count) * count, repetition_hz)
 
     # -- zeroing
 
     @property
     def zero(self) -> float:
-        """What is subtracted, in A or V."""
+        """Offset that is subtracted, in A or V."""
         return self._zero
 
     def is_dark(self) -> bool:
-        """Whether there is little enough light for zeroing."""
+        """Return whether the light is weak enough for zeroing."""
         return self._light().power_w <= self.profile.dark_limit
 
-    def take_zero(self) -> None:
-        """Make the present offset the zero."""
-        self._zero = self._dark() + float(self._rng.normal(0.0, self._sigma(ZEROING_S)))
+    def store_zero(self) -> None:
+        """Use the present offset as zero."""
+        self._zero = self._present_offset() + float(self._rng.normal(0.0, self._sigma(ZEROING_S)))

@@ -1,1 +1,1 @@
-"""Light through the emulated bench, and the hidden truth of its chip."""
+"""Light on the emulated bench, and the hidden parameters of its chip."""

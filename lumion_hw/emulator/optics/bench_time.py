@@ -1,4 +1,4 @@
-"""What the devices of one emulated bench share about time: what will happen, and the exchange that is under way."""
+"""Scheduled events of an emulated bench, and the exchange between a host and a device that is in progress."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass
 class BenchTime:
-    """Things that will happen on a bench, and whether a host is talking to one of its devices.
+    """Events scheduled on a bench, and whether a host is exchanging bytes with one of its devices.
 
-    Used as a context manager around one exchange, which is one call of a connection: bytes handed over or fetched.
-    Nothing else on the bench acts meanwhile, so that the devices need to be brought up to date once in an exchange,
-    however many channels of a meter look at the light.
+    Used as a context manager around one exchange: one call that hands over or fetches bytes. Nothing else on the bench
+    acts during an exchange, so all devices are brought up to date once per exchange, however many meter channels are
+    read.
 
     Attributes:
-        now_s: The clock.
-        due: What is to come, and when.
-        exchange: Number of the exchange under way; ``None`` between exchanges.
+        now_s: Returns the time of the clock.
+        due: Scheduled events, each with its time.
+        exchange: Number of the exchange in progress; ``None`` between exchanges.
     """
 
     now_s: Callable[[], float]
@@ -26,21 +26,21 @@ class BenchTime:
     _exchanges: int = 0
 
     def add(self, at_s: float, action: Callable[[], None]) -> None:
-        """Have something happen at a time."""
+        """Schedule an action."""
         self.due.append((at_s, action))
 
     def next_s(self) -> float | None:
-        """Return when the next thing happens, ``None`` if nothing will."""
+        """Return the time of the next scheduled action, ``None`` if there is none."""
         return min((at_s for at_s, _ in self.due), default=None)
 
     def advance(self) -> None:
-        """Let happen what is due, in order."""
+        """Run the actions that are due, in order of time."""
         if not self.due:
             return
         now = self.now_s()
         ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
-        # What is due is taken out before anything acts: an action may add further ones, or look at the bench and come
-        # back here.
+        # Due actions are removed before any of them runs: an action may schedule more, or read the bench and so call
+        # this method again.
         self.due = [entry for entry in self.due if entry[0] > now]
         for _, action in ready:
             action()
@@ -53,6 +53,6 @@ class BenchTime:
         self.exchange = None
 
     def renew(self) -> None:
-        """Make the next look within the exchange bring everything up to date again: a device has done something."""
+        """Start a new exchange within the present one, so that the next reading brings all devices up to date again."""
         if self.exchange is not None:
             self.__enter__()

@@ -1,8 +1,8 @@
-"""What a signal of two tributaries meets on its way through the mesh: a Jones matrix, and what a receiver makes of it.
+"""Effect of the mesh on a signal with two tributaries: its Jones matrix, and the loss, PDL and DGD derived from it.
 
-J = U_out · M · U_in, with M the fields that lead from the inputs of the sender to the
-outputs of the receiver. Fibres before and behind turn the polarization and change neither PDL, DGD nor rank, so a
-receiver whose DSP undoes any unitary sees the singular values and the group delays of J alone.
+J = U_out · M · U_in, where M holds the fields from the sender's inputs to the receiver's outputs. Fibres before and
+after the mesh rotate the polarization and do not change PDL, DGD or rank. A receiver whose DSP undoes any unitary
+therefore depends only on the singular values and the group delays of J.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 Jones = NDArray[np.complex128]
 
 _RANK_ONE_DB = 40.0
-"""A second tributary that is weaker than the first by more than this is folded into it for any receiver."""
+"""Ratio of the singular values beyond which the weaker tributary is treated as lost in the stronger one."""
 _STEP_HZ = 1e7
-"""Half the distance of the two frequencies from which the delay follows: small against a turn for some 100 ps."""
+"""Half the frequency step of the numerical derivative: small compared to one turn of phase at delays of 100 ps."""
 
 
 @dataclass(frozen=True)
 class PathPair:
-    """What the ways between one sender and one receiver do to two tributaries.
+    """Effect of the paths between one sender and one receiver on the two tributaries.
 
     Attributes:
-        transmission: Power received over power launched, both tributaries together.
-        pdl_db: Ratio of the two singular values; infinite if there is one way only.
-        dgd_ps: Differential group delay; 0 if there is one way only.
-        rank: 2 carries both tributaries, 1 folds them into one field, 0 is dark.
+        transmission: Received power per launched power, both tributaries together.
+        pdl_db: Polarization dependent loss, the ratio of the singular values; infinite if there is only one path.
+        dgd_ps: Differential group delay; 0 if there is only one path.
+        rank: 2 if both tributaries arrive, 1 if they merge into one field, 0 without light.
     """
 
     transmission: float
@@ -41,12 +41,12 @@ class PathPair:
 
 @dataclass(frozen=True)
 class CoherentLaunch:
-    """What a module of two tributaries sends.
+    """Light sent by a module with two tributaries.
 
     Attributes:
-        power_w: Both tributaries together.
-        frequency_hz: Carrier.
-        osnr_db: Signal to noise as sent, amplifiers of the bench not counted.
+        power_w: Power of both tributaries together.
+        frequency_hz: Carrier frequency.
+        osnr_db: Optical signal to noise ratio at the transmitter, without the amplifiers of the bench.
     """
 
     power_w: float
@@ -56,15 +56,15 @@ class CoherentLaunch:
 
 @dataclass(frozen=True)
 class CoherentReception:
-    """What arrives of a module of two tributaries at another.
+    """Signal of a module with two tributaries, as another module receives it.
 
     Attributes:
-        sender: Device name of the module that sent it.
-        launch: What was sent.
-        pair: What the ways did to it.
+        sender: Device name of the sending module.
+        launch: Light as launched.
+        pair: Effect of the paths on the two tributaries.
         signal_w: Power of the signal at the receiver.
-        total_w: All light at the receiver.
-        osnr_db: Signal to noise: as sent, the bench's amplifiers, and other light in the signal's band.
+        total_w: Power of all light at the receiver.
+        osnr_db: Optical signal to noise ratio: of the transmitter, the bench's amplifiers, and other light in the band.
     """
 
     sender: str
@@ -79,23 +79,23 @@ NO_PATH = PathPair(0.0, 0.0, 0.0, 0)
 
 
 def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPair:
-    """Return what a path does to a signal with two tributaries of equal power.
+    """Return the effect of a path on a signal whose two tributaries have equal power.
 
     Args:
-        jones_at: Jones matrix at a frequency in Hz; columns are tributaries sent, rows fields received.
+        jones_at: Returns the Jones matrix at a frequency in Hz; columns are sent tributaries, rows received fields.
         frequency_hz: Carrier frequency.
     """
     jones = jones_at(frequency_hz)
     strong, weak = np.linalg.svd(jones, compute_uv=False)
-    # Each tributary carries half of the power and they have no relation: their powers add.
+    # Each tributary carries half of the power. They are incoherent, so their powers add.
     transmission = 0.5 * float(strong**2 + weak**2)
     if strong == 0.0:
         return NO_PATH
     pdl_db = 20.0 * math.log10(strong / weak) if weak > 0.0 else math.inf
-    # The inverse below would be that of a nearly singular matrix, and its delays noise.
+    # The matrix is nearly singular: its inverse, and so the delays below, would be noise.
     if pdl_db > _RANK_ONE_DB:
         return PathPair(transmission, pdl_db, 0.0, 1)
-    # Central difference: two steps of frequency are 4π·_STEP_HZ of angular frequency.
+    # Central difference over two frequency steps, which is 4π·_STEP_HZ in angular frequency.
     slope = (jones_at(frequency_hz + _STEP_HZ) - jones_at(frequency_hz - _STEP_HZ)) / (4.0 * np.pi * _STEP_HZ)
     delays_s = (1j * np.linalg.eigvals(slope @ np.linalg.inv(jones))).real  # fields vary as e^{+jωt}: delay is -dφ/dω
     return PathPair(transmission, pdl_db, 1e12 * float(np.ptp(delays_s)), 2)

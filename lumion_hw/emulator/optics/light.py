@@ -1,4 +1,4 @@
-"""Light between stand-alone emulated instruments: what a laser gives and what a meter's input sees."""
+"""Light between stand-alone emulated instruments: emitted by a laser, received by a meter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Light:
     """Light in one fibre at one instant.
 
-    A laser's ``light`` method can be handed to a meter as it is; anything between them is a function around it.
+    A laser's ``light`` method can be passed to a meter directly; a function around it represents what lies between
+    them.
 
     Attributes:
         power_w: Mean power in watts.
@@ -24,18 +25,18 @@ class Light:
 
 
 class LightOutlet:
-    """Tells a laser's bench of its light, whenever that has changed.
+    """Output of a laser that reports its light to the bench whenever the light has changed.
 
     Args:
-        emit: Called with the light; ``None`` for a laser that shines into nothing.
+        emit: Called with the light; ``None`` for a laser that is not connected.
     """
 
     def __init__(self, emit: Callable[[Light], None] | None) -> None:
         self._emit = emit
         self._emitted: Light | None = None
 
-    def show(self, light: Callable[[], Light]) -> None:
-        """Tell of the light if it is another one than before; it is not computed if nobody listens."""
-        if self._emit is not None and (present := light()) != self._emitted:
-            self._emitted = present
-            self._emit(present)
+    def report(self, light: Callable[[], Light]) -> None:
+        """Report the light if it has changed; it is not computed for a laser that is not connected."""
+        if self._emit is not None and (light_now := light()) != self._emitted:
+            self._emitted = light_now
+            self._emit(light_now)

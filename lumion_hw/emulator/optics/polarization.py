@@ -1,8 +1,8 @@
-"""What polarization controllers do to light, as Jones matrices (docs/polarization.md).
+"""Jones matrices of polarization controllers (docs/polarization.md).
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and turn. What a user has to find out (periods, offsets, angles) is hidden truth, given by whoever draws it.
+retardance and rotate. Periods, offsets and angles, which a user has to find out, are part of the hidden truth.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 Jones = NDArray[np.complex128]
-"""Shape ``(2, 2)``: a unitary, times the square root of the transmission where light is lost."""
+"""Shape ``(2, 2)``: a unitary times the square root of the transmission."""
 
 PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)
 """Pauli matrices of S1, S2, S3, shape ``(3, 2, 2)``."""
 QUARTER, HALF = math.pi / 2.0, math.pi
 """Retardance of a quarter-wave and of a half-wave plate."""
-_AT_REST_TAU = 25.0  # time constants: the rest is below 1e-10 of a turn
+_SETTLED_TAUS = 25.0  # in time constants: the remaining change is below 1e-10 of a turn
 
 
 def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Return S1, S2, S3 of a Jones vector, shape ``(3,)``; their length is its power."""
+    """Return S1, S2, S3 of a Jones vector, shape ``(3,)``; the length of the result is the power."""
     stokes: NDArray[np.float64] = np.real(np.einsum("i,kij,j->k", field.conj(), PAULI, field))
     return stokes
 
 
 def retarder(vector: NDArray[np.float64]) -> Jones:
-    """Return exp(-i v·σ/2), which turns the Poincaré sphere about v, by the length of v."""
+    """Return exp(-i v·σ/2), which rotates the Poincaré sphere about v by the length of v."""
     angle = float(np.linalg.norm(vector))
     if angle == 0.0:
         return np.eye(2, dtype=np.complex128)
@@ -40,38 +40,40 @@ def retarder(vector: NDArray[np.float64]) -> Jones:
     return matrix
 
 
-def sphere_turn(unitary: Jones) -> NDArray[np.float64]:
-    """Return what a unitary does to Stokes vectors, shape ``(3, 3)``: ½ tr(σi U σj U†)."""
-    turn: NDArray[np.float64] = 0.5 * np.real(np.einsum("iab,bc,jcd,da->ij", PAULI, unitary, PAULI, unitary.conj().T))
-    return turn
+def rotation_of_stokes(unitary: Jones) -> NDArray[np.float64]:
+    """Return the rotation of Stokes vectors by a unitary, shape ``(3, 3)``: ½ tr(σi U σj U†)."""
+    rotation: NDArray[np.float64] = 0.5 * np.real(
+        np.einsum("iab,bc,jcd,da->ij", PAULI, unitary, PAULI, unitary.conj().T)
+    )
+    return rotation
 
 
 def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activation_loss_db: float = 0.0) -> Jones:
-    """Return plates one behind the other, in the order of the light.
+    """Return the Jones matrix of wave plates in series, in the order in which light passes them.
 
     Args:
         angles_rad: Mechanical angle of each fast axis.
-        retardances_rad: Retardance of each.
-        activation_loss_db: Largest loss that comes and goes with the angles.
+        retardances_rad: Retardance of each plate.
+        activation_loss_db: Largest change of the loss with the angles.
     """
     field = np.eye(2, dtype=np.complex128)
     for angle, retardance in zip(angles_rad, retardances_rad, strict=True):
         # Angles on the Poincaré sphere are twice those in space.
         axis = np.array([math.cos(2.0 * angle), math.sin(2.0 * angle), 0.0])
         field = retarder(retardance * axis) @ field
-    # Model: only the largest change of the loss is published, not how it goes with the angles.
+    # Model choice: only the largest change of the loss is published, not its dependence on the angles.
     loss_db = activation_loss_db * float(np.mean(np.sin(np.asarray(angles_rad)) ** 2))
     return np.asarray(field * 10.0 ** (-loss_db / 20.0), dtype=np.complex128)
 
 
 @dataclass(frozen=True)
 class SqueezerProfile:
-    """What squeezers do besides squeezing. No figure of a real device is published; these are modest.
+    """Imperfections of fibre squeezers. No data of a real device is published; these are moderate values.
 
     Attributes:
-        hysteresis_rad: A retardance stays behind its drive by up to this, on the side it comes from.
+        hysteresis_rad: Largest lag of a retardance behind its drive, on the side from which it moves.
         settle_tau_s: Time constant of the retardance; five of them are about a millisecond (assumed).
-        activation_loss_db: Loss when all squeezers are fully driven; in proportion to their drives.
+        activation_loss_db: Loss when all squeezers are fully driven; proportional to the mean drive.
         full_drive_mv: Full drive.
     """
 
@@ -82,13 +84,13 @@ class SqueezerProfile:
 
 
 class Squeezers:
-    """Squeezers at 0°, 45°, 0°, 45°: turns about S1, S2, S1, S2.
+    """Squeezers at 0°, 45°, 0°, 45°: rotations about S1, S2, S1, S2.
 
     Args:
-        period_mv: Drive for a full turn, of each squeezer.
-        offset_rad: Retardance of each without drive.
-        now: The time of the clock.
-        profile: What they do besides.
+        period_mv: Drive of each squeezer for a full turn.
+        offset_rad: Retardance of each squeezer without drive.
+        now: Returns the time of the clock.
+        profile: Imperfections.
     """
 
     def __init__(
@@ -105,42 +107,42 @@ class Squeezers:
         self._drive_mv = np.zeros(len(period_mv))
         self._target_rad = self._from_rad = np.array(offset_rad, dtype=np.float64)
         self._changed_s = -math.inf
-        self._rest: Jones | None = None
+        self._settled_jones: Jones | None = None
 
     def drive(self, channel: int, drive_mv: float) -> None:
-        """Drive one squeezer, from 1, from now on."""
-        now, place = self._now(), channel - 1
-        self._rest = None
+        """Set the drive of one squeezer; channels count from 1."""
+        now, index = self._now(), channel - 1
+        self._settled_jones = None
         self._from_rad = self._retardance_rad(now)
         self._changed_s = now
-        self._drive_mv[place] = drive_mv
-        asked = self._offset_rad[place] + 2 * np.pi * drive_mv / self._period_mv[place]
-        # Play, as in a gear: the retardance moves only once the drive has taken up the slack.
+        self._drive_mv[index] = drive_mv
+        target_rad = self._offset_rad[index] + 2 * np.pi * drive_mv / self._period_mv[index]
+        # Backlash, as in a gear: the retardance moves only after the drive has taken up the slack.
         play = self._profile.hysteresis_rad
         self._target_rad = self._target_rad.copy()
-        self._target_rad[place] = min(max(self._target_rad[place], asked - play), asked + play)
+        self._target_rad[index] = min(max(self._target_rad[index], target_rad - play), target_rad + play)
 
-    def _at_rest(self, at_s: float) -> bool:
-        return at_s - self._changed_s > _AT_REST_TAU * self._profile.settle_tau_s
+    def _is_settled(self, at_s: float) -> bool:
+        return at_s - self._changed_s > _SETTLED_TAUS * self._profile.settle_tau_s
 
     def _retardance_rad(self, at_s: float) -> NDArray[np.float64]:
-        if self._at_rest(at_s):
+        if self._is_settled(at_s):
             return self._target_rad
         remaining = math.exp((self._changed_s - at_s) / self._profile.settle_tau_s)
         retardance: NDArray[np.float64] = self._target_rad + (self._from_rad - self._target_rad) * remaining
         return retardance
 
     def jones(self) -> Jones:
-        """Return what they do to the light now; the same object as long as they rest."""
-        if self._rest is not None:
-            return self._rest
+        """Return the present Jones matrix of all squeezers; the same object while they are settled."""
+        if self._settled_jones is not None:
+            return self._settled_jones
         now = self._now()
         field = np.eye(2, dtype=np.complex128)
         for axis, retardance in zip(self._axes, self._retardance_rad(now), strict=True):
             field = retarder(retardance * axis) @ field
         used = float(np.mean(np.abs(self._drive_mv))) / self._profile.full_drive_mv
         jones: Jones = field * 10.0 ** (-self._profile.activation_loss_db * used / 20.0)
-        # Kept, since the world takes another object for another state and forgets what it has computed.
-        if self._at_rest(now):
-            self._rest = jones
+        # Stored, since most readings find the squeezers settled.
+        if self._is_settled(now):
+            self._settled_jones = jones
         return jones

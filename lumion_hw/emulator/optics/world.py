@@ -1,6 +1,7 @@
-"""The optical world of an emulated bench: light computed from the modules through fibres and mesh to the detectors.
+"""Optical model of an emulated bench: light from the modules through fibres and mesh to the detectors.
 
-Devices read the world when asked, at the clock's time. Light of different modules adds in power. The mesh takes TE.
+Light is computed when a device reads it, for the present time of the clock. Light of different modules adds in power.
+The mesh carries TE light.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import NO_PATH, CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
 from lumion_hw.emulator.optics.heat import Heat
+from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.optics.light_parts import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, LightParts
 from lumion_hw.emulator.optics.loops import Loops
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
@@ -31,24 +32,24 @@ from lumion_hw.interfaces.wiring import FibrePath, InlineDevice, InputPath, Outp
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
+    combined_osnr_db,
     dbm_from_w,
     frequency_hz_from_wavelength_m,
-    joined_osnr_db,
     w_from_dbm,
     wavelength_m_from_frequency_hz,
 )
 
 _LARGEST_DRIFT_RAD2 = 0.25
-_MOST_DRIFT_STEPS = 16  # enough to forget everything, however long the pause
-_MOST_COLUMNS = 256  # solutions kept while the heat has settled; a laser that sweeps asks for a new one at every step
+_MAX_DRIFT_STEPS = 16  # enough to randomize the polarization completely, however long the pause
+_MAX_FIELD_VECTORS = 256  # bounds the memory: a sweeping laser adds a vector at every frequency
 COHERENT_WIDTH_HZ = 60e9
-"""Band that a coherent module's signal fills: that of some 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
+"""Width of a coherent module's spectrum, about 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
 
 
 @dataclass
 class _FibreSource:
-    """What a module or laser sends into a fibre beside the mesh."""
+    """Light that a module or laser sends into a fibre that bypasses the mesh."""
 
     power_w: float
     frequency_hz: float
@@ -56,13 +57,13 @@ class _FibreSource:
 
 @dataclass(frozen=True)
 class SpectralLine:
-    """Light of one source at an analyser.
+    """Light of one source at a spectrum analyser.
 
     Attributes:
-        power_w: Its power.
-        frequency_hz: Its middle.
-        width_hz: Band that it fills evenly; 0 for a laser.
-        osnr_db: Signal to noise with which it was sent; infinite for a laser.
+        power_w: Power of the line.
+        frequency_hz: Centre frequency.
+        width_hz: Width of its flat spectrum; 0 for a laser.
+        osnr_db: Signal to noise ratio at the transmitter; infinite for a laser.
     """
 
     power_w: float
@@ -72,19 +73,22 @@ class SpectralLine:
 
 
 class OpticalWorld:
-    """Everything light does on the bench.
+    """All light on the emulated bench.
+
+    Fields and powers per unit of launched light are cached. Every reading first compares everything that they depend on
+    with its state at the reading before (:meth:`_follow_state`), so a change needs no call that clears the caches.
 
     Args:
-        mesh: The mesh.
-        wiring: Which module goes where.
+        mesh: Layout of the mesh.
+        wiring: Fibres between modules, instruments and mesh.
         mesh_truth: Hidden parameters of the mesh.
         chains: Hidden parameters of each input, in the order of the wiring.
-        physics: Constants shared by all of it.
-        nominal_nm: Wavelength at which the mesh parameters hold.
+        physics: Physical constants of the bench.
+        nominal_nm: Wavelength for which the mesh parameters are specified.
         clock: The bench's clock.
-        rng: Noise and drift of the fibres.
-        slow_drift: What time does to the mesh; nothing if not given.
-        offsets_rng: Draws what time does to the photodiodes.
+        rng: Random numbers for monitor noise and fibre drift.
+        slow_drift: Slow change of the mesh parameters; none by default.
+        offsets_rng: Random numbers for the drift of the photodiode offsets.
     """
 
     def __init__(
@@ -116,277 +120,269 @@ class OpticalWorld:
             physics.eta_slope_per_nm,
             physics.differential_slope_per_nm,
         )
-        self._chip = Chip(mesh, mesh_truth.draws, slopes)
+        self._chip = Chip(mesh, mesh_truth.variations, slopes)
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
-        self._inputs_of: dict[str, list[int]] = {}
+        self._inputs_by_source: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
-            self._inputs_of.setdefault(path.source, []).append(index)
-        self._taps_of = _taps_of(wiring)
-        self.parts = LightParts()
+            self._inputs_by_source.setdefault(path.source, []).append(index)
+        self._tapped_fibres = _tapped_fibres(wiring)
+        self.inline_devices = InlineDevices()
         self._loops = Loops(wiring.loops)
-        self._beside = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
-        self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
+        self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
+        self._input_by_controller = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
-        self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
+        self._controller_jones: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
         self._driven_ma = np.zeros(2 * mesh.n_pucs)
         slow = physics.effects.slow_heat_share, physics.slow_heat_tau_s
         self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now(), *slow)
-        self._drifted_at_s = clock.now()
-        self._columns: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}
-        self._columns_of = (math.inf, 0.0)  # instant while heat moves, and phase of all arms they are of
+        self._fibres_drifted_s = clock.now()
         self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()
-        self.swapped: list[tuple[int, int]] = []
-        self._coupled: dict[int, tuple[float, float]] = {}
+        self.swapped_heaters: list[tuple[int, int]] = []
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
-        self.swept: dict[str, Callable[[float], Light]] = {}  # lasers that know where they were
+        self.swept_lasers: dict[str, Callable[[float], Light]] = {}  # light of sweeping lasers at an earlier instant
         self.before_changing: list[Callable[[], None]] = []
-        self._changing = False
-        self._acting = False
-        self._seen: int | None = None  # the last exchange in which everything was brought up to date
-        self._leaving: dict[int, NDArray[np.float64]] = {}  # by input, for the rest of the exchange
-        self._looking_s: float | None = None
+        self._calling_watchers = False
+        self._updating = False
+        self._updated_exchange: int | None = None  # the last exchange in which all devices were brought up to date
+        self._reading_s: float | None = None
+        # Caches, and the state of the bench for which they hold.
+        self._truth_state = mesh_truth.state()
+        self._chip_state: tuple[object, ...] = ()
+        self._inputs_state: tuple[object, ...] = ()
+        self._fields: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}  # by input, TM, frequency
+        self._output_per_input: dict[int, NDArray[np.float64]] = {}  # power at all ports per launched power
 
-    # What devices do to the world ------------------------------------------------------------------------------------
+    # Calls from devices that change the light -----------------------------------------------------------------------
 
     def set_transmitter(self, source: str, power_w: float) -> None:
-        """A module or laser launches this power from now on."""
-        self._about_to_change()
+        """Set the power that a module or laser launches."""
+        self.about_to_change()
         self._launch(source, power_w)
 
     def _launch(self, source: str, power_w: float) -> None:
-        self._leaving.clear()
-        for index in self._inputs_of.get(source, ()):
+        for index in self._inputs_by_source.get(source, ()):
             self._launched_w[index] = power_w
-        if source in self._beside:
-            self._beside[source].power_w = power_w
+        if source in self._fibre_sources:
+            self._fibre_sources[source].power_w = power_w
 
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
-        """A tunable laser launches this power at this wavelength from now on."""
-        self._about_to_change()
-        self._shine(laser, Light(power_w, wavelength_nm))
+        """Set the power and wavelength that a tunable laser launches."""
+        self.about_to_change()
+        self._emit(laser, Light(power_w, wavelength_nm))
 
-    def _shine(self, laser: str, light: Light) -> None:
+    def _emit(self, laser: str, light: Light) -> None:
         self._launch(laser, light.power_w)
         self._tune(laser, frequency_hz_from_wavelength_m(light.wavelength_nm * 1e-9))
 
     def _tune(self, source: str, frequency_hz: float) -> None:
-        for index in self._inputs_of.get(source, ()):
+        for index in self._inputs_by_source.get(source, ()):
             self.chains[index].frequency_hz = frequency_hz
-        if source in self._beside:
-            self._beside[source].frequency_hz = frequency_hz
+        if source in self._fibre_sources:
+            self._fibre_sources[source].frequency_hz = frequency_hz
 
     def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
-        """A module of two tributaries, of equal power and without relation, launches this from now on."""
+        """Set the light that a module with two tributaries launches: equal powers, mutually incoherent."""
         self._coherent[transponder] = launch
         self.set_transmitter(transponder, launch.power_w)
         self._tune(transponder, launch.frequency_hz)
-        for index in self._inputs_of.get(transponder, ()):
-            self._coupled.pop(index, None)
-
-    def parts_changed(self) -> None:
-        """An attenuator, switch or amplifier was set: what was reckoned with its last setting is forgotten."""
-        self._about_to_change()
-        self._leaving.clear()
 
     def set_polarization(self, controller: str, jones: Jones) -> None:
-        """A polarization controller turns its light by this matrix from now on."""
-        index = self._controller_of.get(controller)
-        if index is not None and jones is not self._turns[index]:
-            self._turns[index] = jones
-            self._coupled.pop(index, None)
-            self._leaving.clear()
+        """Set the Jones matrix of a polarization controller."""
+        index = self._input_by_controller.get(controller)
+        if index is not None:
+            self._controller_jones[index] = jones
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
-        """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
+        """Apply heater currents that the mesh controller latched at ``at_s``; shape ``(2E,)``, by PUC and arm."""
         self._driven_ma = currents_ma.copy()
-        # Wires exchanged by a fault: the board drives one heater and warms the other.
-        for one, other in self.swapped:
+        # Two swapped wires (a fault): each channel drives the heater of the other.
+        for one, other in self.swapped_heaters:
             self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
-        self._columns.clear()
-        self._leaving.clear()
 
     def disturb(self) -> None:
-        """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
-        self._about_to_change()
+        """Record that the hidden truth has changed at this instant, as by a fault: the heat starts to follow now.
+
+        Light follows the truth without this call; the heat would then follow from the last reading on.
+        """
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
-        self._columns.clear()
-        self._coupled.clear()
-        self._leaving.clear()
+        self._truth_state = self.truth.state()
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """A fibre was moved: the polarization at the chip turns on its sphere; half a turn leads to the opposite."""
-        self._about_to_change()
-        index = self._inputs_of[transponder][0]
+        """Rotate the polarization at the chip on the Poincaré sphere, as a moved fibre does; π makes it orthogonal."""
+        self.about_to_change()
+        index = self._inputs_by_source[transponder][0]
         chain = self.chains[index]
-        state = stokes_of(self._arriving(index))
+        state = stokes_of(self._field_at_chip(index))
         state /= np.linalg.norm(state)
         axis = self._rng.standard_normal(3)
-        axis -= (axis @ state) * state  # half a turn about any axis at right angles leads to the opposite pole
+        axis -= (axis @ state) * state  # half a turn about any axis at right angles gives the opposite pole
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
-        self._coupled.clear()
-        self._leaving.clear()
 
-    # What devices read -----------------------------------------------------------------------------------------------
+    def about_to_change(self) -> None:
+        """Let devices that record the light read it as it was until now. To be called before the light changes."""
+        if not self._calling_watchers:
+            self._calling_watchers = True
+            try:
+                for action in self.before_changing:
+                    action()
+            finally:
+                self._calling_watchers = False
 
-    def leaving_w(self, counts: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
-        """Return the power leaving the mesh at every port on the chip, shape ``(n_ports,)``, at the present time.
+    # Readings of devices ---------------------------------------------------------------------------------------------
+
+    def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
+        """Return the power that leaves the mesh at every port, on the chip, shape ``(n_ports,)``, at the present time.
 
         Args:
-            counts: Says of a frequency in Hz whether its light counts; all light and noise if not given.
+            includes: Returns whether light of a frequency in Hz is included; all light and noise by default.
         """
         self._bring_up_to_date()
         total = np.zeros(self.mesh.n_ports)
         for index, chain in enumerate(self.chains):
-            if counts is None or counts(chain.frequency_hz):
-                total += self._leaving_of(index)
-        if counts is None and self._noisy:
-            total += AMPLIFIED_BAND_HZ * self._noise_leaving_w_per_hz()
+            if includes is None or includes(chain.frequency_hz):
+                total += self._output_w(index)
+        if includes is None and self._has_amplified_inputs:
+            total += AMPLIFIED_BAND_HZ * self._noise_output_w_per_hz()
         return total
 
     @property
-    def _noisy(self) -> bool:
-        """Whether anything in front of the mesh may add noise."""
+    def _has_amplified_inputs(self) -> bool:
+        """Whether an amplifier before the mesh may add noise."""
         return any(path.through for path in self.wiring.inputs)
 
-    def _arrived(self, index: int) -> Beam:
-        """Return the light of one input behind the devices on its way."""
+    def _beam_at_input(self, index: int) -> Beam:
+        """Return the light of one input after the attenuators, switches and amplifiers in its fibre."""
         launched = Beam(self._launched_w[index : index + 1])
-        return self.parts.passed(launched, self.wiring.inputs[index].through)
+        return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
-    def _noise_leaving_w_per_hz(self) -> NDArray[np.float64]:
-        """Return the noise of the amplifiers in front of the mesh at every port; it goes the way of their light."""
+    def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
+        """Return the amplifier noise at every port; it takes the same path as the amplified light."""
         noise = np.zeros(self.mesh.n_ports)
         for index, path in enumerate(self.wiring.inputs):
-            density = self._arrived(index).noise_w_per_hz if path.through else 0.0
+            density = self._beam_at_input(index).noise_w_per_hz if path.through else 0.0
             if density > 0.0:
-                # Noise has no polarization: half of it is TE.
-                fields = self._fields(index, self.chains[index].frequency_hz)
+                # Noise is unpolarized: half of it is TE.
+                fields = self._output_fields(index, self.chains[index].frequency_hz)
                 noise += 0.5 * density * self._input_gain(index) * np.abs(fields) ** 2
         return noise
 
-    def _leaving_of(self, index: int) -> NDArray[np.float64]:
-        """Return the power leaving the mesh at every port that came in by one input; the same array in an exchange."""
-        if self.time.exchange is None or self._looking_s is not None:
-            return self._leaving_now(index)
-        if index not in self._leaving:
-            self._leaving[index] = self._leaving_now(index)
-        return self._leaving[index]
-
-    def _leaving_now(self, index: int) -> NDArray[np.float64]:
-        launched_w = float(self._arrived(index).powers_w[0])
+    def _output_w(self, index: int) -> NDArray[np.float64]:
+        """Return the power at every port of the light that enters by one input."""
+        launched_w = float(self._beam_at_input(index).powers_w[0])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
-        if index not in self._coupled:
-            self._coupled[index] = self._entering_fraction(index)
+        if index not in self._output_per_input:
+            frequency_hz = self.chains[index].frequency_hz
+            te, tm = self._entering_fraction(index)
+            output: NDArray[np.float64] = te * np.abs(self._output_fields(index, frequency_hz)) ** 2
+            if tm > 0.0:
+                output += tm * np.abs(self._output_fields(index, frequency_hz, tm=True)) ** 2
+            self._output_per_input[index] = output
         drift = self.disturbances.power(self.wiring.inputs[index].port, self._now())
-        frequency_hz = self.chains[index].frequency_hz
-        te, tm = self._coupled[index]
-        leaving: NDArray[np.float64] = te * np.abs(self._fields(index, frequency_hz)) ** 2
-        if tm > 0.0:
-            leaving += tm * np.abs(self._fields(index, frequency_hz, tm=True)) ** 2
-        return launched_w * drift * leaving
+        return launched_w * drift * self._output_per_input[index]
 
     def monitor_ma(
         self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
     ) -> NDArray[np.float64]:
-        """Return the photocurrents of the on-chip monitors, with noise.
+        """Return the photocurrents of the on-chip monitors in mA, with noise.
 
         Args:
             ports: Ports of the monitors.
-            responsivity_a_per_w: Photocurrent over light.
+            responsivity_a_per_w: Responsivity of the photodiodes.
             n_avg: Number of scans averaged.
-            at_s: Instant whose heat counts, for a board that makes up for what fell due; the clock's if not given.
+            at_s: Instant of the reading, for a board that catches up on earlier scans; by default now.
         """
-        self._looking_s, before = at_s, self._looking_s
+        self._reading_s, outer_s = at_s, self._reading_s
         try:
-            power_w = self.leaving_w()[ports] * self.truth.monitor_scale[ports]
+            power_w = self.mesh_output_w()[ports] * self.truth.monitor_scale[ports]
         finally:
-            self._looking_s = before
+            self._reading_s = outer_s
         floor_w = w_from_dbm(self._physics.monitor_noise_floor_dbm)
-        # Noise in proportion to the light and noise of the amplifier have no relation; a mean over scans weakens both.
+        # Relative noise and amplifier noise are independent; averaging reduces both.
         sigma_w = np.hypot(self._physics.monitor_noise_relative * power_w, floor_w) / np.sqrt(n_avg)
         noisy_w = power_w + sigma_w * self._rng.standard_normal(len(ports))
         current_ma = self._photodiodes.read_ma(noisy_w * responsivity_a_per_w * 1e3, self._now())
-        # A photocurrent has one sign, and the converter ends at 0.
+        # Photocurrents are positive, and the converter clips at 0.
         read_ma: NDArray[np.float64] = np.maximum(current_ma, 0.0)
         return read_ma
 
     def received_w(self, transponder: str) -> float:
-        """Return the power at a module's receiver."""
+        """Return the total power at a module's receiver."""
         return sum(beam.total_w for beam in self._received(transponder))
 
-    def received_from_w(self, transponder: str) -> dict[str, float]:
-        """Return the power at a module's receiver by the module or laser that sent it; the dark ones are left out."""
-        found: dict[str, float] = {}
+    def received_by_source_w(self, transponder: str) -> dict[str, float]:
+        """Return the power at a module's receiver from each module or laser; sources without light are omitted."""
+        received: dict[str, float] = {}
         for beam in self._received(transponder):
             for source, power_w in zip(self._sources, beam.powers_w.tolist(), strict=True):
                 if power_w > 0.0:
-                    found[source] = found.get(source, 0.0) + power_w
-        return found
+                    received[source] = received.get(source, 0.0) + power_w
+        return received
 
     @property
     def _sources(self) -> list[str]:
-        """Name of the source of each light, those of the inputs first."""
-        return [path.source for path in self.wiring.inputs] + list(self._beside)
+        """Names of all light sources: first those of the inputs, then those of the fibres that bypass the mesh."""
+        return [path.source for path in self.wiring.inputs] + list(self._fibre_sources)
 
     @property
     def _frequencies_hz(self) -> list[float]:
-        """Frequency of each light."""
-        return [chain.frequency_hz for chain in self.chains] + [each.frequency_hz for each in self._beside.values()]
+        """Frequencies of all light sources, in the order of ``_sources``."""
+        bypassing = [source.frequency_hz for source in self._fibre_sources.values()]
+        return [chain.frequency_hz for chain in self.chains] + bypassing
 
     def _received(self, transponder: str) -> list[Beam]:
-        """Return the light at a module's receiver, of each fibre that leads to it."""
+        """Return the light at a module's receiver, one beam per fibre."""
         self._bring_up_to_date()
         paths: list[OutputPath | FibrePath] = [*self.wiring.outputs_of(transponder)]
         paths += [fibre for fibre in self.wiring.fibres if fibre.transponder == transponder]
-        return [self._behind(path).times(path.receiver_fraction) for path in paths]
+        return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
-    def _behind(self, path: OutputPath | FibrePath) -> Beam:
-        """Return the light in front of the splitter of an output, or of a fibre beside the mesh."""
-        powers_w = np.zeros(len(self.chains) + len(self._beside))
+    def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
+        """Return the light just before the splitter of an output, or of a fibre that bypasses the mesh."""
+        powers_w = np.zeros(len(self.chains) + len(self._fibre_sources))
         if isinstance(path, FibrePath):
-            place = len(self.chains) + list(self._beside).index(path.source)
-            powers_w[place] = self._beside[path.source].power_w
-            return self.parts.passed(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
+            index = len(self.chains) + list(self._fibre_sources).index(path.source)
+            powers_w[index] = self._fibre_sources[path.source].power_w
+            return self.inline_devices.transmit(Beam(powers_w), path.through).times(10.0 ** (-path.loss_db / 10.0))
         gain = self._output_gain(path)
-        powers_w[: len(self.chains)] = [gain * self._leaving_of(i)[path.port] for i in range(len(self.chains))]
-        noise = gain * float(self._noise_leaving_w_per_hz()[path.port]) if self._noisy else 0.0
-        return self.parts.passed(Beam(powers_w, noise), path.through)
+        powers_w[: len(self.chains)] = [gain * self._output_w(i)[path.port] for i in range(len(self.chains))]
+        noise = gain * float(self._noise_output_w_per_hz()[path.port]) if self._has_amplified_inputs else 0.0
+        return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
     def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
-        """Return the power before and behind a device on the way of light, in watts; 0 where nothing leads through it.
+        """Return the power before and after a device in the fibres, in watts; 0 if no fibre passes through it.
 
         Args:
             device: Device name.
-            channel: Channel of an attenuator, entry port of a switch, 1 of an amplifier.
+            channel: Channel of an attenuator, input port of a switch, 1 for an amplifier.
         """
         self._bring_up_to_date()
-        before_w = behind_w = 0.0
+        before_w = after_w = 0.0
 
-        def leads(through: Sequence[InlineDevice]) -> bool:
+        def is_crossed(through: Sequence[InlineDevice]) -> bool:
             return any((part.device, part.channel) == (device, channel) for part in through)
 
-        looks: list[Callable[[], Beam]] = [
-            partial(self._arrived, index) for index, path in enumerate(self.wiring.inputs) if leads(path.through)
+        beams: list[Callable[[], Beam]] = [
+            partial(self._beam_at_input, i) for i, path in enumerate(self.wiring.inputs) if is_crossed(path.through)
         ]
-        beside: list[OutputPath | FibrePath] = [*self.wiring.outputs, *self.wiring.fibres]
-        looks += [partial(self._behind, path) for path in beside if leads(path.through)]
-        for look in looks:
-            with self.parts.noting() as seen:
-                look()
-            one, other = seen[device, channel]
-            before_w, behind_w = before_w + one, behind_w + other
-        return before_w, behind_w
+        fibres: list[OutputPath | FibrePath] = [*self.wiring.outputs, *self.wiring.fibres]
+        beams += [partial(self._beam_before_splitter, path) for path in fibres if is_crossed(path.through)]
+        for compute_beam in beams:
+            with self.inline_devices.record_powers() as powers_w:
+                compute_beam()
+            fibre_before_w, fibre_after_w = powers_w[device, channel]
+            before_w, after_w = before_w + fibre_before_w, after_w + fibre_after_w
+        return before_w, after_w
 
     def received_coherent(self, transponder: str, band_hz: float) -> CoherentReception | None:
-        """Return the brightest signal of two tributaries at a module's receiver, ``None`` if there is none.
+        """Return the strongest dual-tributary signal at a module's receiver, ``None`` if there is none.
 
         Args:
             transponder: The receiving module.
-            band_hz: Light that is farther than this from the signal's carrier does not disturb it.
+            band_hz: Light farther than this from the signal's carrier does not disturb the signal.
         """
         beams = self._received(transponder)
         total_w = sum(beam.total_w for beam in beams)
@@ -394,112 +390,116 @@ class OpticalWorld:
             (sender, launch, pair)
             for sender, launch in self._coherent.items()
             if launch.power_w > 0.0
-            for pair in (self._path_pair(sender, transponder, launch), self._straight_pair(sender, transponder))
+            for pair in (self._mesh_pair(sender, transponder, launch), self._bypass_pair(sender, transponder))
             if pair.rank > 0
         ]
         if not candidates:
             return None
         sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
         signal_w = launch.power_w * pair.transmission
-        # Other light counts as noise where it beats within the receiver's band; beyond, its filter takes it out.
+        # Other light counts as noise if it beats within the receiver's band; the receiver filters out the rest.
         near = np.abs(np.array(self._frequencies_hz) - launch.frequency_hz) <= band_hz
         other_w = sum(float(beam.powers_w[near].sum()) for beam in beams) - signal_w
-        # Below a part in 1e12 the difference of the two sums is rounding.
+        # A relative difference below 1e-12 is rounding error.
         crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
         noise_w = OSNR_BAND_HZ * sum(beam.noise_w_per_hz for beam in beams)
         amplified_db = 10.0 * math.log10(signal_w / noise_w) if noise_w > 0.0 else math.inf
         booster_db = self._booster_osnr_db(sender, launch.power_w)
-        osnr_db = joined_osnr_db(launch.osnr_db, booster_db, crosstalk_db, amplified_db)
+        osnr_db = combined_osnr_db(launch.osnr_db, booster_db, crosstalk_db, amplified_db)
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
 
-    def _straight_pair(self, sender: str, receiver: str) -> PathPair:
-        """Return what a fibre beside the mesh does to the tributaries of one module on their way to another."""
+    def _bypass_pair(self, sender: str, receiver: str) -> PathPair:
+        """Return the effect on both tributaries of a fibre that connects two modules directly."""
         for fibre in self.wiring.fibres:
             if (fibre.source, fibre.transponder) == (sender, receiver):
-                transmission = self._behind(fibre).gain * fibre.receiver_fraction
+                transmission = self._beam_before_splitter(fibre).gain * fibre.receiver_fraction
                 return PathPair(transmission, 0.0, 0.0, 2) if transmission > 0.0 else NO_PATH
         return NO_PATH
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
-        """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
+        """Return the OSNR in 0.1 nm that the amplifiers at a module's inputs allow; infinite without amplifiers."""
         figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
-        # One amplifier: 58 dB + input power in dBm - noise figure.
+        # A single amplifier gives 58 dB + input power in dBm - noise figure.
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
-    def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
-        """Return what the mesh does to the tributaries of one module on their way to another."""
-        inputs = [(index, self._arrived(index).gain) for index in self._inputs_of.get(sender, [])]
-        outputs = [(out, self._behind(out).gain * out.receiver_fraction) for out in self.wiring.outputs_of(receiver)]
+    def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
+        """Return the effect of the mesh on both tributaries between two modules."""
+        inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
+        outputs = [
+            (out, self._output_gain(out) * self._beam_before_splitter(out).gain * out.receiver_fraction)
+            for out in self.wiring.outputs_of(receiver)
+        ]
 
         def jones_at(frequency_hz: float) -> NDArray[np.complex128]:
             jones = np.zeros((2, 2), dtype=np.complex128)
-            for index, passed in inputs:
-                fields = self._fields(index, frequency_hz) * math.sqrt(self._input_gain(index) * passed)
-                for out, share in outputs:
-                    gain = self._output_gain(out) * share
+            for index, input_gain in inputs:
+                fields = self._output_fields(index, frequency_hz) * math.sqrt(self._input_gain(index) * input_gain)
+                for out, output_gain in outputs:
                     row = _TRIBUTARY[out.tributary or "x"]
-                    jones += math.sqrt(gain) * fields[out.port] * np.outer(row, self._taken(index))
+                    jones += math.sqrt(output_gain) * fields[out.port] * np.outer(row, self._te_of_tributaries(index))
             return jones
 
         return path_pair(jones_at, launch.frequency_hz)
 
-    def _taken(self, index: int) -> NDArray[np.complex128]:
-        """Return which of the two tributaries' fields an input takes: one behind a splitter, else the TE of both."""
+    def _te_of_tributaries(self, index: int) -> NDArray[np.complex128]:
+        """Return the TE field at the chip per unit field of each tributary, shape ``(2,)``, for one input."""
         tributary = self.wiring.inputs[index].tributary
-        if tributary is not None:
+        if tributary is not None:  # a splitter before the mesh: the input receives one tributary only
             return _TRIBUTARY[tributary]
         chain = self.chains[index]
-        through: NDArray[np.complex128] = (chain.fibre_out @ self._turns[index] @ chain.fibre_in)[0]
+        through: NDArray[np.complex128] = (chain.fibre_out @ self._controller_jones[index] @ chain.fibre_in)[0]
         return through
 
-    def tapped_w(self, meter: str, channel: int) -> float:
+    def meter_w(self, meter: str, channel: int) -> float:
         """Return the power at one channel of a power meter."""
-        return self.tapped(meter, channel).power_w
+        return self.meter_light(meter, channel).power_w
 
-    def tapped(self, meter: str, channel: int) -> Light:
-        """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
+    def meter_light(self, meter: str, channel: int) -> Light:
+        """Return the light at one meter channel; its wavelength is the power-weighted mean, nominal if it is dark."""
         self._bring_up_to_date()
-        return self._light_at(meter, channel)
+        return self._meter_light(meter, channel)
 
-    def tapped_at(self, meter: str, channel: int, at_s: float) -> Light:
-        """Return the light at one channel at an instant that has passed: of swept lasers then, of all else now.
+    def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
+        """Return the light at one meter channel at an earlier instant.
 
-        A laser passes many wavelengths between two looks at the bench; what else moves is slow beside that.
+        Only sweeping lasers are traced back to that instant: they pass many wavelengths between two readings.
+        Everything else is taken as it is now, because it changes slowly compared to a sweep.
         """
         self._bring_up_to_date()
         now_s = self._now()
-        if at_s >= now_s or not self.swept:
-            return self._light_at(meter, channel)
-        present = {name: light_at(now_s) for name, light_at in self.swept.items()}
-        past = {name: light_at(at_s) for name, light_at in self.swept.items()}
+        if at_s >= now_s or not self.swept_lasers:
+            return self._meter_light(meter, channel)
+        present = {name: light_at(now_s) for name, light_at in self.swept_lasers.items()}
+        past = {name: light_at(at_s) for name, light_at in self.swept_lasers.items()}
         moved = [name for name in present if past[name] != present[name]]
         try:
             for name in moved:
-                self._shine(name, past[name])
-            return self._light_at(meter, channel)
+                self._emit(name, past[name])
+            self._follow_state()
+            return self._meter_light(meter, channel)
         finally:
             for name in moved:
-                self._shine(name, present[name])
+                self._emit(name, present[name])
 
-    def _light_at(self, meter: str, channel: int) -> Light:
+    def _meter_light(self, meter: str, channel: int) -> Light:
         power_w = power_nm = 0.0
-        for beam in self._tapped(meter, channel):
+        for beam in self._tapped_beams(meter, channel):
             nm = [wavelength_m_from_frequency_hz(hertz) * 1e9 for hertz in self._frequencies_hz]
             power_w += beam.total_w
             power_nm += float(beam.powers_w @ nm) + beam.noise_w * self._nominal_nm
         return Light(power_w, power_nm / power_w if power_w > 0.0 else self._nominal_nm)
 
-    def _tapped(self, meter: str, channel: int) -> list[Beam]:
-        taps = self._taps_of.get((meter, channel), ())
-        return [self._behind(path).times(fraction) for path, fraction in taps]
+    def _tapped_beams(self, instrument: str, channel: int) -> list[Beam]:
+        taps = self._tapped_fibres.get((instrument, channel), ())
+        return [self._beam_before_splitter(path).times(fraction) for path, fraction in taps]
 
     def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
-        """Return the light at a spectrum analyser: a line for every source, and the noise of amplifiers in W/Hz."""
+        """Return the light at a spectrum analyser: one line per source, and the amplifier noise in W/Hz."""
         self._bring_up_to_date()
         lines, noise = [], 0.0
-        for beam in self._tapped(analyzer, channel):
+        for beam in self._tapped_beams(analyzer, channel):
             noise += beam.noise_w_per_hz
             for source, hertz, power_w in zip(self._sources, self._frequencies_hz, beam.powers_w.tolist(), strict=True):
                 if power_w <= 0.0:
@@ -508,204 +508,204 @@ class OpticalWorld:
                 if launch is None:
                     lines.append(SpectralLine(power_w, hertz, 0.0, math.inf))
                 else:
-                    sent_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(source, launch.power_w))
+                    sent_db = combined_osnr_db(launch.osnr_db, self._booster_osnr_db(source, launch.power_w))
                     lines.append(SpectralLine(power_w, hertz, COHERENT_WIDTH_HZ, sent_db))
         return lines, noise
 
     def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
-        """Return S0, S1, S2, S3 in watts at a polarimeter, on the sphere of the chip: S1 is TE; shape ``(4,)``."""
+        """Return the Stokes parameters S0 to S3 at a polarimeter in watts, shape ``(4,)``; S1 is TE on the chip."""
         self._bring_up_to_date()
         stokes_w = np.zeros(4)
         for index, path in enumerate(self.wiring.inputs):
             if path.polarimeter == polarimeter:
-                share = (
-                    self._arrived(index).powers_w[0]
-                    * path.polarimeter_tap
-                    * 10.0 ** ((self._booster_db(path) - path.loss_db) / 10.0)
-                )
-                field = self._arriving(index)
-                stokes_w += share * np.append(float(np.vdot(field, field).real), stokes_of(field))
+                path_gain = 10.0 ** ((self._booster_db(path) - path.loss_db) / 10.0)
+                power_w = self._beam_at_input(index).powers_w[0] * path.polarimeter_tap * path_gain
+                field = self._field_at_chip(index)
+                stokes_w += power_w * np.append(float(np.vdot(field, field).real), stokes_of(field))
         return stokes_w
 
     def _output_gain(self, path: OutputPath) -> float:
-        """Return power in the fibre behind a port over power leaving the mesh there."""
+        """Return the power ratio from a port of the mesh to its output fibre."""
         return float(10.0 ** (-(self.truth.access_loss_db[path.port] + path.loss_db) / 10.0))
 
-    # Light -----------------------------------------------------------------------------------------------------------
+    # Propagation -----------------------------------------------------------------------------------------------------
 
-    def _arriving(self, index: int) -> NDArray[np.complex128]:
-        """Return the Jones vector (TE, TM) of one input at the chip, of length 1 but for the controller's loss."""
+    def _field_at_chip(self, index: int) -> NDArray[np.complex128]:
+        """Return the Jones vector (TE, TM) of one input at the chip; its length is 1 without controller loss."""
         tributary = self.wiring.inputs[index].tributary
-        # Both outputs of a splitter have one fibre before them, that of the first.
-        shared = index if tributary is None else self._inputs_of[self.wiring.inputs[index].source][0]
+        # Both outputs of a polarization splitter share one fibre before the splitter: the fibre of the first output.
+        shared = index if tributary is None else self._inputs_by_source[self.wiring.inputs[index].source][0]
         chain = self.chains[shared]
-        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[shared] @ (chain.fibre_in @ chain.launch))
-        # A splitter-rotator gives one output what is TE, and the other what is TM, turned to TE.
-        return arriving[::-1] if tributary == "y" else arriving
+        field: NDArray[np.complex128] = chain.fibre_out @ (
+            self._controller_jones[shared] @ (chain.fibre_in @ chain.launch)
+        )
+        # A splitter-rotator sends TE to one output, and TM, rotated to TE, to the other.
+        return field[::-1] if tributary == "y" else field
 
     def _entering_fraction(self, index: int) -> tuple[float, float]:
-        """Return power in the mesh over launched power, for one input: as TE, and as TM that goes its own way.
+        """Return the power in the mesh per launched power of one input: as TE, and as TM with a path of its own.
 
-        TM leaks in through the port. TE and TM add in power: were TM a field that goes the way of TE, some polarization
-        would hide it altogether.
+        TM leaks in through the port. Powers of TE and TM add: if TM were a field on the path of TE, the two could
+        cancel for some polarization.
         """
         path = self.wiring.inputs[index]
         gain = self._input_gain(index)
-        if path.source in self._coherent:  # half of it, whatever its polarization: both tributaries count alike
+        if path.source in self._coherent:  # half in any polarization: the tributaries have equal power
             return 0.5 * gain, 0.0
-        arriving = self._arriving(index)
-        te = abs(arriving[0]) ** 2
-        tm = 10.0 ** (-self._physics.tm_rejection_db / 10.0) * abs(arriving[1]) ** 2
-        own = self._physics.effects.tm_path
-        return float((te + (1.0 - own) * tm) * gain), float(own * tm * gain)
+        field = self._field_at_chip(index)
+        te = abs(field[0]) ** 2
+        tm = 10.0 ** (-self._physics.tm_rejection_db / 10.0) * abs(field[1]) ** 2
+        tm_share = self._physics.effects.tm_path
+        return float((te + (1.0 - tm_share) * tm) * gain), float(tm_share * tm * gain)
 
     def _input_gain(self, index: int) -> float:
-        """Return TE power in the mesh over TE power launched, for one input."""
+        """Return the TE power in the mesh per launched TE power, for one input."""
         path = self.wiring.inputs[index]
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
         return float(10.0 ** (-loss_db / 10.0))
 
     def _booster_db(self, path: InputPath) -> float:
-        """Return the gain of an amplifier that the file tells; one that is a device gives what it gives."""
-        return 0.0 if self.parts.amplified(path.through) else path.gain_db
+        """Return the amplifier gain stated in the bench file; 0 dB if the amplifier is an emulated device."""
+        return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
-    def _fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
-        """Return the fields at all ports for unit light into the mesh by one input; kept while nothing moves."""
-        # While heat moves every instant finds another chip; once it rests, a column serves until something changes.
-        settled, now = self._heat.follow(self._now()), self._now()
-        state = math.inf if settled else now, self.disturbances.common_phase_rad(now)
-        if state != self._columns_of or len(self._columns) >= _MOST_COLUMNS:
-            self._columns.clear()
-            self._columns_of = state
-        if (index, tm, frequency_hz) not in self._columns:
+    def _follow_state(self) -> None:
+        """Let the heat follow the clock, and drop cached fields and powers if anything they depend on has changed."""
+        truth_state = self.truth.state()
+        if truth_state != self._truth_state:  # a change without ``disturb``
+            self._truth_state = truth_state
+            self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._heat.followed_s)
+        now_s = self._now()
+        self._heat.follow(now_s)
+        chip_state = truth_state, self._heat.present_mw.tobytes(), self.disturbances.common_phase_rad(now_s)
+        inputs_state = (
+            (*self._coherent, *(chain.state() for chain in self.chains)),
+            tuple(jones.tobytes() for jones in self._controller_jones),
+        )
+        if chip_state != self._chip_state:
+            self._fields.clear()
+        if chip_state != self._chip_state or inputs_state != self._inputs_state:
+            self._output_per_input.clear()
+        self._chip_state, self._inputs_state = chip_state, inputs_state
+
+    def _output_fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
+        """Return the fields at all ports for unit light into the mesh by one input."""
+        if len(self._fields) >= _MAX_FIELD_VECTORS:
+            self._fields.clear()
+        if (index, tm, frequency_hz) not in self._fields:
             self._solve(index, frequency_hz)
-        return self._columns[index, tm, frequency_hz]
+        return self._fields[index, tm, frequency_hz]
 
     def _solve(self, index: int, frequency_hz: float) -> None:
-        """Solve for the light of one input, and with it for that of all other inputs that has not been solved for.
+        """Solve for the fields of one input, and of all other inputs with light that have no solution yet.
 
-        Whoever looks at one looks at all, and eight together cost little more than one: they fill the lanes of the
-        elimination.
+        A reading needs all inputs, and eight together cost little more than one, because they fill the vector lanes of
+        the elimination.
         """
         wanted = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
-            lit = [
-                (other, self.chains[other].frequency_hz) for other in np.flatnonzero(self._launched_w > 0.0).tolist()
-            ]
-            wanted += [each for each in lit if each[0] != index and (each[0], False, each[1]) not in self._columns]
-        ports = np.array([self.wiring.inputs[each].port for each, _ in wanted])
+            bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
+            wanted += [(i, hertz) for i, hertz in bright if i != index and (i, False, hertz) not in self._fields]
+        ports = np.array([self.wiring.inputs[i].port for i, _ in wanted])
         cells = self._cells(np.array([hertz for _, hertz in wanted]))
-        kinds: tuple[NDArray[np.complex128], ...]
+        solutions: tuple[NDArray[np.complex128], ...]
         if self._physics.effects.tm_path > 0.0:
-            kinds = self._chip.leaving_with_tm(cells, ports)
+            solutions = self._chip.output_fields_with_tm(cells, ports)
         else:
-            kinds = (self._chip.leaving(cells, ports),)
+            solutions = (self._chip.output_fields(cells, ports),)
         if self._loops.ports:
-            kinds = (self._closed(kinds[0], [hertz for _, hertz in wanted]), *kinds[1:])
-        for tm, columns in enumerate(kinds):
-            for (each, hertz), column in zip(wanted, columns, strict=True):
-                self._columns[each, bool(tm), hertz] = column
+            solutions = (self._with_loops(solutions[0], [hertz for _, hertz in wanted]), *solutions[1:])
+        for tm, vectors in enumerate(solutions):
+            for (i, hertz), vector in zip(wanted, vectors, strict=True):
+                self._fields[i, bool(tm), hertz] = vector
 
-    def _closed(self, columns: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return the fields of some light when fibres lead it back into the mesh."""
+    def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
+        """Return fields after fibres have fed light back into the mesh; each row has its own frequency."""
         ports = np.array(self._loops.ports)
-        of_ports = {each: self._chip.leaving(self._cells(np.full(len(ports), each)), ports) for each in set(hertz)}
-        access_db = self.truth.access_loss_db
-        closed = [
-            self._loops.closed(column, of_ports[each], each, access_db)
-            for column, each in zip(columns, hertz, strict=True)
+        by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
+        rows = [
+            self._loops.with_feedback(row, by_hertz[f], f, self.truth.access_loss_db)
+            for row, f in zip(fields, hertz, strict=True)
         ]
-        return np.array(closed)
+        return np.array(rows)
 
     @property
     def slopes(self) -> ChipSlopes:
-        """How the chip follows the frequency of light, and the frequency at which its hidden truth holds."""
+        """Frequency dependence of the chip, with the frequency for which its hidden truth is specified."""
         return self._chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return the fields that leave all ports for unit light in the mesh at one, at the present heat: TE alone.
+        """Return the TE fields at all ports for unit light in the mesh at one port, at the present heat.
 
-        For tests and benchmarks, as all of the hidden truth.
+        For tests and benchmarks only, like all of the hidden truth.
         """
-        column: NDArray[np.complex128] = self._chip.leaving(self.cells(frequency_hz), np.array([port]))[0]
-        return column
+        fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
+        return fields
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
         """Return the chip's cells at the present heat.
 
         Args:
-            frequency_hz: Frequency of the light; that at which splittings and phases hold if not given.
+            frequency_hz: Frequency of the light; by default the one for which splittings and phases are specified.
         """
-        self._heat.follow(self._now())
+        self._follow_state()
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the chip's cells at the heat last looked at."""
+        """Return the chip's cells at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
-        return self._chip.cells(self.truth.parts, self._heat.present_mw, common, frequency_hz)
-
-    def _about_to_change(self) -> None:
-        """Let who watches the light by itself see it as it has been until now."""
-        if not self._changing:
-            self._changing = True
-            try:
-                for action in self.before_changing:
-                    action()
-            finally:
-                self._changing = False
+        return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the instant looked at: the clock's, but for a board that is late."""
-        return self._clock.now() if self._looking_s is None else self._looking_s
+        """Return the instant of the reading: the clock's time, or earlier for a board that catches up."""
+        return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:
-        """Let devices do what was due, and fibres and chip drift; one that looks meanwhile sees the light as it is.
+        """Let devices do what is due, let fibres and chip drift, and check the caches.
 
-        Once in an exchange: each device would find nothing to do the second time, at a call or more per device, and a
-        meter looks twice for every channel it reads.
+        Devices act once per exchange: a second call would find nothing to do, at one call or more per device, and a
+        meter reads the light twice for every channel. A device that reads the light meanwhile gets it as it is.
         """
-        if self._acting or (self.time.exchange is not None and self.time.exchange == self._seen):
-            return
-        self._acting, self._seen = True, self.time.exchange
-        self._leaving.clear()
-        try:
-            self.time.advance()
-            for action in self.before_reading:
-                action()
-        finally:
-            self._acting = False
-        self._drift()
-        if self._slow_drift is not None and self._slow_drift.follow():
-            self.disturb()
-        self._leaving.clear()
+        exchange = self.time.exchange
+        if not self._updating and (exchange is None or exchange != self._updated_exchange):
+            self._updating, self._updated_exchange = True, exchange
+            try:
+                self.time.advance()
+                for action in self.before_reading:
+                    action()
+            finally:
+                self._updating = False
+            self._drift()
+            if self._slow_drift is not None and self._slow_drift.follow():
+                self.disturb()
+        self._follow_state()
 
     def _drift(self) -> None:
-        """Turn every fibre a little: a random walk of the polarization (arXiv 1507.00953)."""
-        elapsed = self._clock.now() - self._drifted_at_s
+        """Rotate every fibre slightly, as a random walk of the polarization (arXiv 1507.00953)."""
+        elapsed = self._clock.now() - self._fibres_drifted_s
         rate = self._physics.fibre_drift_rad2_per_s
-        # A step makes every input be reckoned anew, so there are none more often than ten a second.
+        # At most ten steps a second, because the light of every input must be computed anew after each.
         if elapsed < 0.1 or (rate <= 0.0 and self.disturbances.resistance_per_root_s <= 0.0):
             return
-        self._drifted_at_s = self._clock.now()
-        self._coupled.clear()
+        self._fibres_drifted_s = self._clock.now()
         walk = self.disturbances.resistance_per_root_s * np.sqrt(elapsed)
         if walk > 0.0:
             self.truth.heater_ohm *= 1.0 + walk * self._rng.standard_normal(len(self.truth.heater_ohm))
-        # One large step is no random walk: its angle wraps, and the correlation would stop at a ninth.
-        steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MOST_DRIFT_STEPS)
+            self.disturb()
+        # One large step is no random walk: its angle wraps, and the correlation would stop falling at 1/9.
+        steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MAX_DRIFT_STEPS)
         for chain in self.chains:
             for _ in range(steps):
-                # Half of the motion before the controller, half behind it.
+                # Half of the motion is before the controller, half after it.
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
 
 
-def _taps_of(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
-    """Return by device and channel the fibres that it looks at, and the share of their light that it sees."""
-    found: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
-    ways: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
-    for way in ways:
-        for tap in way.all_taps if isinstance(way, OutputPath) else way.taps:
-            found.setdefault((tap.meter, tap.channel), []).append((way, tap.fraction))
-    return found
+def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
+    """Return the fibres that each instrument channel monitors, with the fraction of their light that it receives."""
+    tapped: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
+    paths: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
+    for path in paths:
+        for tap in path.all_taps if isinstance(path, OutputPath) else path.taps:
+            tapped.setdefault((tap.meter, tap.channel), []).append((path, tap.fraction))
+    return tapped

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.optics.polarization import retarder, sphere_turn
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.optics.polarization import retarder, rotation_of_stokes
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import w_from_dbm
@@ -92,7 +92,7 @@ class UsbPeer:
         self._read_on()
 
     def _read_on(self) -> None:
-        while (piece := self._line.arrived(self._device.now(), b"\r")) is not None:
+        while (piece := self._line.take_arrived(self._device.now(), b"\r")) is not None:
             at_s, data = piece
             self._text += data[: max(_LONGEST_LINE + 2 - len(self._text), 0)]
             if data.endswith(b"\r"):
@@ -110,7 +110,7 @@ class UsbPeer:
     def transmit(self) -> bytes:
         """Give the bytes that have left for the host by now."""
         self._read_on()
-        return self._line.left(self._device.now())
+        return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave."""
@@ -184,7 +184,7 @@ class Pm1000(Switchable):
         self._gain = 10.0 ** (float(np.clip(rng.normal(0.0, 0.1), -0.25, 0.25)) / 10.0)
         self._polarized = 1.0 + float(np.clip(rng.normal(0.0, 3e-3), -0.01, 0.01))
         # Fixed errors of one instrument, within what its guide promises.
-        self._turn = sphere_turn(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
+        self._turn = rotation_of_stokes(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
         self._rng = rng
         self._settings = {number: first for number, (_, _, first) in SETTINGS.items()}
         self._latched: dict[int, int] = {}
@@ -204,10 +204,10 @@ class Pm1000(Switchable):
         text = TYPE.encode().ljust(32, b"\0")
         self._fixed |= {TYPE_TEXT + place: text[2 * place] << 8 | text[2 * place + 1] for place in range(16)}
 
-    def connect(self) -> Cord:
+    def connect(self) -> DeviceConnection:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return Cord(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
+        return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
     def advance(self) -> None:
         """Do nothing: it measures when it is asked."""

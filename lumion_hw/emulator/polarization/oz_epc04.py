@@ -61,13 +61,13 @@ class _Settings:
 class _Epc04Peer(SerialPeer):
     """One connection: a line and the characters of the present command."""
 
-    marks = b"\r\n"
+    command_ends = b"\r\n"
 
     def __init__(self, device: Epc04, line: SerialLine) -> None:
         super().__init__(device, line)
         self._text = bytearray()
 
-    def take(self, data: bytes) -> str | None:
+    def append(self, data: bytes) -> str | None:
         """Read on; returns a command when ``data`` ends one. Empty lines are none, endless ones are cut to nonsense."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
@@ -132,8 +132,8 @@ class Epc04(SerialDevice[_Epc04Peer]):
     def _follow(self, now: float) -> None:
         """Execute what has arrived, and let the scrambling follow the clock."""
         for peer in self._peers:
-            while (piece := peer.line.arrived(now, b"\r\n")) is not None:
-                command = peer.take(piece[1])
+            while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
+                command = peer.append(piece[1])
                 if command is not None:
                     self._answer(peer.line, command, piece[0])
         self._drive()

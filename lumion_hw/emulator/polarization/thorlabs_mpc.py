@@ -200,7 +200,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def _follow(self, now: float) -> None:
         """Carry out what has arrived; end the motions that are over; announce what is due."""
         for peer in tuple(self._peers):
-            while (piece := peer.line.arrived(now)) is not None:
+            while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
                 self._end_motions(at_s)
                 for message in peer.messages(data, at_s):
@@ -282,7 +282,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     def _announce(self, frame: bytes, at_s: float) -> None:
         for peer in self._peers:
-            if peer.line.untaken < _MOST_UNTAKEN:  # a host that does not listen misses what it is not asked for
+            if peer.line.unread < _MOST_UNTAKEN:  # a host that does not listen misses what it is not asked for
                 peer.line.send(frame, at_s)
 
     def _announce_motion(self, channel: int, number: int, at_s: float) -> None:

@@ -14,8 +14,8 @@ spelling of its manual, and small functions that read and change its state::
 
 Layers, bottom up: :mod:`errors`, :mod:`units` and :mod:`formats` (tables), :mod:`framing` (bytes to messages),
 :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters` (declarations), :mod:`tree` (lookup), :mod:`state`
-(what connections share), :mod:`standard` (commands every instrument has), :mod:`connection` (one host) and
-:mod:`instrument`. They are private: users import from here.
+(shared by all connections), :mod:`standard` (commands of every instrument), :mod:`connection` (one host) and
+:mod:`instrument`. These modules are private; import from this package.
 """
 
 import lazy_loader

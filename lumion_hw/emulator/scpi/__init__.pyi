@@ -1,7 +1,7 @@
 from .commands import (
     Call as Call,
     Form as Form,
-    Later as Later,
+    PendingReply as PendingReply,
     Profile as Profile,
     Reply as Reply,
     ScpiCommand as ScpiCommand,
@@ -15,8 +15,8 @@ from .instrument import ScpiDevice as ScpiDevice, ScpiInstrument as ScpiInstrume
 from .parameters import (
     Boolean as Boolean,
     Choice as Choice,
+    IndexedChoice as IndexedChoice,
     LimitName as LimitName,
-    NumberOrWord as NumberOrWord,
     Numeric as Numeric,
     ScpiBlock as ScpiBlock,
     Text as Text,

@@ -1,7 +1,8 @@
-"""How an instrument's commands are declared: one :class:`ScpiCommand` per documented header.
+"""Declaration of an instrument's commands: one :class:`ScpiCommand` per documented header.
 
-A handler takes a :class:`Call` and returns the reply (text, a block, or ``None`` for none) at once, or a :class:`Later`
-that becomes one at an instant of the clock. It raises :class:`~lumion_hw.emulator.scpi.errors.ScpiError` to refuse.
+A handler receives a :class:`Call` and returns the reply (text, a block, or ``None`` for none) at once, or a
+:class:`PendingReply` that gives the reply at an instant of the clock. It raises
+:class:`~lumion_hw.emulator.scpi.errors.ScpiError` to refuse the call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lumion_hw.errors import ConfigError
 Value = float | int | bool | str | bytes
 """A parsed parameter, in the parameter's own unit."""
 Reply = str | bytes | None
-"""What a unit contributes to the reply line; ``None`` contributes nothing."""
+"""Contribution of a unit to the reply line; ``None`` for no contribution."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Call:
     """One accepted unit.
 
     Attributes:
-        suffix: Numeric suffixes by the name they have in the pattern (``SENSe[n]`` -> ``n``); defaults where left out.
+        suffix: Numeric suffixes by their names in the pattern (``SENSe[n]`` -> ``n``); defaults for omitted ones.
         values: Parsed parameters; optional ones that were not sent are missing at the end.
-        message_available: Replies are waiting on this connection (status byte bit 4).
+        message_available: Whether replies are waiting on this connection (status byte bit 4).
     """
 
     suffix: Mapping[str, int]
@@ -49,14 +50,14 @@ class Call:
         return bool(self.number(index))
 
     def text(self, index: int = 0) -> str:
-        """Return a word or a string."""
+        """Return a word or string parameter."""
         value = self.values[index]
         if not isinstance(value, str):
             raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as text")
         return value
 
     def data(self, index: int = 0) -> bytes:
-        """Return the content of a block."""
+        """Return the content of a block parameter."""
         value = self.values[index]
         if not isinstance(value, bytes):
             raise ConfigError(f"parameter {index} is declared as {type(value).__name__}, not as a block")
@@ -64,11 +65,11 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Later:
+class PendingReply:
     """A unit that completes at an instant of the clock; later units of the same connection wait for it.
 
     Attributes:
-        due_s: Gives the instant, ``None`` while it is not known. Asked again and again, so it may move.
+        due_s: Returns the instant, ``None`` while it is unknown. Called repeatedly, so the instant may change.
         finish: Called once at or after that instant; returns the reply or raises ``ScpiError``.
     """
 
@@ -76,22 +77,22 @@ class Later:
     finish: Callable[[], Reply]
 
 
-Handler = Callable[[Call], "Reply | Later"]
+Handler = Callable[[Call], "Reply | PendingReply"]
 
 
 class Parameter(Protocol):
-    """One declared parameter: turns what was sent into a value, or refuses it."""
+    """One declared parameter: converts a received token into a value, or refuses it."""
 
     @property
     def optional(self) -> bool:
-        """Whether it may be left out; optional parameters come last."""
+        """Whether the parameter may be omitted; optional parameters come last."""
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the value.
 
         Raises:
             ScpiError: Wrong kind, unit or value.
-            NotApplied: The instrument ignores this value without a word.
+            NotApplied: The instrument silently ignores this value.
         """
 
 
@@ -100,9 +101,9 @@ class Form:
     """The set form or the query form of a header.
 
     Attributes:
-        run: Carries it out.
-        parameters: What it takes.
-        marker: What it replies, besides the entry in the error queue, when carrying it out fails (816x mainframes).
+        run: Handler of the form.
+        parameters: Parameters of the form.
+        marker: Reply to send when the handler fails, in addition to the entry in the error queue (816x mainframes).
     """
 
     run: Handler
@@ -141,12 +142,12 @@ def event(pattern: str, run: Handler, *parameters: Parameter) -> ScpiCommand:
 
 
 def action(pattern: str, run: Callable[[], object], *parameters: Parameter) -> ScpiCommand:
-    """Declare a command that does something, whatever its parameters are, and has no query."""
-    return event(pattern, does(run), *parameters)
+    """Declare a command without a query, whose action does not depend on its parameters."""
+    return event(pattern, ignoring_call(run), *parameters)
 
 
-def does(run: Callable[[], object]) -> Handler:
-    """Return a handler that needs nothing of its call and replies nothing."""
+def ignoring_call(run: Callable[[], object]) -> Handler:
+    """Return a handler that runs an action, ignores the call and sends no reply."""
 
     def carry_out(call: Call) -> Reply:
         del call
@@ -158,25 +159,25 @@ def does(run: Callable[[], object]) -> Handler:
 
 @dataclass(frozen=True)
 class Profile:
-    """What differs between instruments of the same language.
+    """Differences between SCPI instruments.
 
     Attributes:
         identity: Reply to ``*IDN?``.
         terminator: Ends every reply.
-        cr_ends: A CR alone ends a message to the instrument, as LF and CR LF do.
-        queue_depth: Places in the error queue.
-        message_limit: Longest program message in bytes; more is -363.
+        cr_ends: Whether a CR alone ends a message to the instrument, as LF and CR LF do.
+        queue_depth: Size of the error queue.
+        message_limit: Longest program message in bytes; a longer one causes -363.
         integer: Format of integers in SCPI replies; register values of common commands are always unsigned.
         terminated_blocks: Whether the terminator also follows a reply that ends in a block.
-        aliases: Spellings outside the documented tree -> the documented pattern they stand for. Empty by default:
-            a strict instrument is the normal one.
-        error_texts: Texts of error codes in this vendor's words, and of its own (positive) codes.
-        error_number: Format of the number in front of the text.
+        aliases: Undocumented spellings -> the documented pattern each stands for. Empty by default: instruments are
+            strict.
+        error_texts: The vendor's texts of standard error codes, and of its own (positive) codes.
+        error_number: Format of the number before the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
-        tells_busy: ``*OPC?`` answers at once, 0 while something is being carried out and 1 otherwise, and sets the
+        reports_busy: Whether ``*OPC?`` replies at once, 0 while an operation is running and 1 otherwise, and sets the
             operation-complete event with the 1 (Keysight's optical instruments); otherwise it waits (IEEE 488.2).
-        slot_status: The instrument has a ``STATus`` register for every slot, and declares all of them itself.
+        slot_status: Whether the instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 
     identity: str
@@ -191,5 +192,5 @@ class Profile:
     error_number: Callable[[int], str] = "{:+d}".format
     scpi_version: str | None = "1999.0"
     self_test: str = "0"
-    tells_busy: bool = False
+    reports_busy: bool = False
     slot_status: bool = False

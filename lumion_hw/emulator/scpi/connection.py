@@ -1,4 +1,4 @@
-"""One connection to an instrument: its input buffer, its path, its output buffer, and the unit it waits for."""
+"""One connection to a SCPI instrument: input buffer, header path, output buffer, and the unit it waits for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from lumion_hw.emulator.scpi import errors
-from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, Value
+from lumion_hw.emulator.scpi.commands import Call, Form, PendingReply, Reply, Value
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
 from lumion_hw.emulator.scpi.framing import Framer, ScpiMessage
 from lumion_hw.emulator.scpi.lexer import CommandHeader, parse_token, parse_unit
@@ -20,14 +20,14 @@ _LOG = logging.getLogger(__name__)
 class Connection:
     """The peer of one host (:class:`~lumion_hw.links.base.Peer`).
 
-    Messages are carried out in order. A unit that completes later holds back the rest of this connection and nothing
-    else. A unit that fails is queued as an error and contributes no reply; the units after it are still carried out.
+    Messages are carried out in order. A unit that completes later delays only the rest of this connection. A unit that
+    fails is reported in the error queue and gives no reply; the units after it are still carried out.
 
     Args:
-        state: What the instrument's connections share.
-        tree: The instrument's commands.
+        state: State that all connections of the instrument share.
+        tree: Commands of the instrument.
         advance: Brings the instrument to the clock's present time.
-        on_close: Called once when the host goes away.
+        on_close: Called once when the host closes the connection.
     """
 
     def __init__(
@@ -48,25 +48,26 @@ class Connection:
         self._path: tuple[str, ...] = ()
         self._replies: list[bytes] = []
         self._output = bytearray()
-        self._later: tuple[Later, Form] | None = None
+        self._pending: tuple[PendingReply, Form] | None = None
         self._query = False
         self._running = False
         self._closed = False
 
-    # -- the peer
+    # -- peer interface
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host and carry out what they complete."""
+        """Process bytes from the host and carry out the messages they complete."""
         if self._closed:
             return
         self._advance()
-        # Carried out one by one: the limit of the input buffer counts what waits, not what one read has brought.
+        # Carried out one by one: the limit of the input buffer applies to waiting messages, not to the size of one
+        # read.
         for message in self._framer.feed(data):
             self._enqueue(message)
             self.run()
 
     def transmit(self) -> bytes:
-        """Return the replies ready by now; those that were given already do not wait for anything else."""
+        """Return the replies that are ready; earlier replies do not wait for later units."""
         if not self._output:
             self._advance()
         output = bytes(self._output)
@@ -74,44 +75,44 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return when there may be more to transmit: now, when the unit waited for completes, or ``None``."""
+        """Return when there may be more to transmit: now, when the pending unit completes, or ``None``."""
         if self._output:
             return self._state.clock.now()
-        return self._later[0].due_s() if self._later else None
+        return self._pending[0].due_s() if self._pending else None
 
     def close(self) -> None:
-        """Forget everything this host has sent; the instrument's state stays."""
+        """Discard everything this host has sent; the instrument's state stays."""
         if not self._closed:
             self._closed = True
             self._messages.clear()
-            self._units = self._later = None
+            self._units = self._pending = None
             self._on_close(self)
 
-    # -- message exchange (HiSLIP; a bare stream has none of it)
+    # -- message exchange (HiSLIP only, not for plain byte streams)
 
     @property
     def response_pending(self) -> bool:
-        """Whether a reply is being worked on or has not been transmitted."""
-        return bool(self._output or self._replies or (self._later is not None and self._query))
+        """Whether a reply is in preparation or has not been transmitted."""
+        return bool(self._output or self._replies or (self._pending is not None and self._query))
 
     def end_message(self) -> None:
-        """What was received so far ends here, whether or not a terminator came (END)."""
+        """Mark the end of the message received so far, with or without a terminator (END)."""
         for message in self._framer.end():
             self._enqueue(message)
             self.run()
 
-    def abandon(self) -> None:
-        """Forget what was received and what would be replied (device clear)."""
-        self._framer = self._fresh_framer()  # half a message, too
+    def device_clear(self) -> None:
+        """Discard received data and pending replies (device clear)."""
+        self._framer = self._fresh_framer()  # discards an incomplete message too
         self._messages.clear()
         self._waiting_bytes = 0
-        self._units = self._later = None
+        self._units = self._pending = None
         self._replies.clear()
         self._output.clear()
 
     def interrupt(self) -> None:
-        """Forget the reply: the host sent on without taking it (-410)."""
-        self.abandon()
+        """Discard the reply, because the host has sent more without reading it (-410)."""
+        self.device_clear()
         self._state.report(errors.QUERY_INTERRUPTED)
 
     def serial_poll(self) -> tuple[int, int]:
@@ -125,10 +126,10 @@ class Connection:
 
     def _fresh_framer(self) -> Framer:
         profile = self._state.profile
-        return Framer(profile.message_limit, blocks=self._tree.takes_blocks, cr_ends=profile.cr_ends)
+        return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Keep a message until its turn; while a unit is waited for, the input buffer is finite."""
+        """Store a message until its turn; the input buffer is finite while a unit is pending."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return
@@ -136,7 +137,7 @@ class Connection:
         self._waiting_bytes += message.size
 
     def run(self) -> None:
-        """Carry out what can be carried out now. Calls from within (an instrument that looks at itself) do nothing."""
+        """Carry out all units that can run now. Nested calls (from an instrument that reads itself) do nothing."""
         if self._running:
             return
         self._running = True
@@ -147,16 +148,16 @@ class Connection:
             self._running = False
 
     def _step(self) -> bool:
-        """Do the next thing; return whether there may be another."""
-        if self._later is not None:
-            later, form = self._later
-            due = later.due_s()
+        """Do one step; return whether there may be another."""
+        if self._pending is not None:
+            pending, form = self._pending
+            due = pending.due_s()
             if due is None or due > self._state.clock.now() + ROUNDING_S:
                 return False
-            self._later = None
-            self._guard(later.finish, form)
+            self._pending = None
+            self._run_step(pending.finish, form)
         elif self._units:
-            self._unit(self._units.popleft())
+            self._run_unit(self._units.popleft())
         elif self._units is not None:
             self._end_message()
         elif self._messages:
@@ -177,59 +178,59 @@ class Connection:
 
     # -- units
 
-    def _unit(self, raw: bytes) -> None:
+    def _run_unit(self, raw: bytes) -> None:
         def carry_out() -> Reply:
             unit = parse_unit(raw, self._state.profile.message_limit)
             if unit is None:
                 return None
             form, suffix = self._resolve(unit.header)
             self._query = unit.header.query
-            # Their number comes before their kinds: too many words are -108 whatever they are.
+            # The number of parameters is checked before their kinds: too many are -108 whatever they are.
             if len(unit.parameters) > len(form.parameters):
                 raise ScpiError(errors.PARAMETER_NOT_ALLOWED)
             if len(unit.parameters) < form.required:
                 raise ScpiError(errors.MISSING_PARAMETER)
             call = Call(suffix, message_available=bool(self._replies or self._output))
             values: list[Value] = [
-                parameter.parse(parse_token(sent), call)
-                for parameter, sent in zip(form.parameters, unit.parameters, strict=False)
+                parameter.parse(parse_token(raw_parameter), call)
+                for parameter, raw_parameter in zip(form.parameters, unit.parameters, strict=False)
             ]
             return self._invoke(form, Call(suffix, tuple(values), call.message_available))
 
-        self._guard(carry_out, None)
+        self._run_step(carry_out, None)
 
     def _resolve(self, header: CommandHeader) -> tuple[Form, dict[str, int]]:
-        """Apply the path rule: below the path of the unit before, or from the root after a colon."""
-        # Common commands neither use the path nor move it.
+        """Find the command of a header: relative to the path of the last unit, or from the root after a colon."""
+        # Common commands neither use nor change the path.
         if header.common:
             return self._tree.find(header.mnemonics, query=header.query)
         full = header.mnemonics if header.absolute else (*self._path, *header.mnemonics)
-        # The header as sent, optional nodes left out or not: what follows is looked up below it and nowhere else.
+        # The path is the header as sent, with or without optional nodes: the next header is looked up only below it.
         self._path = full[:-1]
         return self._tree.find(full, query=header.query)
 
     def _invoke(self, form: Form, call: Call) -> Reply:
         def run() -> Reply:
             result = form.run(call)
-            if isinstance(result, Later):
-                self._later = (result, form)
+            if isinstance(result, PendingReply):
+                self._pending = (result, form)
                 return None
             return result
 
-        self._guard(run, form)
+        self._run_step(run, form)
         return None
 
-    def _guard(self, action: Callable[[], Reply], form: Form | None) -> None:
-        """Carry out one step of a unit: its reply is kept, its error is queued, and nothing escapes."""
+    def _run_step(self, action: Callable[[], Reply], form: Form | None) -> None:
+        """Run one step of a unit: store its reply, queue its error, and let no exception escape."""
         reply: Reply = None
         try:
             reply = action()
-        except NotApplied:  # the value is passed over without an entry in the queue
+        except NotApplied:  # the value is ignored without an entry in the error queue
             pass
         except ScpiError as refusal:
             self._state.report(refusal.code)
             reply = form.marker if form else None
-        except Exception:  # noqa: BLE001 - the instrument lives on, whatever a host sends
+        except Exception:  # noqa: BLE001 - the instrument continues, whatever a host sends
             _LOG.exception("internal error while carrying out a unit; reported as -310")
             self._state.report(errors.SYSTEM_ERROR)
         if reply is not None:

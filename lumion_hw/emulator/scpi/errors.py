@@ -1,4 +1,4 @@
-"""SCPI error numbers, their texts, and the queue that keeps them until somebody asks.
+"""SCPI error numbers, their texts, and the error queue.
 
 Numbers and texts: SCPI-1999 volume 2 chapter 21.8; classes and event bits: IEEE 488.2 section 11.5.
 """
@@ -90,9 +90,9 @@ TEXTS: Mapping[int, str] = {
 
 
 class ScpiError(Exception):
-    """A unit that cannot be carried out; the engine queues :attr:`code` and goes on with the next unit.
+    """Error of a unit that cannot be carried out; the engine queues :attr:`code` and continues with the next unit.
 
-    It never leaves the engine, so it is no part of the package's error tree.
+    It never leaves the engine, so it is not part of the package's error tree.
     """
 
     def __init__(self, code: int) -> None:
@@ -101,7 +101,7 @@ class ScpiError(Exception):
 
 
 class NotApplied(Exception):  # noqa: N818 - an event, not an error: nothing is queued
-    """A value that this instrument ignores without a word; the setting stays as it was."""
+    """Signal that the instrument silently ignores a value; the setting does not change."""
 
 
 def event_bit(code: int) -> int:
@@ -116,21 +116,21 @@ def event_bit(code: int) -> int:
 
 
 class ErrorQueue:
-    """First in, first out, one per instrument.
+    """First-in, first-out error queue, one per instrument.
 
-    When an entry arrives and one place is left, that place becomes -350 and further errors are dropped until one has
-    been read (SCPI-1999 volume 2 section 21.8.1).
+    An error that arrives when one place is left is replaced by -350, and further errors are dropped until one has been
+    read (SCPI-1999 volume 2 section 21.8.1).
 
     Args:
         depth: Number of places, at least 2.
 
     Raises:
-        ConfigError: The queue would be too short to hold an error and its overflow.
+        ConfigError: The queue is too short to hold an error and its overflow.
     """
 
     def __init__(self, depth: int) -> None:
         if depth < 2:
-            raise ConfigError(f"an error queue of {depth} places cannot report an overflow; give it 2 or more")
+            raise ConfigError(f"an error queue of {depth} places cannot report an overflow; use at least 2")
         self._depth = depth
         self._codes: deque[int] = deque()
 
@@ -138,18 +138,18 @@ class ErrorQueue:
         return len(self._codes)
 
     def push(self, code: int) -> int:
-        """Keep ``code`` if there is room; return what was kept: the code, -350, or 0 for nothing."""
+        """Queue ``code`` if there is room; return the code that was queued: ``code``, -350, or 0 for none."""
         if len(self._codes) >= self._depth:
             return NO_ERROR
-        # The last place tells that more were lost; the error that would have taken it is one of them.
-        kept = QUEUE_OVERFLOW if len(self._codes) == self._depth - 1 else code
-        self._codes.append(kept)
-        return kept
+        # The last place reports that errors were lost, including the one that would have used this place.
+        queued = QUEUE_OVERFLOW if len(self._codes) == self._depth - 1 else code
+        self._codes.append(queued)
+        return queued
 
     def pop(self) -> int:
-        """Remove and return the oldest code, or 0 when there is none."""
+        """Remove and return the oldest code, or 0 if the queue is empty."""
         return self._codes.popleft() if self._codes else NO_ERROR
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self._codes.clear()

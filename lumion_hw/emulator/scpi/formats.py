@@ -1,4 +1,4 @@
-"""How values look in a reply."""
+"""Formats of values in SCPI replies."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def short_form(spelling: str) -> str:
 
 @cache
 def forms(spelling: str) -> frozenset[str]:
-    """Return the accepted forms, upper case. Vendors break the four-letter rule, so nothing is computed."""
+    """Return the accepted forms in upper case. Taken from the spelling, because vendors break the four-letter rule."""
     return frozenset((short_form(spelling), spelling.upper()))
 
 
 FLOAT32_MAX: float = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
-"""Largest float32, about 3.4028E+38: what Keysight meters send instead of a power they cannot express."""
+"""Largest float32, about 3.4028E+38, which Keysight meters send instead of a power that they cannot express."""
 
 
 def float32(value: float) -> float:
-    """Return the nearest float32, as a double; beyond the largest float32 the largest is meant."""
+    """Return the nearest float32 as a double; larger values give the largest float32."""
     bounded = max(-FLOAT32_MAX, min(FLOAT32_MAX, value))
     return float(struct.unpack("<f", struct.pack("<f", bounded))[0])
 
@@ -39,9 +39,9 @@ def keysight_float(value: float) -> str:
 
 
 def keysight_float32(value: float) -> str:
-    """Return :func:`keysight_float` of a value that the instrument holds in 32 bits.
+    """Return :func:`keysight_float` of a value that the instrument stores in 32 bits.
 
-    The digits are the shortest that mean this float32, padded with zeros, so that 1.31e-6 m is sent as
+    The digits are the shortest that give this float32, padded with zeros, so that 1.31e-6 m is sent as
     ``+1.31000000E-006`` as in the manual and not as ``+1.31000002E-006``; the largest float32 has all nine.
     """
     held = float32(value)
@@ -64,7 +64,7 @@ def plain_int(value: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as SCPI string data, inner quotes doubled."""
+    """Return ``text`` as SCPI string data with inner quotes doubled."""
     return '"' + text.replace('"', '""') + '"'
 
 

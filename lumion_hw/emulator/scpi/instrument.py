@@ -1,4 +1,4 @@
-"""An emulated SCPI instrument: declarations in, connections out."""
+"""An emulated SCPI instrument, made from declarations of its commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR
 from lumion_hw.emulator.scpi.standard import common_commands
 from lumion_hw.emulator.scpi.state import InstrumentState
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
-from lumion_hw.emulator.wires.mains import MessageCord, Switchable
+from lumion_hw.emulator.wires.mains import MessageConnection, Switchable
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,15 +20,15 @@ _LOG = logging.getLogger(__name__)
 class ScpiInstrument:
     """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) that speaks SCPI.
 
-    Single-threaded, like the clock it runs on; a server's loop or the caller serialises access.
+    Single-threaded, like its clock; a server's loop or the caller serialises access.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        profile: What the dialect asks for.
-        on_reset: Puts the instrument's settings to their defaults.
-        on_advance: Lets what the instrument measures or does follow the clock; called before anything else happens.
-        next_look: Returns when that has to happen at the latest although nobody asks; ``None`` for not at all.
+        profile: Properties of the dialect.
+        on_reset: Resets the instrument's settings to their defaults.
+        on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
+        next_update: Returns when ``on_advance`` must run even without a host; ``None`` if it need not.
     """
 
     def __init__(
@@ -38,43 +38,43 @@ class ScpiInstrument:
         profile: Profile,
         on_reset: Callable[[], None],
         on_advance: Callable[[], None] = lambda: None,
-        next_look: Callable[[], float | None] = lambda: None,
+        next_update: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._name = name
         self._on_advance = on_advance
-        self._next_look = next_look
+        self._next_update = next_update
         self.state = InstrumentState(clock, profile, on_reset)
         self._tree = Tree(common_commands(self.state), {})
         self._connections: list[Connection] = []
 
     def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
-        """Declare the instrument's commands, besides those every instrument has.
+        """Declare the instrument's commands, in addition to those of every instrument.
 
         Args:
             commands: The declarations; a second call replaces those of the first.
-            suffixes: Range of every numeric suffix they name.
+            suffixes: Range of every numeric suffix in the patterns.
 
         Raises:
-            ConfigError: The declarations contradict each other or cannot be read.
+            ConfigError: The declarations contradict each other or cannot be parsed.
         """
         every = (*common_commands(self.state), *commands)
         self._tree = Tree(every, suffixes or {}, self.state.profile.aliases)
 
     @property
     def name(self) -> str:
-        """Device name of the bench file."""
+        """Device name in the bench file."""
         return self._name
 
     def connect(self) -> Connection:
-        """Open one more connection."""
+        """Open another connection."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)
         return connection
 
     def power_cycle(self) -> None:
-        """Start as after power-on: settings at their defaults, no errors, nothing under way."""
+        """Reset to the state after power-on: default settings, no errors, no operation in progress."""
         for connection in self._connections:
-            connection.abandon()
+            connection.device_clear()
         self.state.reset()
         self.state.clear()
         self.advance()
@@ -83,30 +83,30 @@ class ScpiInstrument:
         """Follow the clock; end the operations and complete the replies that are due."""
         try:
             self._on_advance()
-        except Exception:  # noqa: BLE001 - the instrument lives on; the host finds -310 in the queue
+        except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
             _LOG.exception("internal error while following the clock; reported as -310")
             self.state.report(SYSTEM_ERROR)
         self.state.advance()
-        # What has ended may be what a host waits for.
+        # An operation that has ended may be one that a host waits for.
         for connection in tuple(self._connections):
             connection.run()
 
     def next_due(self) -> float | None:
-        """Return when an operation ends, or when what the instrument does has to be looked at."""
-        times = (self.state.next_end_s(), self._next_look())
+        """Return when an operation ends, or when the instrument must follow the clock."""
+        times = (self.state.next_end_s(), self._next_update())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
 
 class ScpiDevice(Switchable):
-    """An emulated device whose face towards hosts is a :class:`ScpiInstrument`, kept as ``_scpi``."""
+    """An emulated device with a :class:`ScpiInstrument`, in ``_scpi``, as its interface to hosts."""
 
     what = "the instrument"
     _scpi: ScpiInstrument
 
-    def connect(self) -> MessageCord:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+    def connect(self) -> MessageConnection:
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        return MessageCord(self, self._scpi.connect())
+        return MessageConnection(self, self._scpi.connect())
 
     def _lose_power(self) -> None:
         self._scpi.power_cycle()
@@ -115,9 +115,9 @@ class ScpiDevice(Switchable):
         self._scpi.power_cycle()
 
     def advance(self) -> None:
-        """Follow the clock; end what is under way and complete the replies that are due."""
+        """Follow the clock; end the operations and complete the replies that are due."""
         self._scpi.advance()
 
     def next_due(self) -> float | None:
-        """Return when something ends or happens by itself, ``None`` if nothing is under way."""
+        """Return when an operation ends or the instrument must follow the clock, ``None`` for never."""
         return self._scpi.next_due()

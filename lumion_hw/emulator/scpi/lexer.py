@@ -1,4 +1,4 @@
-"""One unit of a program message -> its header and its parameters, without knowing what they mean."""
+"""Lexer: splits one unit of a program message into header and parameters, without interpreting them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.errors import ScpiError
 from lumion_hw.emulator.scpi.framing import block_end
 
-_FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
-# A mnemonic begins with a letter (IEEE 488.2, 7.6.1.2), but one of Yokogawa is 0NM: unknown ones are undefined headers.
+_NON_PRINTABLE = re.compile(rb"[^\x20-\x7e\t]")
+# Mnemonics begin with a letter (IEEE 488.2, 7.6.1.2), except 0NM of Yokogawa: unknown ones are undefined headers.
 _HEADER = re.compile(
     r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::\d*[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
 )
@@ -25,12 +25,12 @@ _BASES = {"H": 16, "Q": 8, "B": 2}
 
 @dataclass(frozen=True)
 class CommandHeader:
-    """A header as sent.
+    """A header as received.
 
     Attributes:
-        mnemonics: The words between the colons; one word starting with ``*`` for a common command.
-        absolute: It began with a colon.
-        query: It ended with ``?``.
+        mnemonics: The words between the colons; a single word starting with ``*`` for a common command.
+        absolute: Whether it began with a colon.
+        query: Whether it ended with ``?``.
     """
 
     mnemonics: tuple[str, ...]
@@ -44,7 +44,7 @@ class CommandHeader:
 
 
 class TokenKind(enum.Enum):
-    """What a parameter looks like."""
+    """Syntactic kind of a parameter."""
 
     NUMBER = "number"
     WORD = "word"
@@ -56,12 +56,12 @@ class TokenKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Token:
-    """One parameter as sent.
+    """One parameter as received.
 
     Attributes:
-        kind: What it looks like.
+        kind: Syntactic kind.
         text: Mantissa of a number, the word, the content of a string or of an expression in parentheses, or a network
-            address of four numbers, which IEEE 488.2 does not know.
+            address of four numbers (not part of IEEE 488.2).
         exponent: Decimal exponent of a number.
         suffix: Upper-case unit of a number, ``""`` if none was sent.
         data: Content of a block.
@@ -90,7 +90,7 @@ def parse_unit(raw: bytes, limit: int) -> Unit | None:
         limit: Longest block in bytes.
 
     Returns:
-        The unit, or ``None`` when there is nothing but white space.
+        The unit, or ``None`` if there is only white space.
 
     Raises:
         ScpiError: -101 for bytes that are not printable ASCII, -102 for a malformed header.
@@ -100,7 +100,9 @@ def parse_unit(raw: bytes, limit: int) -> Unit | None:
         return None
     head = re.split(rb"[ \t]", text, maxsplit=1)[0]
     parameters = _split_parameters(text[len(head) :], limit)
-    if _FOREIGN.search(head) or any(_FOREIGN.search(each) for each in parameters if not each.startswith(b"#")):
+    if _NON_PRINTABLE.search(head) or any(
+        _NON_PRINTABLE.search(parameter) for parameter in parameters if not parameter.startswith(b"#")
+    ):
         raise ScpiError(errors.INVALID_CHARACTER)
     return Unit(_parse_header(head.decode("ascii")), tuple(parameters))
 
@@ -117,39 +119,39 @@ def _parse_header(text: str) -> CommandHeader:
 
 
 def _split_parameters(text: bytes, limit: int) -> list[bytes]:
-    """Split at commas outside strings, blocks and parentheses; white space around each parameter is dropped."""
+    """Split at commas outside strings, blocks and parentheses; strip white space around each parameter."""
     if not text.strip(b" \t"):
         return []
     fields: list[bytes] = []
-    start = at = quote = depth = 0
-    while at < len(text):
-        byte = text[at : at + 1]
-        following = at + 1
+    start = position = quote = depth = 0
+    while position < len(text):
+        byte = text[position : position + 1]
+        next_position = position + 1
         if quote:
-            quote = 0 if text[at] == quote else quote
+            quote = 0 if text[position] == quote else quote
         elif byte == b"#":
-            # A # that begins no block is an ordinary character here; parsing it refuses it.
-            following = max(following, block_end(text, at, limit) or following)
+            # A # that does not start a block is an ordinary character here; the parser rejects it later.
+            next_position = max(next_position, block_end(text, position, limit) or next_position)
         elif byte in (b'"', b"'"):
-            quote = text[at]
+            quote = text[position]
         elif byte in (b"(", b")"):
             depth = max(depth + (1 if byte == b"(" else -1), 0)
         elif byte == b"," and not depth:
-            fields.append(text[start:at])
-            start = following
-        at = following
+            fields.append(text[start:position])
+            start = next_position
+        position = next_position
     fields.append(text[start:])
     return [_strip(field) for field in fields]
 
 
 def _strip(field: bytes) -> bytes:
-    """Drop white space around a parameter, but not what looks like it at the end of a block."""
+    """Strip white space around a parameter, but not at the end of a block, where it is data."""
     field = field.lstrip(b" \t")
     return field if field.startswith(b"#") else field.rstrip(b" \t")
 
 
 def parse_token(raw: bytes) -> Token:
-    """Recognise one parameter.
+    """Parse one parameter.
 
     Raises:
         ScpiError: The parameter is malformed.
@@ -169,7 +171,7 @@ def parse_token(raw: bytes) -> Token:
             raise ScpiError(errors.INVALID_CHARACTER_DATA)
         return Token(TokenKind.WORD, text)
     if first == b"(":
-        # Expression data (IEEE 488.2 section 7.7.7.2): a list of channels, say; whoever takes one reads on.
+        # Expression data (IEEE 488.2 section 7.7.7.2), such as a list of channels; its user parses the content.
         if not text.endswith(")"):
             raise ScpiError(errors.SYNTAX_ERROR)
         return Token(TokenKind.EXPRESSION, text[1:-1])
@@ -185,7 +187,7 @@ def _parse_string(text: str) -> Token:
 
 
 def _parse_hash(raw: bytes) -> Token:
-    """``#H #Q #B`` integers, or a definite-length block."""
+    """Parse an ``#H #Q #B`` integer or a definite-length block."""
     base = _BASES.get(raw[1:2].decode("latin-1").upper())
     if base is not None:
         try:
@@ -221,7 +223,7 @@ def _parse_number(text: str) -> Token:
 
 def _exponent(text: str) -> int:
     digits = text.lstrip("+-").lstrip("0") or "0"
-    # 32000: IEEE 488.2 section 7.7.2.4.1; the length is looked at first, since int() takes long over long input.
+    # 32000: IEEE 488.2 section 7.7.2.4.1. The length is checked first, because int() is slow for long input.
     if len(digits) > 5 or int(digits) > 32000:
         raise ScpiError(errors.EXPONENT_TOO_LARGE)
     return -int(digits) if text.startswith("-") else int(digits)

@@ -13,7 +13,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import Suffixes
 
 Limit = float | Callable[[Call], float]
-"""A fixed limit, or one that depends on the channel addressed or on the sensor plugged in."""
+"""A fixed limit, or one that depends on the addressed channel or the connected sensor."""
 
 _WRONG_KIND = {
     TokenKind.NUMBER: errors.NUMERIC_NOT_ALLOWED,
@@ -32,7 +32,7 @@ def _expect(token: Token, *kinds: TokenKind) -> None:
 
 
 def _number(token: Token, suffixes: Suffixes | None) -> float:
-    """Return a number in the parameter's unit; infinite when a double cannot hold it."""
+    """Return a number in the parameter's unit; infinite if a double cannot represent it."""
     if not token.suffix:
         return float(f"{token.text}e{token.exponent}")
     if not suffixes:
@@ -41,7 +41,7 @@ def _number(token: Token, suffixes: Suffixes | None) -> float:
     if unit is None:
         raise ScpiError(errors.INVALID_SUFFIX)
     if isinstance(unit, int):
-        # A power of ten moves the exponent in the text, so that 1650NM is the same double as 1.65E-6.
+        # A power of ten is added to the exponent in the text, so that 1650NM is the same double as 1.65E-6.
         return float(f"{token.text}e{token.exponent + unit}")
     try:
         return unit(float(f"{token.text}e{token.exponent}"))
@@ -56,11 +56,11 @@ class Numeric:
     Attributes:
         minimum: Smallest accepted value, in the parameter's unit; ``None`` for no limit.
         maximum: Largest accepted value.
-        default: Value after ``*RST``, meant by ``DEFault``.
+        default: Value after ``*RST``, and of ``DEFault``.
         suffixes: Accepted units; ``None`` when a unit is not allowed.
         integer: Round to the nearest integer, halves away from zero.
-        silent: An out-of-range value is ignored without an error (some Thorlabs meters).
-        optional: May be left out.
+        silent: Ignore an out-of-range value without an error (some Thorlabs meters).
+        optional: May be omitted.
     """
 
     minimum: Limit | None = None
@@ -71,9 +71,9 @@ class Numeric:
     silent: bool = False
     optional: bool = False
 
-    def named(self, word: str, call: Call) -> float:
+    def named_limit(self, word: str, call: Call) -> float:
         """Return the value of ``MIN``, ``MAX`` or ``DEF``. Raises ``ScpiError`` -148 or -224 if there is none."""
-        # A number without any limit takes no words at all (-148); one with some refuses the rest (-224).
+        # A number without any limit accepts no words (-148); a number with some limits refuses the missing ones (-224).
         limits = {"MINimum": self.minimum, "MAXimum": self.maximum, "DEFault": self.default}
         if all(limit is None for limit in limits.values()):
             raise ScpiError(errors.CHARACTER_NOT_ALLOWED)
@@ -86,10 +86,10 @@ class Numeric:
         """Return the number in the parameter's unit."""
         _expect(token, TokenKind.NUMBER, TokenKind.WORD)
         if token.kind is TokenKind.WORD:
-            return self.named(token.text, call)
+            return self.named_limit(token.text, call)
         value = _number(token, self.suffixes)
         low, high = (limit(call) if callable(limit) else limit for limit in (self.minimum, self.maximum))
-        # Infinite is what a double cannot hold, such as 1E999.
+        # Infinite is a number that a double cannot represent, such as 1E999.
         if abs(value) == float("inf") or (low is not None and value < low) or (high is not None and value > high):
             raise NotApplied if self.silent else ScpiError(errors.DATA_OUT_OF_RANGE)
         return int(value + (0.5 if value >= 0 else -0.5)) if self.integer else value
@@ -99,24 +99,24 @@ class Numeric:
 class LimitName:
     """The optional ``MINimum MAXimum DEFault`` of a query; its value is the limit itself."""
 
-    of: Numeric
+    parameter: Numeric
     optional: bool = True
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the limit named."""
+        """Return the value of the limit."""
         _expect(token, TokenKind.WORD)
-        return self.of.named(token.text, call)
+        return self.parameter.named_limit(token.text, call)
 
 
 @dataclass(frozen=True)
 class Boolean:
-    """``0 1 ON OFF``; any number that rounds to something else than zero is 1 (SCPI-1999 7.3).
+    """``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
-    Guides that list only 0 and 1 as values of their data types are no stricter: a client tried on an N7744A and an
-    N7745C sends them ``ON``.
+    Manuals that list only 0 and 1 as values mean the same: a client that was tested on an N7744A and an N7745C sends
+    ``ON``.
 
     Attributes:
-        optional: May be left out.
+        optional: May be omitted.
     """
 
     optional: bool = False
@@ -134,11 +134,11 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Choice:
-    """One word of a list; the value is its documented spelling.
+    """One word from a list; the value is its documented spelling.
 
     Attributes:
         words: Documented spellings (``LOGGing``); short and long forms are accepted.
-        optional: May be left out.
+        optional: May be omitted.
     """
 
     words: tuple[str, ...]
@@ -159,13 +159,13 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class NumberOrWord:
-    """One word of a list, or its place in the list from 0 on; the value is its documented spelling.
+class IndexedChoice:
+    """One word from a list, or its index in the list from 0 on; the value is its documented spelling.
 
     Attributes:
-        words: Documented spellings, by their number.
+        words: Documented spellings, in the order of their numbers.
         synonyms: Further spellings, each with the word it stands for.
-        optional: May be left out.
+        optional: May be omitted.
     """
 
     words: tuple[str, ...]
@@ -188,7 +188,7 @@ class Text:
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return its content."""
+        """Return the content of the string."""
         del call
         _expect(token, TokenKind.STRING)
         return token.text
@@ -201,7 +201,7 @@ class ScpiBlock:
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return its content."""
+        """Return the content of the block."""
         del call
         _expect(token, TokenKind.BLOCK)
         return token.data
@@ -214,7 +214,7 @@ def number_setting(
     write: Callable[[Call, float], None],
     reply: Callable[[float], str],
 ) -> ScpiCommand:
-    """Declare a bounded number with its query; both forms take ``MIN MAX DEF``."""
+    """Declare a bounded number with its query; both forms accept ``MIN MAX DEF``."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.number())
@@ -228,12 +228,12 @@ def number_setting(
 
 def word_setting(
     pattern: str,
-    parameter: Choice | NumberOrWord,
+    parameter: Choice | IndexedChoice,
     read: Callable[[Call], str],
     write: Callable[[Call, str], None],
     reply: Callable[[str], str] = short_form,
 ) -> ScpiCommand:
-    """Declare a choice of words with its query, which replies the short form if nothing else is said."""
+    """Declare a choice of words with its query, which replies the short form by default."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.text())
@@ -264,13 +264,14 @@ def flag_setting(
 def number_attribute(
     pattern: str, parameter: Numeric, holder: Callable[[], object], name: str, reply: Callable[[float], str]
 ) -> ScpiCommand:
-    """Declare a bounded number that is kept as an attribute.
+    """Declare a bounded number that is stored as an attribute.
 
     Args:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
-        parameter: Its limits and units.
-        holder: Gives what has the attribute; asked each time, since a reset replaces settings. May raise ``ScpiError``.
-        name: The attribute, a number in the parameter's unit.
+        parameter: Limits and units.
+        holder: Returns the object with the attribute; called each time, since a reset replaces settings. May raise
+            ``ScpiError``.
+        name: Name of the attribute, a number in the parameter's unit.
         reply: Format of the query's reply.
     """
     return number_setting(
@@ -283,7 +284,7 @@ def number_attribute(
 
 
 def flag_attribute(pattern: str, holder: Callable[[], object], name: str, reply: Callable[[int], str]) -> ScpiCommand:
-    """Declare a switch that is kept as an attribute; arguments as of :func:`number_attribute`."""
+    """Declare a switch that is stored as an attribute; arguments as for :func:`number_attribute`."""
     return flag_setting(
         pattern, Boolean(), lambda _: bool(getattr(holder(), name)), lambda _, on: setattr(holder(), name, on), reply
     )

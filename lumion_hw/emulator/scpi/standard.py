@@ -1,10 +1,20 @@
-"""The commands every instrument has: IEEE 488.2 common commands, ``SYSTem:ERRor`` and the ``STATus`` subsystem."""
+"""Commands of every instrument: IEEE 488.2 common commands, ``SYSTem:ERRor`` and the ``STATus`` subsystem."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, ScpiCommand, action, does, event, query
+from lumion_hw.emulator.scpi.commands import (
+    Call,
+    Form,
+    PendingReply,
+    Reply,
+    ScpiCommand,
+    action,
+    event,
+    ignoring_call,
+    query,
+)
 from lumion_hw.emulator.scpi.formats import plain_int
 from lumion_hw.emulator.scpi.parameters import Numeric
 from lumion_hw.emulator.scpi.state import FIFTEEN_BITS, SERVICE_BITS, InstrumentState, RegisterGroup
@@ -18,9 +28,9 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
     status = state.status
     version = state.profile.scpi_version
 
-    def completion(call: Call) -> Reply | Later:
+    def completion(call: Call) -> Reply | PendingReply:
         del call
-        return state.tell_completion() if state.profile.tells_busy else state.when_complete("1")
+        return state.poll_completion() if state.profile.reports_busy else state.when_complete("1")
 
     def status_byte(call: Call) -> Reply:
         return plain_int(status.status_byte(errors=state.has_errors, message_available=call.message_available))
@@ -31,7 +41,7 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
         action("*RST", state.reset),
         action("*CLS", state.clear),
         event("*WAI", lambda _: state.when_complete(None)),
-        ScpiCommand("*OPC", Form(does(state.announce_completion)), Form(completion)),
+        ScpiCommand("*OPC", Form(ignoring_call(state.announce_completion)), Form(completion)),
         _mask(
             "*ESE", _BYTE, lambda: status.event_enable, lambda bits: setattr(status, "event_enable", bits), plain_int
         ),
@@ -42,9 +52,9 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
             lambda bits: setattr(status, "service_enable", bits & SERVICE_BITS),
             plain_int,
         ),
-        query("*ESR", lambda _: plain_int(status.take_events())),
+        query("*ESR", lambda _: plain_int(status.pop_events())),
         query("*STB", status_byte),
-        query(":SYSTem:ERRor[:NEXT]", lambda _: state.take_error()),
+        query(":SYSTem:ERRor[:NEXT]", lambda _: state.pop_error()),
         *(() if version is None else (query(":SYSTem:VERSion", lambda _: version),)),
         *(() if state.profile.slot_status else _status_commands(state)),
     )
@@ -62,7 +72,7 @@ def _status_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
 def group_commands(
     pattern: str, group: Callable[[Call], RegisterGroup], reply: Callable[[int], str]
 ) -> tuple[ScpiCommand, ...]:
-    """Return the commands of the register groups below ``pattern``; ``group`` gives the one that a call addresses."""
+    """Return the commands of register groups below ``pattern``; ``group`` returns the group that a call addresses."""
 
     def mask(leaf: str, name: str) -> ScpiCommand:
         def run_set(call: Call) -> Reply:
@@ -74,7 +84,7 @@ def group_commands(
         )
 
     return (
-        query(f"{pattern}[:EVENt]", lambda call: reply(group(call).take_event())),
+        query(f"{pattern}[:EVENt]", lambda call: reply(group(call).pop_event())),
         query(f"{pattern}:CONDition", lambda call: reply(group(call).condition)),
         mask("ENABle", "enable"),
         mask("PTRansition", "positive"),

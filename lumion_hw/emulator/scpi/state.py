@@ -1,4 +1,4 @@
-"""What all connections of one instrument share: status, error queue, and the operations under way.
+"""State that all connections of one instrument share: status, error queue, and operations in progress.
 
 IEEE 488.2 chapter 11, SCPI-1999 volume 1 chapter 9.
 """
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.scpi.commands import Later, Profile, Reply
+from lumion_hw.emulator.scpi.commands import PendingReply, Profile, Reply
 from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR, TEXTS, ErrorQueue, event_bit
 from lumion_hw.emulator.scpi.formats import quoted
 
 FIFTEEN_BITS = 0x7FFF
-"""Bits of a SCPI register that exist: bit 15 is always 0, so that it is a positive 16-bit integer everywhere."""
+"""Bits of a SCPI register that exist: bit 15 is always 0, so that the value is positive as a 16-bit integer."""
 SERVICE_BITS = 0xBF
 """Bits of ``*SRE`` that can be set: bit 6 of the status byte is itself the request for service (IEEE 488.2, 11.3)."""
 
@@ -28,9 +28,9 @@ class RegisterGroup:
     """Condition, transition filters, event and enable register of one SCPI status group.
 
     Attributes:
-        enable: Which events are reported in the status byte.
-        positive: Which conditions latch an event when they rise.
-        negative: Which conditions latch an event when they fall.
+        enable: Mask of events that are reported in the status byte.
+        positive: Mask of conditions that latch an event when they rise.
+        negative: Mask of conditions that latch an event when they fall.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RegisterGroup:
         self.preset()
 
     def preset(self) -> None:
-        """Do ``STATus:PRESet``: enable nothing, latch every rise and no fall."""
+        """Carry out ``STATus:PRESet``: enable nothing, latch every rise and no fall."""
         self.enable = 0
         self.positive = FIFTEEN_BITS
         self.negative = 0
@@ -51,9 +51,9 @@ class RegisterGroup:
 
     @condition.setter
     def condition(self, bits: int) -> None:
-        """Change the condition bits; what passes the transition filters is latched as an event."""
+        """Change the condition bits; changes that pass the transition filters are latched as events."""
         bits &= FIFTEEN_BITS
-        # Only changes are events: a condition that lasts latches nothing anew.
+        # Only changes are events: a persistent condition latches nothing.
         rising, falling = bits & ~self._condition, self._condition & ~bits
         self._event |= (rising & self.positive) | (falling & self.negative)
         self._condition = bits
@@ -62,8 +62,8 @@ class RegisterGroup:
         """Set or clear one condition bit, numbered from 0."""
         self.condition = self._condition | 1 << bit if on else self._condition & ~(1 << bit)
 
-    def take_event(self) -> int:
-        """Return the event register and clear it, as reading it does."""
+    def pop_event(self) -> int:
+        """Return the event register and clear it, as a query does."""
         event, self._event = self._event, 0
         return event
 
@@ -74,7 +74,7 @@ class RegisterGroup:
 
 
 class StatusModel:
-    """Registers of one instrument.
+    """Status registers of one instrument.
 
     Attributes:
         operation: ``STATus:OPERation``, summarised in bit 7 of the status byte.
@@ -93,7 +93,7 @@ class StatusModel:
         self._events = POWER_ON
 
     def reset_conditions(self) -> None:
-        """Clear every condition, as an instrument does that has aborted all it did."""
+        """Clear every condition, as an instrument does after aborting all operations."""
         for group in (self.operation, self.questionable, *self.extra.values()):
             group.condition = 0
 
@@ -101,7 +101,7 @@ class StatusModel:
         """Set bits of the event status register."""
         self._events |= weight
 
-    def take_events(self) -> int:
+    def pop_events(self) -> int:
         """Return the event status register and clear it (``*ESR?``)."""
         events, self._events = self._events, 0
         return events
@@ -110,10 +110,10 @@ class StatusModel:
         """Clear the event registers, not the masks (``*CLS``)."""
         self._events = 0
         for group in (self.operation, self.questionable, *self.extra.values()):
-            group.take_event()
+            group.pop_event()
 
     def preset(self) -> None:
-        """Do ``STATus:PRESet``."""
+        """Carry out ``STATus:PRESet``."""
         for group in (self.operation, self.questionable, *self.extra.values()):
             group.preset()
 
@@ -134,7 +134,7 @@ class StatusModel:
 _LOG = logging.getLogger(__name__)
 
 ROUNDING_S = 1e-9
-"""Two instants closer than this are the same: sums of floats on a clock differ in the last bits."""
+"""Instants closer than this count as equal: sums of floats on a clock differ in the last bits."""
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class Operation:
     """An overlapped operation: a measurement started by INIT, zeroing, a logging run, a laser tune.
 
     Attributes:
-        end_s: When it ends by itself, ``None`` while only an outside event can end it. May be changed.
+        end_s: Time when it ends by itself, ``None`` while only an external event can end it. May be changed.
         on_end: Called once when it ends by itself or by :meth:`InstrumentState.end`; not when it is aborted.
     """
 
@@ -155,8 +155,8 @@ class InstrumentState:
 
     Args:
         clock: The injected clock.
-        profile: What the instrument's dialect asks for.
-        on_reset: Puts the instrument's settings to their defaults (``*RST``).
+        profile: Properties of the instrument's dialect.
+        on_reset: Resets the instrument's settings to their defaults (``*RST``).
     """
 
     def __init__(self, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
@@ -180,11 +180,11 @@ class InstrumentState:
         """Queue an error and set its event status bit."""
         # The bit of the error is set even if the queue has no room for its number.
         self.status.latch(event_bit(code))
-        kept = self._errors.push(code)
-        if kept:
-            self.status.latch(event_bit(kept))
+        queued = self._errors.push(code)
+        if queued:
+            self.status.latch(event_bit(queued))
 
-    def take_error(self) -> str:
+    def pop_error(self) -> str:
         """Remove the oldest error and return it as ``SYSTem:ERRor?`` does."""
         code = self._errors.pop()
         text = self.profile.error_texts.get(code) or TEXTS.get(code, "Device-specific error")
@@ -199,30 +199,30 @@ class InstrumentState:
         self._announce_completion = False
 
     def reset(self) -> None:
-        """Abort operations, forget ``*OPC`` and ``*OPC?``, set defaults; errors and masks stay (``*RST``)."""
+        """Abort operations, cancel ``*OPC`` and ``*OPC?``, set defaults; errors and masks stay (``*RST``)."""
         self._operations.clear()
         self._announce_completion = False
-        self._resets += 1  # replies promised before it are dropped
+        self._resets += 1  # earlier pending replies are dropped
         self._on_reset()
 
     def announce_completion(self) -> None:
-        """Set the operation-complete event when no operation is pending any more (``*OPC``)."""
+        """Set the operation-complete event as soon as no operation is pending (``*OPC``)."""
         self._announce_completion = True
         self.advance()
 
-    def when_complete(self, reply: Reply) -> Later:
+    def when_complete(self, reply: Reply) -> PendingReply:
         """Return ``reply`` once no operation is pending (``*OPC?``, ``*WAI``); a reset in between drops the reply."""
         resets = self._resets
 
         def finish() -> Reply:
-            self.advance()  # a wall clock has moved on since the operations were last looked at
+            self.advance()  # a wall clock has advanced since the operations were last checked
             return reply if resets == self._resets else None
 
-        return Later(self._completion_s, finish)
+        return PendingReply(self._completion_s, finish)
 
     def _completion_s(self) -> float | None:
         ends = [operation.end_s for operation in self._operations]
-        # One whose end nobody knows (it waits for a trigger) keeps the reply waiting.
+        # An operation without a known end (it waits for a trigger) delays the reply.
         known = [end for end in ends if end is not None]
         return max(known, default=self.clock.now()) if len(known) == len(ends) else None
 
@@ -233,10 +233,10 @@ class InstrumentState:
         """Whether an operation is pending."""
         return bool(self._operations)
 
-    def tell_completion(self) -> str:
-        """Return 1, and set the operation-complete event, if nothing is being carried out, else 0.
+    def poll_completion(self) -> str:
+        """Return 1 and set the operation-complete event if no operation is running, else return 0.
 
-        What waits for a trigger is not being carried out: the instrument is ready for that trigger.
+        An operation that waits for a trigger is not running: the instrument is ready for that trigger.
         """
         self.advance()
         if any(operation.end_s is not None for operation in self._operations):
@@ -250,24 +250,24 @@ class InstrumentState:
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
-        """Start an overlapped operation that ends after ``duration_s``, or when told, if ``None``."""
+        """Start an overlapped operation that ends after ``duration_s``, or by :meth:`end` if ``None``."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
         self._operations.append(operation)
         return operation
 
     def end(self, operation: Operation) -> None:
-        """End an operation now; ending one that is over does nothing."""
+        """End an operation now; does nothing if it has ended."""
         if operation in self._operations:
             self._operations.remove(operation)
             try:
                 operation.on_end()
-            except Exception:  # noqa: BLE001 - the instrument lives on; the host finds -310 in the queue
+            except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
                 _LOG.exception("internal error at the end of an operation; reported as -310")
                 self.report(SYSTEM_ERROR)
             self._settle()
 
     def abort(self, operation: Operation) -> None:
-        """Give an operation up: it is over, without its end having happened."""
+        """Abort an operation: it ends without its ``on_end`` action."""
         if operation in self._operations:
             self._operations.remove(operation)
             self._settle()
@@ -275,9 +275,11 @@ class InstrumentState:
     def advance(self) -> None:
         """End the operations that are due, in the order of their ends."""
         horizon = self.clock.now() + ROUNDING_S
-        # Looked at anew after each: the end of one may begin another, or move it.
-        while due := [each for each in self._operations if each.end_s is not None and each.end_s <= horizon]:
-            self.end(min(due, key=lambda each: each.end_s or 0.0))
+        # Evaluated again after each operation, because its end may start or change another one.
+        while due := [
+            operation for operation in self._operations if operation.end_s is not None and operation.end_s <= horizon
+        ]:
+            self.end(min(due, key=lambda operation: operation.end_s or 0.0))
         self._settle()
 
     def _settle(self) -> None:

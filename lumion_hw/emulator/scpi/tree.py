@@ -1,7 +1,7 @@
 """The command tree, built from the patterns of the declarations.
 
 Pattern language, as printed in manuals: ``:`` between mnemonics, mixed case for short and long form, ``[:NODE]`` for a
-part that may be left out, ``NODE[n]`` for a numeric suffix named ``n`` (lower case)::
+part that may be omitted, ``NODE[n]`` for a numeric suffix named ``n`` (lower case)::
 
     :SENSe[n][:CHANnel[m]]:CORRection[:LOSS[:INPut[:MAGNitude]]]
     [:SENSe]:POWer[:DC]:RANGe:AUTO
@@ -22,12 +22,12 @@ from lumion_hw.emulator.scpi.formats import forms
 from lumion_hw.emulator.scpi.parameters import ScpiBlock
 from lumion_hw.errors import ConfigError
 
-_PIECE = re.compile(r"\[:|\]|:?(?P<word>\*?[0-9]*[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")
+_PATTERN_TOKEN = re.compile(r"\[:|\]|:?(?P<word>\*?[0-9]*[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")
 
 
 @dataclass(frozen=True)
 class SuffixRange:
-    """Which numbers a suffix may take, and what leaving it out means."""
+    """Range of a numeric suffix, and its default if omitted."""
 
     first: int
     last: int
@@ -36,30 +36,32 @@ class SuffixRange:
 
 @dataclass(frozen=True)
 class _Node:
-    """One mnemonic of a pattern and the name of its numeric suffix, ``""`` if it takes none."""
+    """One mnemonic of a pattern and the name of its numeric suffix, ``""`` if it has none."""
 
     spelling: str
     suffix: str = ""
 
 
 class _Branch:
-    """A place in the tree: what may follow, and the commands that end here."""
+    """A node in the tree: the mnemonics that may follow, and the commands that end here."""
 
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
-        self.ends: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
+        self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
 
 
-@cache  # of the few types of instruments that are emulated, hundreds are made
+@cache  # hundreds of instruments are made, but of only a few types
 def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
-    """Return every sequence of nodes a pattern stands for, optional parts present or not."""
+    """Return every sequence of nodes that a pattern stands for, with and without its optional parts."""
     stack: list[list[tuple[_Node, ...]]] = [[()]]
-    at = 0
-    while at < len(pattern):
-        match = _PIECE.match(pattern, at)
+    position = 0
+    while position < len(pattern):
+        match = _PATTERN_TOKEN.match(pattern, position)
         if match is None or (match[0] == "]" and len(stack) == 1):
-            raise ConfigError(f"pattern {pattern!r} cannot be read from column {at + 1}: {pattern[at:]!r}")
-        at = match.end()
+            raise ConfigError(
+                f"pattern {pattern!r} cannot be parsed from column {position + 1}: {pattern[position:]!r}"
+            )
+        position = match.end()
         if match[0] == "[:":
             stack.append([()])
         elif match[0] == "]":
@@ -75,7 +77,7 @@ def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
 
 
 class Tree:
-    """Looks up headers.
+    """Command tree that finds the form of a header.
 
     Args:
         commands: The declarations.
@@ -83,11 +85,11 @@ class Tree:
         aliases: Extra pattern -> documented pattern it stands for.
 
     Attributes:
-        takes_blocks: Whether any command has a block parameter.
+        has_blocks: Whether any command has a block parameter.
 
     Raises:
-        ConfigError: A pattern cannot be read, two commands claim one header, a suffix has no range, or an alias
-            stands for nothing.
+        ConfigError: A pattern cannot be parsed, two commands claim one header, a suffix has no range, or an alias
+            stands for an undeclared pattern.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Tree:
     ) -> None:
         self._root = _Branch()
         self._suffixes = suffixes
-        self.takes_blocks = False
+        self.has_blocks = False
         by_pattern: dict[str, ScpiCommand] = {}
         for command in commands:
             by_pattern[command.pattern] = command
@@ -120,48 +122,48 @@ class Tree:
             for is_query, form in ((False, command.set), (True, command.query)):
                 if form is None:
                     continue
-                self.takes_blocks |= any(isinstance(parameter, ScpiBlock) for parameter in form.parameters)
-                if branch.ends.setdefault(is_query, (nodes, form, defaults))[1] is not form:
-                    raise ConfigError(f"pattern {pattern!r} claims a header that another command has")
+                self.has_blocks |= any(isinstance(parameter, ScpiBlock) for parameter in form.parameters)
+                if branch.forms_by_query.setdefault(is_query, (nodes, form, defaults))[1] is not form:
+                    raise ConfigError(f"pattern {pattern!r} claims a header of another command")
 
     def _branch(self, nodes: tuple[_Node, ...]) -> _Branch:
         branch = self._root
         for node in nodes:
-            # Short and long form lead to the same place, also from the pattern of another command.
-            found = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
-            if len(found) > 1:
+            # Short and long form give the same branch, also in the patterns of other commands.
+            branches = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
+            if len(branches) > 1:
                 raise ConfigError(f"{node.spelling!r} shares a short or long form with two other mnemonics")
-            child = next(iter(found.values()), None) or _Branch()
+            child = next(iter(branches.values()), None) or _Branch()
             branch.children.update(dict.fromkeys(forms(node.spelling), child))
             branch = child
         return branch
 
     def find(self, mnemonics: Iterable[str], *, query: bool) -> tuple[Form, dict[str, int]]:
-        """Return the form a header addresses and its numeric suffixes.
+        """Return the form of a header and its numeric suffixes.
 
         Raises:
             ScpiError: -112 or -113 for a header that does not exist, -114 for a suffix out of range.
         """
         branch, numbers = self._root, []
-        for word in mnemonics:
-            branch, number = self._step(branch, word)
+        for mnemonic in mnemonics:
+            branch, number = self._step(branch, mnemonic)
             numbers.append(number)
-        end = branch.ends.get(query)
-        if end is None:
+        entry = branch.forms_by_query.get(query)
+        if entry is None:
             raise ScpiError(errors.UNDEFINED_HEADER)
-        nodes, form, defaults = end
+        nodes, form, defaults = entry
         return form, {**defaults, **dict(self._check(nodes, numbers))}
 
-    def _step(self, branch: _Branch, word: str) -> tuple[_Branch, str]:
-        upper = word.upper()
-        # As it is first: a mnemonic may end in digits of its own.
+    def _step(self, branch: _Branch, mnemonic: str) -> tuple[_Branch, str]:
+        upper = mnemonic.upper()
+        # First without splitting: a mnemonic may end in digits.
         child = branch.children.get(upper)
         if child is not None:
             return child, ""
         stem = upper.rstrip("0123456789")
         child = branch.children.get(stem)
         if child is None:
-            raise ScpiError(errors.MNEMONIC_TOO_LONG if len(word) > 12 else errors.UNDEFINED_HEADER)
+            raise ScpiError(errors.MNEMONIC_TOO_LONG if len(mnemonic) > 12 else errors.UNDEFINED_HEADER)
         return child, upper[len(stem) :]
 
     def _check(self, nodes: tuple[_Node, ...], numbers: list[str]) -> Iterator[tuple[str, int]]:
@@ -170,7 +172,7 @@ class Tree:
         for node, number in zip(nodes, numbers, strict=True):
             if number:
                 allowed = self._suffixes[node.suffix]
-                # Nine digits are far beyond any range and keep int() away from absurdly long input.
+                # Nine digits are far beyond any range and protect int() from very long input.
                 if len(number) > 9 or not allowed.first <= int(number) <= allowed.last:
                     raise ScpiError(errors.SUFFIX_OUT_OF_RANGE)
                 yield node.suffix, int(number)

@@ -6,13 +6,12 @@ Language: the ``:OXC:`` subsystem as the comments of public clients quote the ma
 for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on. ``PMON:POW? (@1,17)`` replies
 ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
 
-Model choices (check): a port that is connected anew leaves its old partner; ``SUB`` of pairs that are not connected
-does nothing, and with an empty second list takes the first ports apart from whatever they are joined to; ``PORT?`` of a
-free port replies ``""``; lists of unlike length are -220, ports that are not there -222, a disabled port -221;
-connections outlive ``*RST``, and a loss of power only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``;
-a beam takes 25 ms to be steered, which ``*OPC?`` waits for, and light passes when it has arrived; insertion loss 1 dB;
-every port has a power monitor, which reads -60 dBm in the dark; ``SYST:ERR:ALL?`` replies all errors with commas
-between them.
+Model choices (check): a new connection of a port ends its old connection; ``SUB`` of pairs that are not connected does
+nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free port replies
+``""``; lists of different length are -220, missing ports -222, a disabled port -221. Connections survive ``*RST``, and
+a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms, for which
+``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads -60 dBm in
+the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _DARK_W = 1e-9
 
 @dataclass(frozen=True)
 class ChannelList:
-    """A list of ports, ``(@1,2,5:7)``; its value is the numbers with commas between them."""
+    """A list of ports, ``(@1,2,5:7)``; its value is the numbers separated by commas."""
 
     optional: bool = False
 
@@ -76,13 +75,13 @@ class EmulatedPolatis(ScpiDevice):
     """The switch (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         serial: Serial number in ``*IDN?``.
-        n_inputs: Ports on one side, from 1.
-        n_outputs: Ports on the other, behind them.
-        changed: Called when light takes another way.
-        power_w: Returns the power that passes an input or an output; none if not given.
+        n_inputs: Number of ports on the first side, from 1.
+        n_outputs: Number of ports on the second side, numbered after the inputs.
+        changed: Called when the path of light has changed.
+        power_w: Returns the power at an input or output; no power by default.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class EmulatedPolatis(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connections(self) -> Mapping[int, int]:
-        """Return which ports light passes between now, both directions of each connection."""
+        """Return the connected ports through which light passes now, each connection in both directions."""
         now = self._clock.now()
         ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now + 1e-9}
         return {**ready, **{partner: port for port, partner in ready.items()}}
@@ -150,7 +149,7 @@ class EmulatedPolatis(ScpiDevice):
         return ports
 
     def _pairs(self, call: Call) -> list[tuple[int, int]]:
-        """Return pairs of (input, output); either list may hold either side."""
+        """Return pairs of (input, output); either list may contain either side."""
         first, second = self._ports(call, 0), self._ports(call, 1)
         if len(first) != len(second) or len({*first, *second}) != 2 * len(first):
             raise ScpiError(scpi_errors.PARAMETER_ERROR)
@@ -208,9 +207,9 @@ class EmulatedPolatis(ScpiDevice):
 
     def _all_errors(self) -> Reply:
         state = self._scpi.state
-        found = [state.take_error()]
+        found = [state.pop_error()]
         while state.has_errors:
-            found.append(state.take_error())
+            found.append(state.pop_error())
         return ",".join(found)
 
     def _disable(self, call: Call) -> Reply:

@@ -197,7 +197,7 @@ class EmulatedArroyoTec(TextDevice):
     def _carry_out(self, command: str) -> tuple[str, float]:
         answers: list[str] = []
         self._path = ()
-        self._warm(self.at_s)
+        self._warm(self.command_s)
         for unit in command.split(";"):
             try:
                 answer = self._unit(unit.strip())

@@ -130,7 +130,7 @@ def _message() -> _Parser:
 class _BridgePeer(SerialPeer):
     """One connection to the bridge's UART: a line and a half-read message."""
 
-    marks = b"P"
+    command_ends = b"P"
 
     def __init__(self, bridge: I2cBridge, line: SerialLine) -> None:
         super().__init__(bridge, line)
@@ -236,7 +236,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         """Take what has arrived and finish the work that is done by now."""
         self._finish(now)
         for peer in self._peers:
-            while (piece := peer.line.arrived(now, b"P")) is not None:
+            while (piece := peer.line.take_arrived(now, b"P")) is not None:
                 message = peer.take(piece[1], piece[0])
                 if message is not None and len(self._work) < MOST_WAITING:
                     start = max(piece[0], self._free_at)

@@ -1,1 +1,1 @@
-"""What emulated devices share on their wires: serial lines, TCP, ptys, HiSLIP, supply and cable."""
+"""Connections of emulated devices: serial lines, TCP, pseudo-terminals, HiSLIP, power supply and cable."""

@@ -13,7 +13,7 @@ _HEADER = struct.Struct("!2sBBIQ")
 _PROLOGUE = b"HS"
 
 MAX_PAYLOAD = 1 << 20
-"""Longest payload taken in one message; more comes in several ``DATA`` messages."""
+"""Longest payload accepted in one message; longer data comes in several ``DATA`` messages."""
 
 
 class MessageType(enum.IntEnum):
@@ -52,11 +52,11 @@ class HislipMessage:
     """One message.
 
     Attributes:
-        kind: Message type as a number, also of types unknown here.
-        control: Control code; of messages with data, bit 0 says that the last reply was taken to its end.
-        parameter: Message id, session id or version, by type.
+        kind: Message type as a number, so that unknown types can be represented.
+        control: Control code; in data messages, bit 0 means that the host has read the last reply completely.
+        parameter: Message id, session id or version, depending on the type.
         payload: Payload.
-        oversized: The payload was longer than :data:`MAX_PAYLOAD` and has been skipped.
+        oversized: Whether the payload was longer than :data:`MAX_PAYLOAD` and has been skipped.
     """
 
     kind: int
@@ -71,18 +71,18 @@ class HislipMessage:
 
 
 class BadHeader(Exception):  # noqa: N818 - an event of the decoder; it never leaves the emulator
-    """What came is not a HiSLIP header; nothing after it can be trusted."""
+    """The bytes are not a HiSLIP header, so nothing after them can be decoded."""
 
 
 class HislipDecoder:
-    """Bytes of one connection -> messages."""
+    """Decoder from the bytes of one connection to messages."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._skip = 0
 
     def feed(self, data: bytes) -> None:
-        """Take bytes."""
+        """Append received bytes."""
         dropped = min(self._skip, len(data))
         self._skip -= dropped
         self._data += data[dropped:]
@@ -91,9 +91,9 @@ class HislipDecoder:
         """Return the next complete message, or ``None``.
 
         Raises:
-            BadHeader: The stream is no HiSLIP.
+            BadHeader: The stream is not HiSLIP.
         """
-        # Checked with the first byte: a host of another protocol may never send sixteen.
+        # Checked from the first byte, because a host of another protocol may never send sixteen bytes.
         if not _PROLOGUE.startswith(bytes(self._data[:2])):
             raise BadHeader
         if len(self._data) < _HEADER.size:
@@ -101,7 +101,7 @@ class HislipDecoder:
         _, kind, control, parameter, length = _HEADER.unpack_from(self._data)
         end = _HEADER.size + length
         if length > MAX_PAYLOAD:
-            # Skipped as it comes, so that no host can make this buffer grow.
+            # Skipped as it arrives, so that no host can make this buffer grow.
             self._skip = max(end - len(self._data), 0)
             del self._data[:end]
             return HislipMessage(kind, control, parameter, oversized=True)

@@ -1,4 +1,4 @@
-"""What emulated devices on a serial line share: hosts that come and go, and bytes that take their time."""
+"""Common base of emulated devices on a serial line: multiple hosts, and bytes that take transmission time."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import abc
 from typing import Any, ClassVar, Generic, TypeVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
 
 class SerialPeer:
-    """One connection (:class:`~lumion_hw.links.base.Peer`): a line, and what its host has begun to say.
+    """One connection (:class:`~lumion_hw.links.base.Peer`): a serial line and the command that its host is sending.
 
     Args:
-        device: The device it leads to.
-        line: The bytes under way.
+        device: The device.
+        line: Bytes in transmission.
 
     Attributes:
-        marks: The bytes on which the device acts; ``None`` for any.
+        command_ends: Bytes on which the device acts; ``None`` for any byte.
     """
 
-    marks: ClassVar[bytes | None] = None
+    command_ends: ClassVar[bytes | None] = None
 
     def __init__(self, device: SerialDevice[Any], line: SerialLine) -> None:
         self._device = device
         self.line = line
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Put bytes from the host on the line, now."""
         self._device.advance()
         self.line.receive(data, self._device.now())
 
     def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
+        """Return the bytes that have left for the host by now."""
         self._device.advance()
-        return self.line.left(self._device.now())
+        return self.line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(self.marks), self._device.next_due())
+        times = (self.line.next_departure(), self.line.next_arrival(self.command_ends), self._device.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The host went away."""
+        """Close the connection from the host's side."""
         self._device.disconnect(self)
 
 
@@ -54,11 +54,11 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
     """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) on serial lines.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
 
     Attributes:
-        what: What it is, for messages.
+        what: Description of the device, for messages.
     """
 
     keeps_connections = True
@@ -69,18 +69,18 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self._advancing = False
 
     def next_due(self) -> float | None:
-        """Return when the device says something by itself, ``None`` if it will not."""
+        """Return when the device next sends without a request, ``None`` if it never does."""
         return None
 
-    def connect(self) -> Cord:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+    def connect(self) -> DeviceConnection:
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def power_cycle(self) -> None:
-        """Power off and on: bytes under way are lost."""
+        """Switch the power off and on: bytes in transmission are lost."""
         for peer in self._peers:
             peer.line.clear()
 
@@ -92,15 +92,15 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self.power_cycle()
 
     def disconnect(self, peer: SerialPeer) -> None:
-        """Forget a connection; what arrived from it has been carried out."""
+        """Remove a connection after carrying out all that has arrived from it."""
         if peer in self._peers:
             self.advance()
-            # A new list: this may happen while the old one is being gone through.
+            # A new list, because the old one may be in use by a loop.
             self._peers = [other for other in self._peers if other is not peer]
 
     def advance(self) -> None:
-        """Carry out what has arrived, and follow the clock."""
-        # What is carried out may ask the optical world, which asks every device to advance.
+        """Carry out the commands that have arrived, and follow the clock."""
+        # A command may read the optical world, which makes every device advance.
         if self._advancing:
             return
         self._advancing = True
@@ -115,4 +115,4 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def _follow(self, now: float) -> None:
-        """Carry out what has arrived by ``now``, and do what is due."""
+        """Carry out the commands that have arrived by ``now``, and do what is due."""

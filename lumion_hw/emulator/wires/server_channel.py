@@ -1,4 +1,4 @@
-"""One host on one wire of the emulator's server: TCP connections and pseudo-terminals, and their bounded buffers."""
+"""Connection of one host to the emulator's server: TCP or pseudo-terminal, with bounded buffers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lumion_hw.links.base import Peer
 _LOG = logging.getLogger(__name__)
 
 BUFFER_LIMIT = 65536
-"""Unread bytes a host may leave behind before it is not listened to (TCP) or its replies are lost (serial line)."""
+"""Unread bytes after which a host's input is no longer read (TCP) or its replies are lost (serial line)."""
 LINGER_S = 30.0
-"""A host that has shut down its sending side still gets the replies under way, for this long."""
+"""Time for which a host that has closed its sending side still gets pending replies."""
 _CHUNK = 65536
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
@@ -29,16 +29,16 @@ class HostWire(Protocol):
     """Raw, non-blocking byte transport of one host."""
 
     def fileno(self) -> int:
-        """The descriptor to wait on."""
+        """Return the file descriptor to wait on."""
 
-    def recv(self, most: int) -> bytes:
-        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more. Raises ``OSError``."""
+    def recv(self, size: int) -> bytes:
+        """Return received bytes, up to ``size``; ``b""`` when the host sends no more. Raises ``OSError``."""
 
     def send(self, data: bytes) -> int:
-        """Send what goes through now; return how much that was. Raises ``OSError``."""
+        """Send as many bytes as possible now; return their number. Raises ``OSError``."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file descriptor."""
 
 
 class SocketWire:
@@ -50,21 +50,21 @@ class SocketWire:
         self._socket = connection
 
     def fileno(self) -> int:
-        """The descriptor to wait on."""
+        """Return the file descriptor to wait on."""
         return self._socket.fileno()
 
-    def recv(self, most: int) -> bytes:
-        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more."""
-        data = self._socket.recv(most)
+    def recv(self, size: int) -> bytes:
+        """Return received bytes, up to ``size``; ``b""`` when the host sends no more."""
+        data = self._socket.recv(size)
         if _QUICK_ACK is not None:
-            # A host with Nagle's algorithm holds its next message back until the last one is acknowledged; Linux, which
-            # hopes to send that along with an answer, would let it wait 40 ms, and switches this off again by itself.
-            with contextlib.suppress(OSError):  # the host is gone, but what it said counts
+            # A host with Nagle's algorithm holds its next message back until the last one is acknowledged. Linux delays
+            # the acknowledgement by 40 ms to send it with a reply, and resets this option by itself.
+            with contextlib.suppress(OSError):  # the host has gone, but its bytes count
                 self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         return data
 
     def send(self, data: bytes) -> int:
-        """Send what goes through now; return how much that was."""
+        """Send as many bytes as possible now; return their number."""
         return self._socket.send(data)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class SocketWire:
 
 
 class PtyWire:
-    """The master of a pseudo-terminal. The slave stays open here, so that hosts may come and go."""
+    """The master side of a pseudo-terminal. The slave side stays open here, so that hosts may come and go."""
 
     def __init__(self, link: Path) -> None:
         import tty
@@ -92,28 +92,30 @@ class PtyWire:
             raise
 
     def _publish(self) -> None:
-        """Point the symlink at the slave in one step, so that a host never finds it missing on a replug."""
+        """Point the symlink to the slave in one step, so that a host always finds it."""
         if self._link.exists() and not self._link.is_symlink():
-            raise ConfigError(f"{self._link} exists and is no symlink; it is left alone", hint="Give another path.")
-        fresh = self._link.with_name(f".{self._link.name}.{os.getpid()}")
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(self._target)
-        fresh.replace(self._link)
+            raise ConfigError(
+                f"{self._link} exists and is not a symlink; it was not changed", hint="Choose another path."
+            )
+        new_link = self._link.with_name(f".{self._link.name}.{os.getpid()}")
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(self._target)
+        new_link.replace(self._link)
 
     def fileno(self) -> int:
-        """The descriptor to wait on."""
+        """Return the file descriptor to wait on."""
         return self._master
 
-    def recv(self, most: int) -> bytes:
-        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more."""
-        return os.read(self._master, most)
+    def recv(self, size: int) -> bytes:
+        """Return received bytes, up to ``size``; ``b""`` when the host sends no more."""
+        return os.read(self._master, size)
 
     def send(self, data: bytes) -> int:
-        """Send what goes through now; return how much that was."""
+        """Send as many bytes as possible now; return their number."""
         return os.write(self._master, data)
 
     def close(self) -> None:
-        """Close both ends and remove the symlink, unless it leads elsewhere by now."""
+        """Close both ends and remove the symlink, unless it points to something else."""
         with contextlib.suppress(OSError):
             if self._link.is_symlink() and os.readlink(self._link) == self._target:
                 self._link.unlink()
@@ -122,18 +124,18 @@ class PtyWire:
 
 
 class HostChannel:
-    """One host on one wire, talking to one peer.
+    """One host's connection to one peer of a device.
 
     Args:
-        wire: Its transport.
-        device: The device it reaches.
-        serial_line: No flow control and no end: input is always drained, output nobody reads is lost, and a peer that
-            is refused or fails is asked for again when the next bytes come.
+        wire: Byte transport.
+        device: The device.
+        serial_line: Whether there is neither flow control nor an end of the connection. Input is always read, unread
+            output is lost, and a peer that was refused or failed is opened again when the next bytes arrive.
 
     Attributes:
-        fd: The wire's descriptor.
-        watched: What the server waits for at it.
-        broken: The conversation is over; close the channel.
+        fd: File descriptor of the transport.
+        watched: Events that the server waits for.
+        broken: Whether the connection is over and the channel must be closed.
     """
 
     def __init__(self, wire: HostWire, device: EmulatedDevice, *, serial_line: bool) -> None:
@@ -142,59 +144,59 @@ class HostChannel:
         self._device = device
         self._serial_line = serial_line
         self._output = bytearray()
-        self._ended_s: float | None = None
+        self._input_ended_s: float | None = None
         self._peer: Peer | None = None
         self.watched = 0
         self.broken = False
-        with self._guarded():
+        with self._contain_errors():
             self._peer = device.connect()
 
     @property
     def interest(self) -> int:
-        """What to wait for: input unless the host leaves too much unread, output when there is any."""
-        listening = self._serial_line or (self._ended_s is None and len(self._output) < BUFFER_LIMIT)
+        """Events to wait for: input unless the host leaves too much unread, output when there is any."""
+        listening = self._serial_line or (self._input_ended_s is None and len(self._output) < BUFFER_LIMIT)
         return selectors.EVENT_READ * listening | selectors.EVENT_WRITE * bool(self._output)
 
-    def readable(self, now_s: float, most: int) -> None:
-        """Take what the host has sent, up to ``most`` bytes."""
+    def read_input(self, now_s: float, size: int) -> None:
+        """Process up to ``size`` bytes from the host."""
         try:
-            data = self._wire.recv(most)
+            data = self._wire.recv(size)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.broken = True
             return
         if not data:
-            self._ended_s = now_s  # replies under way still count
+            self._input_ended_s = now_s  # pending replies are still sent
             return
-        with self._guarded():
+        with self._contain_errors():
             if self._peer is None:
                 self._peer = self._device.connect()
             self._peer.receive(data)
 
     def pump(self, now_s: float) -> bool:
-        """Move replies to the wire; return whether there were any."""
-        fresh = b""
-        with self._guarded():
+        """Move replies to the transport; return whether there were any."""
+        replies = b""
+        with self._contain_errors():
             if self._peer is not None and (self._serial_line or len(self._output) < BUFFER_LIMIT):
-                fresh = self._peer.transmit()
-                room = BUFFER_LIMIT - len(self._output) if self._serial_line else len(fresh)
-                self._output += fresh[: max(room, 0)]
+                replies = self._peer.transmit()
+                free_bytes = BUFFER_LIMIT - len(self._output) if self._serial_line else len(replies)
+                self._output += replies[: max(free_bytes, 0)]
         self._send()
-        if self._ended_s is not None and not self._output:
-            self.broken |= now_s > self._ended_s + LINGER_S or self.next_event(now_s) is None
-        return bool(fresh)
+        if self._input_ended_s is not None and not self._output:
+            self.broken |= now_s > self._input_ended_s + LINGER_S or self.next_event(now_s) is None
+        return bool(replies)
 
     def next_event(self, now_s: float) -> float | None:
-        """Return when there may be more to move, ``None`` if nothing is under way."""
+        """Return when there may be more to move, ``None`` if nothing is pending."""
         event = None
-        with self._guarded():
+        with self._contain_errors():
             if self._peer is not None and len(self._output) < BUFFER_LIMIT:
                 event = self._peer.next_event()
         if self.broken:
             return now_s
-        if event is not None and self._ended_s is not None:
-            return min(event, max(self._ended_s + LINGER_S, now_s))
+        if event is not None and self._input_ended_s is not None:
+            return min(event, max(self._input_ended_s + LINGER_S, now_s))
         return event
 
     def _send(self) -> None:
@@ -209,8 +211,8 @@ class HostChannel:
             self._output.clear()
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Whatever the device raises ends this conversation at most, never the loop."""
+    def _contain_errors(self) -> Iterator[None]:
+        """Confine an exception of the device to this connection, so that it never ends the loop."""
         try:
             yield
         except ConnectError:
@@ -219,9 +221,9 @@ class HostChannel:
         except LinkLost:
             _LOG.info("%s closed a connection", self._device.name)
             self._drop_peer()
-            # Nothing more will come: what waits goes out, and then the wire is closed.
-            self._ended_s = float("-inf")
-        except Exception:  # noqa: BLE001 - one host's bytes must not end the others' service
+            # No more replies will come: pending ones are sent, and then the transport is closed.
+            self._input_ended_s = float("-inf")
+        except Exception:  # noqa: BLE001 - one host's bytes must not end the service of others
             _LOG.exception("%s failed; its connection is dropped", self._device.name)
             self._drop_peer()
             self.broken = not self._serial_line
@@ -231,11 +233,11 @@ class HostChannel:
         if peer is not None:
             try:
                 peer.close()
-            except Exception:  # noqa: BLE001 - closing never raises, by contract of a peer; the loop does not bet on it
+            except Exception:  # noqa: BLE001 - a peer should not raise here, but the loop must survive it
                 _LOG.exception("%s failed to close a connection", self._device.name)
 
     def close(self) -> None:
-        """Close the wire and tell the peer."""
+        """Close the transport and the peer."""
         self._drop_peer()
         with contextlib.suppress(OSError):
             self._wire.close()

@@ -1,4 +1,4 @@
-"""Emulated devices that answer lines of text on a serial line, each in its own words."""
+"""Emulated devices that reply to lines of text on a serial line."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ _MAX_LINE = 256
 class TextPeer(SerialPeer):
     """One connection: a line, and the characters of the present command."""
 
-    marks = b"\r\n"
+    command_ends = b"\r\n"
 
     def __init__(self, device: TextDevice, line: SerialLine) -> None:
         super().__init__(device, line)
         self._text = bytearray()
 
-    def take(self, data: bytes) -> str | None:
-        """Read on; returns a command when ``data`` ends one. Empty lines are none, endless ones are cut to nonsense."""
-        ended = data[-1:] in (b"\r", b"\n")
-        self._text += (data[:-1] if ended else data)[: _MAX_LINE + 1 - len(self._text)]
-        if not ended:
+    def append(self, data: bytes) -> str | None:
+        """Append bytes; return the command if ``data`` ends one. Empty lines are ignored, overlong ones truncated."""
+        is_complete = data[-1:] in (b"\r", b"\n")
+        self._text += (data[:-1] if is_complete else data)[: _MAX_LINE + 1 - len(self._text)]
+        if not is_complete:
             return None
         text, self._text = self._text.decode("latin-1").strip(), bytearray()
         return text or None
 
 
 class TextDevice(SerialDevice[TextPeer]):
-    """A device of one command a line, ended by CR, LF or both.
+    """A device with one command per line, ended by CR, LF or both.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         baud: Line rate.
-        answer_s: Time from the end of a command to the first character of its answer.
+        answer_s: Time from the end of a command to the first character of its reply.
 
     Attributes:
-        at_s: When the command that is carried out had arrived; later it may be looked at.
+        command_s: Arrival time of the command that is carried out, which may be earlier than the present time.
     """
 
     def __init__(self, name: str, clock: Clock, baud: int, answer_s: float) -> None:
         super().__init__(name, clock)
         self._baud, self._answer_s = baud, answer_s
-        self.at_s = clock.now()
+        self.command_s = clock.now()
 
     def _new_peer(self) -> TextPeer:
         return TextPeer(self, SerialLine(self._baud))
 
     def _follow(self, now: float) -> None:
         for peer in self._peers:
-            while (piece := peer.line.arrived(now, b"\r\n")) is not None:
-                command = peer.take(piece[1])
+            while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
+                command = peer.append(piece[1])
                 if command is not None:
-                    self.at_s = piece[0]
+                    self.command_s = piece[0]
                     text, later_s = self._carry_out(command)
                     peer.line.send(text.encode("latin-1"), piece[0] + self._answer_s + later_s)
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:
-        """Carry out a command; return its answer with its line ends, and how long it takes beyond the usual time."""
+        """Carry out a command; return its reply with line ends, and the time it takes beyond the usual."""

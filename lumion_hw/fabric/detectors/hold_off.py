@@ -1,4 +1,4 @@
-"""The rule of the controller's own watch, run by the host where the controller cannot (docs/protocol.md, 9.3)."""
+"""Hysteresis and hold-off of monitors, calculated by the host if the controller cannot (docs/protocol.md, 9.3)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lumion_hw.interfaces import LightState, LightThreshold, TelemetrySample
 
 
 class HoldOff:
-    """Hysteresis and hold-off of a set of monitors.
+    """Hysteresis and hold-off for a set of monitors.
 
     Args:
-        thresholds: One per monitor.
+        thresholds: One threshold per monitor.
     """
 
     def __init__(self, thresholds: Sequence[LightThreshold]) -> None:
@@ -21,12 +21,12 @@ class HoldOff:
         self._run: dict[int, float] = {}
         self.dark: frozenset[int] = frozenset()
 
-    def take(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Judge one scan; return for how long the change has shown if the state has changed, else ``None``.
+    def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
+        """Judge one scan; return how long the light has been different if the state changes, else ``None``.
 
         Args:
-            currents_ma: Photocurrent by monitor; NaN where one is saturated, which is light.
-            at_s: When it was taken.
+            currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
+            at_s: Time of the scan.
         """
         changed: list[float] = []
         dark = set(self.dark)
@@ -49,7 +49,7 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches monitors by what the controller sends by itself, or by asking it again and again.
+    """Watches monitors by the controller's telemetry, or by polling if it has none.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
 
@@ -72,13 +72,13 @@ class HostWatch:
             self._samples = iter(self._mesh.controller.telemetry(period_s))
 
     def wait(self, timeout_s: float) -> LightState | None:
-        """Return the next change of state within a time."""
+        """Return the next change of state; ``None`` after the time-out."""
         deadline = deadline_after(self._clock, timeout_s)
         while True:
             reading = (
                 next(self._samples).reading if self._samples is not None else self._mesh.controller.read_monitors()
             )
-            held_s = self._rule.take(dict(enumerate(reading.photocurrent_ma.tolist())), reading.timestamp_s)
+            held_s = self._rule.update(dict(enumerate(reading.photocurrent_ma.tolist())), reading.timestamp_s)
             if held_s is not None:
                 return LightState(self._rule.dark, held_s, reading.generation, reading.timestamp_s)
             if self._clock.now() >= deadline:
@@ -87,7 +87,7 @@ class HostWatch:
                 self._clock.sleep(self._period_s)
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Stop watching; idempotent."""
         samples, self._samples = self._samples, None
         close = getattr(samples, "close", None)
         if close is not None:

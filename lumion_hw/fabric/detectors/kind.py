@@ -1,4 +1,4 @@
-"""What a detector is, and how those of a bench file are found."""
+"""The interface of detectors, and how those of a bench file are created."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from lumion_hw.bench.file.fields import StrictModel
 from lumion_hw.bench.file.model import FabricModel
 from lumion_hw.bench.file.registered import registrations
 from lumion_hw.circuits import PlannedCircuit
+from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric.evidence import Evidence
+from lumion_hw.fabric.evidence import Evidence, Observation
 
 GROUP = "lumion_hw.detectors"
-"""Group of the entry points: the name is that of the detector, the object its class."""
+"""Group of the entry points: each entry has the detector's name and its class."""
 
 
 class DetectorOptions(StrictModel):
-    """Options of a detector that has none; others add fields."""
+    """Options of a detector without options of its own; other detectors add fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -29,54 +30,78 @@ class DetectorOptions(StrictModel):
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What is to be watched.
+class WatchTargets:
+    """Circuits and units that detectors watch.
 
     Attributes:
         bench: The bench.
-        circuits: Circuits in service, those of spares that stand by among them.
+        circuits: Circuits in service, those of warm spares included.
         units: Servers and accelerators in service.
-        promised_ma: Photocurrent that the budget of a circuit promises at its exit, by circuit, where a photodiode is.
+        budgeted_photocurrent_ma: Photocurrent at the output of a circuit by its budget, by circuit, where there is a
+            photodiode.
     """
 
     bench: Bench
     circuits: tuple[PlannedCircuit, ...]
     units: tuple[str, ...]
-    promised_ma: Mapping[str, float] = field(default_factory=dict)
+    budgeted_photocurrent_ma: Mapping[str, float] = field(default_factory=dict)
 
 
 class Detector(Protocol):
-    """Notices failures. All methods are called from one thread at a time; errors of devices may come out of each.
+    """Notices failures. One thread at a time calls its methods; each may raise errors of devices.
 
     Attributes:
-        name: Its name, as evidence bears it.
-        period_s: Time between two looks, where it does not wait by itself.
-        waits: :meth:`look` waits for news and returns at once when there are some.
+        name: Name of the detector in the evidence.
+        period_s: Time between two polls, for detectors that do not block.
+        is_blocking: Whether :meth:`poll` waits for news and returns as soon as there are any.
     """
 
     name: str
     period_s: float
-    waits: bool
+    is_blocking: bool
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Detector:
-        """Return the detector of a bench file's entry. Raises ``ValidationError`` of pydantic."""
+        """Return the detector for an entry of a bench file. Raises pydantic's ``ValidationError``."""
 
-    def start(self, watched: Watched) -> None:
-        """Watch this from now on, in the place of what was watched before; all of it counts as well."""
+    def start(self, watched: WatchTargets) -> None:
+        """Watch these targets from now on instead of the former ones."""
 
-    def look(self, timeout_s: float) -> Sequence[Evidence]:
-        """Return what is new; detectors that wait return nothing only after ``timeout_s``."""
+    def poll(self, timeout_s: float) -> Sequence[Evidence]:
+        """Return new evidence; a blocking detector returns nothing only after ``timeout_s``."""
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Stop watching; idempotent."""
 
 
-def detectors_of(fabric: FabricModel) -> list[Detector]:
+class PollingDetector:
+    """Base class of detectors that do not block: they are polled on the bench's clock."""
+
+    name = ""
+    is_blocking = False
+    period_s = 0.01
+    _clock: Clock
+
+    def start(self, watched: WatchTargets) -> None:
+        """Watch these targets from now on."""
+        self._clock = watched.bench.clock
+
+    def close(self) -> None:
+        """Stop watching; idempotent."""
+
+    def _evidence(
+        self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
+    ) -> Evidence:
+        """Return evidence observed now; ``since_s`` is the last time without it, now if omitted."""
+        now_s = self._clock.now()
+        return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
+
+
+def create_detectors(fabric: FabricModel) -> list[Detector]:
     """Return the detectors of a bench file.
 
     Raises:
-        ConfigError: One is not registered, cannot be loaded, or its options are wrong.
+        ConfigError: A detector is not registered, cannot be loaded, or has wrong options.
     """
     known = registrations(GROUP)
     found: list[Detector] = []
@@ -85,7 +110,7 @@ def detectors_of(fabric: FabricModel) -> list[Detector]:
         sources = known.get(entry.detector)
         if not sources:
             raise ConfigError(
-                f"{where}: there is no detector {entry.detector!r}", hint=f"There are {', '.join(known)}."
+                f"{where}: there is no detector {entry.detector!r}", hint=f"Detectors: {', '.join(known)}."
             )
         if len(sources) > 1:
             listed = "; ".join(map(str, sources))
@@ -95,6 +120,6 @@ def detectors_of(fabric: FabricModel) -> list[Detector]:
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
             raise ConfigError(f"{where} ({entry.detector}): {problems}") from error
-        except (ImportError, AttributeError) as error:  # code of others
+        except (ImportError, AttributeError) as error:  # third-party code
             raise ConfigError(f"{where}: {sources[0]} cannot be used: {error}") from error
     return found

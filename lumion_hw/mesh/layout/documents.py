@@ -1,4 +1,4 @@
-"""Meshes as plain dictionaries: what the JSON files of all topologies share, and the checks when one is read back."""
+"""JSON form of a mesh: the entries common to all topologies, and the checks made when a mesh is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 2**31
 
 
 def graph_entries(mesh: MeshTopology) -> dict[str, Any]:
-    """Return what every document of a mesh holds, as plain numbers, strings and lists."""
+    """Return the entries that the JSON document of every mesh has, as plain numbers, strings and lists."""
     return {
         "format": _FORMAT,
         "version": _VERSION,
@@ -31,65 +31,75 @@ def graph_entries(mesh: MeshTopology) -> dict[str, Any]:
 
 
 def check_format(document: Mapping[str, Any]) -> None:
-    """Refuse a document that holds no mesh.
+    """Raise ``ConfigError`` if a document does not describe a mesh.
 
     Raises:
-        ConfigError: It says that it is something else, or of another version.
+        ConfigError: The document names another format, or another version of the mesh format.
     """
     if (document.get("format"), document.get("version")) != (_FORMAT, _VERSION):
         raise ConfigError(
-            f"a document of format {document.get('format')!r} version {document.get('version')!r} is no mesh",
-            hint=f"Expected {_FORMAT!r} version {_VERSION}.",
+            f"this document has format {document.get('format')!r}, version {document.get('version')!r}; it is not a "
+            "mesh",
+            hint=f"Give a document of format {_FORMAT!r}, version {_VERSION}.",
         )
 
 
 def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
-    """Refuse a mesh that contradicts itself or its document, naming the element.
+    """Raise ``ConfigError`` if a mesh is inconsistent, or differs from its document.
 
     Raises:
-        ConfigError: The message names the element.
+        ConfigError: The message names the first element that is wrong.
     """
     check_format(document)
     size = 4 * mesh.n_pucs
     mate, joined = mesh.mate, np.flatnonzero(mesh.mate >= 0)
     if len(mate) != size or np.any(mate >= size) or np.any(mate < -1):
-        raise ConfigError(f"{len(mate)} joints for {mesh.n_pucs} PUCs, or joints to PUC-ports that do not exist")
+        raise ConfigError(
+            f"'mate' of the mesh is wrong: {len(mate)} entries for {mesh.n_pucs} PUCs, or PUC-ports that do not exist"
+        )
     one_sided = joined[(mate[mate[joined]] != joined) | (mate[joined] == joined)]
     if len(one_sided):
         raise ConfigError(f"PUC-port {one_sided[0]} is joined to {mate[one_sided[0]]}, but not the other way round")
     if sorted(mesh.port_puc_port.tolist()) != np.flatnonzero(mate < 0).tolist():
-        raise ConfigError("the ports of a mesh are its open PUC-ports, each once", hint="See 'port_puc_port'.")
+        raise ConfigError(
+            "'port_puc_port' must list every open PUC-port of the mesh once", hint="Correct 'port_puc_port'."
+        )
     if unknown := [port for port in mesh.fibre_ports if not 0 <= port < mesh.n_ports]:
-        raise ConfigError(f"fibre ports {unknown} do not exist", hint=f"It has ports 0 to {mesh.n_ports - 1}.")
+        raise ConfigError(f"fibre ports {unknown} do not exist", hint=f"This mesh has ports 0 to {mesh.n_ports - 1}.")
     for key in ("mate", "port_puc_port", "fibre_ports"):
         if not np.array_equal(read_integers(document, key), np.asarray(getattr(mesh, key))):
-            raise ConfigError(f"{key!r} of a document is not that of mesh {mesh.label!r}")
+            raise ConfigError(f"{key!r} in the document differs from mesh {mesh.label!r}")
     if document.get("sha256", mesh.sha256) != mesh.sha256:
-        raise ConfigError(f"mesh {mesh.label!r} does not have the hash its document states")
+        raise ConfigError(f"the hash of mesh {mesh.label!r} differs from 'sha256' in its document")
 
 
 def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.float64]:
-    """Return one entry as numbers: a single one (``columns`` 0), a list (1), or rows of two (2).
+    """Return one entry of a mesh document as numbers.
+
+    Args:
+        document: The mesh document.
+        key: Key of the entry.
+        columns: 0 for a single number, 1 for a list, 2 for rows of two numbers.
 
     Raises:
-        ConfigError: It is missing, or something else.
+        ConfigError: The entry is missing or has another form.
     """
     try:
         array = np.asarray(document[key], dtype=np.float64)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"a mesh needs numbers under {key!r}") from error
+        raise ConfigError(f"the mesh document has no numbers under {key!r}") from error
     if array.ndim != min(columns, 2) or (columns == 2 and array.shape[1] != 2):
-        raise ConfigError(f"{key!r} of a mesh has shape {array.shape}")
+        raise ConfigError(f"{key!r} of the mesh document has the wrong shape, {array.shape}")
     return array
 
 
 def read_integers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.int64]:
-    """Return one entry as whole numbers, in the shapes of :func:`read_numbers`.
+    """Return one entry of a mesh document as whole numbers; arguments as for :func:`read_numbers`.
 
     Raises:
-        ConfigError: It is missing, or something else.
+        ConfigError: The entry is missing or has another form.
     """
     array = read_numbers(document, key, columns)
     if not np.array_equal(np.rint(array), array) or np.abs(array).max(initial=0.0) > _LARGEST:
-        raise ConfigError(f"{key!r} of a mesh holds numbers that are not whole, or too large")
+        raise ConfigError(f"{key!r} of the mesh document holds numbers that are not whole, or too large")
     return array.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Faults of a mesh as data: what is stuck, what loses more than it should, which ports are dead."""
+"""Faults of a mesh: stuck PUCs, excess losses and dead ports."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 @dataclass(frozen=True)
 class MeshFaults:
-    """What is wrong with a mesh.
+    """Known faults of a mesh.
 
-    A fault belongs to a state, not to a PUC: a PUC stuck in bar still carries light in bar, one with excess loss
-    carries it in both states, and one stuck in between carries none without splitting it.
+    Faults block states, not whole PUCs: a PUC stuck in bar still carries light in bar. A PUC with excess loss carries
+    light in both states. A PUC stuck between bar and cross splits the light and carries none.
 
     Attributes:
-        stuck: ``"bar"``, ``"cross"`` or the power coupling k (0 bar, 1 cross) at which a PUC is stuck, by PUC.
-        excess_loss_db: Loss beyond that of a sound PUC, by PUC; not negative.
-        dead_ports: Ports that no circuit may begin or end at.
+        stuck: By PUC: the state it is stuck in, ``"bar"`` or ``"cross"``, or its power coupling k (0 bar, 1 cross).
+        excess_loss_db: By PUC: loss in addition to that of a healthy PUC; not negative.
+        dead_ports: Ports where no circuit may start or end.
     """
 
     stuck: Mapping[int, State | float] = field(default_factory=dict)
@@ -33,13 +33,14 @@ class MeshFaults:
     dead_ports: frozenset[int] = frozenset()
 
     def check(self, mesh: MeshTopology) -> None:
-        """Refuse faults that this mesh cannot have.
+        """Raise ``ConfigError`` if this mesh cannot have these faults.
 
         Raises:
-            ConfigError: A PUC or port does not exist, a state is none, a coupling leaves 0 … 1 or a loss is negative.
+            ConfigError: A PUC or port does not exist, a state is unknown, a coupling is outside 0 … 1, or a loss is
+                negative.
         """
         if unknown := sorted(puc for puc in {*self.stuck, *self.excess_loss_db} if not 0 <= puc < mesh.n_pucs):
-            raise ConfigError(f"faults at PUCs {unknown}", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+            raise ConfigError(f"faulty PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
         if unknown := sorted(port for port in self.dead_ports if not 0 <= port < mesh.n_ports):
             raise ConfigError(
                 f"dead ports {unknown} do not exist", hint=f"This mesh has ports 0 to {mesh.n_ports - 1}."
@@ -47,25 +48,26 @@ class MeshFaults:
         for puc, stuck in self.stuck.items():
             if stuck not in _STATES and not (isinstance(stuck, int | float) and 0.0 <= stuck <= 1.0):
                 raise ConfigError(
-                    f"PUC {puc} cannot be stuck at {stuck!r}", hint="Say 'bar', 'cross' or a power coupling 0 … 1."
+                    f"PUC {puc} cannot be stuck at {stuck!r}", hint="Give 'bar', 'cross' or a power coupling 0 … 1."
                 )
         for puc, loss_db in self.excess_loss_db.items():
             if not (np.isfinite(loss_db) and loss_db >= 0.0):
                 raise ConfigError(f"PUC {puc} cannot have an excess loss of {loss_db} dB", hint="Give 0 dB or more.")
 
     def unusable_states(self, split_tolerance: float = 0.0) -> frozenset[tuple[int, State]]:
-        """Return the ``(puc, state)`` that cannot be taken.
+        """Return the ``(puc, state)`` pairs that the faults make unusable.
 
         Args:
-            split_tolerance: Share of the power that may go the wrong way in a PUC stuck in between; with the default
-                neither state of such a PUC can be used unless it is stuck at exactly 0 or 1.
+            split_tolerance: Fraction of the power that a stuck PUC may send to the wrong output. With the default of 0,
+                a PUC stuck between bar and cross can be used in neither state.
         """
-        astray = {"bar": {"bar": 0.0, "cross": 1.0}, "cross": {"bar": 1.0, "cross": 0.0}}
+        wrong_output_fraction = {"bar": {"bar": 0.0, "cross": 1.0}, "cross": {"bar": 1.0, "cross": 0.0}}
         return frozenset(
             (puc, state)
             for puc, stuck in self.stuck.items()
             for state in _STATES
-            if (astray[stuck][state] if isinstance(stuck, str) else abs(stuck - (state == "cross"))) > split_tolerance
+            if (wrong_output_fraction[stuck][state] if isinstance(stuck, str) else abs(stuck - (state == "cross")))
+            > split_tolerance
         )
 
     def loss_db(self, mesh: MeshTopology) -> NDArray[np.float64]:
@@ -85,13 +87,14 @@ class MeshFaults:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> MeshFaults:
-        """Return the faults that :meth:`to_dict` wrote; whatever is missing is sound.
+        """Return the faults that :meth:`to_dict` wrote; missing entries mean no fault.
 
         Raises:
-            ConfigError: A key is unknown or a number is none. Whether a mesh can have them is for :meth:`check`.
+            ConfigError: A key is unknown, or a value has the wrong type. Whether the mesh can have the faults is
+                checked by :meth:`check`.
         """
         if unknown := sorted(set(document) - {"stuck", "excess_loss_db", "dead_ports"}):
-            raise ConfigError(f"faults know nothing of {unknown}", hint="Say stuck, excess_loss_db or dead_ports.")
+            raise ConfigError(f"unknown keys {unknown} in the faults", hint="Use stuck, excess_loss_db and dead_ports.")
         try:
             return cls(
                 {int(puc): stuck for puc, stuck in document.get("stuck", {}).items()},
@@ -99,4 +102,4 @@ class MeshFaults:
                 frozenset(int(port) for port in document.get("dead_ports", ())),
             )
         except (AttributeError, TypeError, ValueError) as error:
-            raise ConfigError(f"faults that cannot be read: {error}") from error
+            raise ConfigError(f"the faults cannot be read: {error}") from error

@@ -1,10 +1,9 @@
-"""The hexagonal mesh: every PUC is an edge of a honeycomb, and light may go round its cells.
+"""The hexagonal mesh: every PUC is an edge of a honeycomb, and light can circulate around the cells.
 
-At a vertex each corner of 120° between two neighbouring PUCs holds a joint; a wider corner stays open and is two ports.
-Vertices stand on zig-zag columns: V(c, j) lies at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag,
-horizontal ones join neighbouring zig-zags; both are numbered column by column from top to bottom. Layout and
-numbering are those of the SmartLight-class chip (Sánchez-Jácome 2025), continued by the same
-rule to any columns and to rings of cells.
+Two neighbouring PUCs that meet at 120° are joined. A wider corner stays open and gives two ports. Vertices lie on
+zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag; horizontal PUCs connect
+neighbouring zig-zags. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
+SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of columns and to rings of cells.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lumion_hw.mesh.layout.documents import check_format, check_graph, graph_ent
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
-"""Most cells of a mesh: some 12,000 PUCs, fifty times the largest chip there is."""
+"""Maximum number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
 
 _SMARTLIGHT_CELLS = (2, 3, 2, 3, 2, 3, 2)
 _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
@@ -32,14 +31,15 @@ _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HexMesh(MeshTopology):
-    """An immutable hexagonal mesh.
+    """An immutable hexagonal mesh: every PUC is an edge of a honeycomb.
 
-    Every PUC is an edge of a honeycomb; what :class:`MeshTopology` holds is not repeated here.
+    The attributes of :class:`MeshTopology` are not repeated here.
 
     Attributes:
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
         vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
-        colour: Shape ``(n_vertices,)``; 0 or 1, flipped by every PUC (the honeycomb is bipartite).
+        colour: Shape ``(n_vertices,)``; 0 or 1. Every PUC connects vertices of different colour (a honeycomb is
+            bipartite).
         n_cells: Number of hexagonal cells.
     """
 
@@ -52,22 +52,22 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def smartlight(cls) -> HexMesh:
-        """Return the 72-PUC mesh of the SmartLight class: 40 ports, fibres on 0-21 and 34-39."""
+        """Return the 72-PUC mesh of the SmartLight class: 40 ports, with fibres on ports 0-21 and 34-39."""
         layout = cls.columns(_SMARTLIGHT_CELLS)
         return replace(layout, label="smartlight", fibre_ports=_SMARTLIGHT_FIBRE_PORTS)
 
     @classmethod
     def columns(cls, cells: Sequence[int]) -> HexMesh:
-        """Return the mesh with the given number of cells per column, neighbours differing by one.
+        """Return the mesh with the given number of cells in each column; neighbouring columns differ by one cell.
 
-        Every port has a fibre. Degree-1 stubs stand on the corners wherever a column of fewer cells ends the mesh, as
+        Every port has a fibre. Where a shorter column ends the mesh, its corners have PUCs that end in open ports, as
         on the SmartLight-class chip.
 
         Args:
             cells: Cells per column, alternating ``r, r+1, r, …`` or ``r+1, r, r+1, …``.
 
         Raises:
-            ConfigError: The columns do not alternate, one of them is empty, or there are more than ``MAX_CELLS``.
+            ConfigError: The columns do not alternate, a column is empty, or there are more than ``MAX_CELLS`` cells.
         """
         cells = tuple(cells)
         _check_size(sum(cells))
@@ -78,26 +78,30 @@ class HexMesh(MeshTopology):
             )
         if low < 1:
             raise ConfigError(
-                f"columns {list(cells)} hold an empty column", hint="Every column needs at least one cell."
+                f"columns {list(cells)} contain an empty column", hint="Every column needs at least one cell."
             )
         tall = low + 1 if len(cells) == 1 else max(cells)
         tops = [tall - count for count in cells]
-        return cls._laid_out("columns " + " ".join(map(str, cells)), cells, tops, [(0, 2 * low + 2)] * (len(cells) + 1))
+        return cls._from_columns(
+            "columns " + " ".join(map(str, cells)), cells, tops, [(0, 2 * low + 2)] * (len(cells) + 1)
+        )
 
     @classmethod
     def rings(cls, count: int) -> HexMesh:
-        """Return one cell with concentric rings of cells round it: 9k² - 3k PUCs and 12k ports, no stubs.
+        """Return one cell surrounded by concentric rings of cells: 9k² - 3k PUCs and 12k ports, without stubs.
 
-        Every port has a fibre. Two rings are the 7-cell chip; the numbering rule is that of :meth:`columns`.
+        Every port has a fibre. Two rings give the 7-cell chip. PUCs are numbered as in :meth:`columns`.
 
         Args:
-            count: Number of rings k, the middle cell being the first; they make 3k² - 3k + 1 cells.
+            count: Number of rings k; the middle cell is the first. The mesh has 3k² - 3k + 1 cells.
 
         Raises:
-            ConfigError: There is no ring, or there are more than ``MAX_CELLS`` cells.
+            ConfigError: ``count`` is below 1, or there are more than ``MAX_CELLS`` cells.
         """
         if count < 1:
-            raise ConfigError(f"{count} rings make no mesh", hint="One ring is a single cell.")
+            raise ConfigError(
+                f"cannot build a mesh of {count} rings", hint="Give 1 ring or more; one ring is a single cell."
+            )
         _check_size(3 * count * (count - 1) + 1)
         cells = [2 * count - 1 - abs(q) for q in range(1 - count, count)]
         tops = [2 * count - 1 - height for height in cells]
@@ -105,23 +109,23 @@ class HexMesh(MeshTopology):
         spans = [
             (min(left[0], right[0]), max(left[1], right[1])) for left, right in pairwise([reach[0], *reach, reach[-1]])
         ]
-        return cls._laid_out(f"rings {count}", cells, tops, spans)
+        return cls._from_columns(f"rings {count}", cells, tops, spans)
 
     @classmethod
-    def _laid_out(
+    def _from_columns(
         cls, label: str, cells: Sequence[int], tops: Sequence[int], spans: Sequence[tuple[int, int]]
     ) -> HexMesh:
-        """Return a mesh with a fibre at every port.
+        """Return a mesh of columns, with a fibre at every port.
 
         Args:
-            label: Layout in words.
+            label: Name of the layout, such as ``columns 2 3 2``.
             cells: Cells per column.
             tops: Row of the topmost horizontal PUC of each column.
-            spans: First and last row of the vertices on each zig-zag; one zig-zag more than columns.
+            spans: First and last row of the vertices on each zig-zag; there is one zig-zag more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
-        index = {place: number for number, place in enumerate(grid)}
-        bulge = (tops[0] + 1) % 2  # horizontal PUCs leave to the right where a zig-zag bulges to the right
+        index = {position: number for number, position in enumerate(grid)}
+        bulge = (tops[0] + 1) % 2  # horizontal PUCs start where a zig-zag bulges to the right
         vertices = np.array(
             [(1.5 * c + (0.25 if (c + j + bulge) % 2 else -0.25), -math.sqrt(3) / 2 * j) for c, j in grid]
         )
@@ -131,18 +135,18 @@ class HexMesh(MeshTopology):
             if c < len(cells):
                 ends += [(index[c, j], index[c + 1, j]) for j in range(tops[c], tops[c] + 2 * cells[c] + 1, 2)]
         ends_array = np.array(ends, dtype=np.int64)
-        mate = _mate(ends_array, vertices)
+        mate = _join_corners(ends_array, vertices)
         colour = np.array([(c + j) % 2 for c, j in grid], dtype=np.int64)
         ports = _number_ports(mate)
         return cls(label, mate, ports, tuple(range(len(ports))), ends_array, vertices, colour, sum(cells))
 
     @cached_property
     def corners(self) -> NDArray[np.float64]:
-        """Shape ``(4 n_pucs, 2)``; every PUC-port lies at the vertex of its end."""
+        """Vertex position of every PUC-port, shape ``(4 n_pucs, 2)``."""
         return np.repeat(self.vertices[self.ends.reshape(-1)], 2, axis=0)
 
     def port_vertex(self, port: int) -> int:
-        """Return the vertex at which a port lies."""
+        """Return the vertex where a port lies."""
         puc_port = int(self.port_puc_port[port])
         return int(self.ends[puc_port // 4, (puc_port % 4) // 2])
 
@@ -157,13 +161,13 @@ class HexMesh(MeshTopology):
 
 
 def _check_size(cells: int) -> None:
-    """Refuse a mesh that would only fill the memory."""
+    """Raise ``ConfigError`` if a mesh has more than ``MAX_CELLS`` cells."""
     if cells > MAX_CELLS:
-        raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"The most is {MAX_CELLS}.")
+        raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"Give at most {MAX_CELLS} cells.")
 
 
-def _mate(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Join neighbouring PUC ends at every 120-degree corner; wider corners stay open and become ports."""
+def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the PUC-port joined to each PUC-port: neighbours at 120° are joined, wider corners stay open as ports."""
     around: dict[int, list[tuple[float, int]]] = {}
     for puc, (a, b) in enumerate(ends.tolist()):
         direction = vertices[b] - vertices[a]
@@ -177,7 +181,8 @@ def _mate(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.
             next_angle, next_end = incident[(i + 1) % len(incident)]
             gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
             if abs(gap - 2 * math.pi / 3) < 1e-6:
-                # Seen leaving the vertex, the counter-clockwise side is L at an end A and R at an end B.
+                # Seen from the vertex outwards, the counter-clockwise side is rail L at an end A and rail R at an end
+                # B.
                 ccw = end if end % 4 == 0 else end + 1
                 cw = next_end + 1 if next_end % 4 == 0 else next_end
                 mate[ccw], mate[cw] = cw, ccw
@@ -185,9 +190,9 @@ def _mate(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.
 
 
 def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the ports round the rim: 0 and 1 at end A of PUC 0; bar from port 2m+1 leads to port 2m+2."""
+    """Number the ports around the rim: ports 0 and 1 are at end A of PUC 0; in bar, port 2m+1 leads to port 2m+2."""
     open_ports = np.flatnonzero(mate < 0)
-    # Light that walks the rim in the bar state from one port arrives at the first port of the next open corner.
+    # With all PUCs in bar, light from a port follows the rim and leaves at the first port of the next open corner.
     arrives: dict[int, int] = {}
     for start in open_ports.tolist():
         leaving = start ^ EXIT_XOR["bar"]
@@ -202,15 +207,15 @@ def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
         order += [port, partner[port]]
         port = arrives[partner[port]]
     if len(set(order)) != len(open_ports):
-        raise ConfigError("the rim of this mesh is not a single closed walk")
+        raise ConfigError("the rim of this mesh is not one closed path")
     return np.array(order, dtype=np.int64)
 
 
 def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other one that looks into the same open corner."""
+    """Return, for each open PUC-port, the other open PUC-port at the same corner."""
     partner: dict[int, int] = {}
     for start in open_ports.tolist():
-        # Turn round the vertex: the other side of the same end, then through its joint, until a side is open again.
+        # Go around the vertex: to the other rail of the same end, then through its joint, until a PUC-port is open.
         side = start ^ 1
         while mate[side] >= 0:
             side = int(mate[side]) ^ 1
@@ -227,7 +232,7 @@ def _rings(numbers: Sequence[int]) -> HexMesh:
 
 
 def _read(document: Mapping[str, Any]) -> HexMesh:
-    """Return the mesh of a document, with whatever numbering it has."""
+    """Return the mesh described by a document; the numbering is that of the document."""
     check_format(document)
     mesh = HexMesh(
         label=str(document.get("label", "")),
@@ -240,12 +245,12 @@ def _read(document: Mapping[str, Any]) -> HexMesh:
         n_cells=int(read_integers(document, "n_cells", columns=0)),
     )
     if len(mesh.mate) != 4 * len(mesh.ends):
-        raise ConfigError(f"{len(mesh.mate)} joints for {len(mesh.ends)} PUCs")
+        raise ConfigError(f"'mate' has {len(mesh.mate)} entries for {len(mesh.ends)} PUCs; it needs four per PUC")
     check_graph(mesh, document)
     if np.any(mesh.ends < 0) or np.any(mesh.ends >= len(mesh.vertices)) or len(mesh.colour) != len(mesh.vertices):
-        raise ConfigError("PUC ends lie at vertices that do not exist, or vertices and colours differ in number")
+        raise ConfigError("'ends' names vertices that do not exist, or 'colour' and 'vertices' differ in length")
     if np.any(mesh.colour[mesh.ends[:, 0]] ^ mesh.colour[mesh.ends[:, 1]] != 1):
-        raise ConfigError("a PUC joins two vertices of one colour: the parity of path lengths would not hold")
+        raise ConfigError("a PUC connects two vertices of the same colour, so path lengths would have no fixed parity")
     return mesh
 
 

@@ -1,9 +1,9 @@
-"""The rectangular mesh: columns of PUCs between N ports on the left and N on the right, feed-forward.
+"""The rectangular mesh: a feed-forward mesh of PUC columns between N ports on the left and N on the right.
 
-The interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC
-joins waveguides r and r + 1 for every r of the parity of c. A waveguide at the rim that has no partner in a column
-passes it by. N columns hold N (N - 1) / 2 PUCs; light never comes back, and every port on the left reaches every port
-on the right.
+This is the interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC connects
+waveguides r and r + 1 for every r with the parity of c. A waveguide at the rim without a partner in a column passes
+that column without a PUC. N columns hold N (N - 1) / 2 PUCs. Light never turns back, and every port on the left reaches
+every port on the right.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_int
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_PORTS = 128
-"""Most ports on one side: some 8,000 PUCs, of the order of the largest hexagonal mesh that is accepted."""
+"""Maximum number of ports on one side: about 8,000 PUCs, similar to the largest hexagonal mesh allowed."""
 
 _MIN_PORTS = 3
-"""Two are a single PUC without a joint: a coupler, no mesh."""
+"""Two ports would be a single PUC without joints, which is a coupler and not a mesh."""
 
 _PITCH = 0.5
-"""Distance of two waveguides in PUC lengths (assumption): PUCs above one another then lie one length apart."""
+"""Distance of two waveguides in PUC lengths (assumption): PUCs in one column are then one length apart."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RectangularMesh(MeshTopology):
-    """An immutable rectangular mesh: port r on the left and port N + r on the right are ends of waveguide r.
+    """An immutable rectangular mesh: port r on the left and port N + r on the right are the ends of waveguide r.
 
-    Every PUC has its end A on the left and its rail L on the upper one of its two waveguides. PUCs are numbered column
-    by column from top to bottom. What :class:`MeshTopology` holds is not repeated here.
+    Every PUC has its end A on the left and its rail L on the upper of its two waveguides. PUCs are numbered column by
+    column, from top to bottom. The attributes of :class:`MeshTopology` are not repeated here.
 
     Attributes:
         columns: Shape ``(n_pucs,)``; column of each PUC.
-        rows: Shape ``(n_pucs,)``; upper one of its two waveguides.
+        rows: Shape ``(n_pucs,)``; upper waveguide of each PUC.
     """
 
     topology = "rectangular"
@@ -48,16 +48,18 @@ class RectangularMesh(MeshTopology):
 
     @classmethod
     def from_ports(cls, ports: int) -> RectangularMesh:
-        """Return the mesh of N ports on each side.
+        """Return the mesh with N ports on each side.
 
         Args:
-            ports: N, from 3 on.
+            ports: N, 3 to ``MAX_PORTS``.
 
         Raises:
-            ConfigError: There are too few or too many.
+            ConfigError: There are too few or too many ports.
         """
         if not _MIN_PORTS <= ports <= MAX_PORTS:
-            raise ConfigError(f"{ports} ports on each side make no mesh", hint=f"Give {_MIN_PORTS} to {MAX_PORTS}.")
+            raise ConfigError(
+                f"cannot build a mesh with {ports} ports on each side", hint=f"Give {_MIN_PORTS} to {MAX_PORTS} ports."
+            )
         places = [(column, row) for column in range(ports) for row in range(column % 2, ports - 1, 2)]
         mate = np.full(4 * len(places), -1, dtype=np.int64)
         first: dict[int, int] = {}
@@ -76,12 +78,12 @@ class RectangularMesh(MeshTopology):
 
     @property
     def n_waveguides(self) -> int:
-        """Number N of waveguides, and of ports on each side."""
+        """Number N of waveguides; also the number of ports on each side."""
         return self.n_ports // 2
 
     @property
     def corners(self) -> NDArray[np.float64]:
-        """Shape ``(4 n_pucs, 2)``; on the PUC-port's own waveguide, midway between two columns."""
+        """Position of every PUC-port, shape ``(4 n_pucs, 2)``: on its waveguide, midway between two columns."""
         right, lower = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
         x = self.columns[:, None] + right
         y = -_PITCH * (self.rows[:, None] + lower)
@@ -89,7 +91,7 @@ class RectangularMesh(MeshTopology):
 
     @property
     def port_positions(self) -> NDArray[np.float64]:
-        """Shape ``(n_ports, 2)``; at both sides, also where a waveguide passes the outermost column by."""
+        """Position of every port, shape ``(n_ports, 2)``: at the left and right edges of the mesh."""
         port = np.arange(self.n_ports)
         x, y = port // self.n_waveguides * self.n_waveguides, -_PITCH * (port % self.n_waveguides)
         return np.stack([x, y], axis=1).astype(np.float64)

@@ -1,6 +1,6 @@
-"""The table of topologies: every kind of mesh that a bench file, a command or a document can name.
+"""Table of topologies: every kind of mesh that a bench file, a command or a document can name.
 
-A further topology is a file of its own, such as :mod:`lumion_hw.mesh.layout.rectangular`, and a row here.
+To add a topology, write a module such as :mod:`lumion_hw.mesh.layout.rectangular` and add a row here.
 """
 
 from __future__ import annotations
@@ -16,43 +16,48 @@ from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKin
 
 TOPOLOGIES: dict[str, TopologyKind] = {kind.name: kind for kind in (HEXAGONAL, RECTANGULAR)}
 
-LAYOUTS: dict[str, MeshLayout] = {word: each for kind in TOPOLOGIES.values() for word, each in kind.layouts.items()}
-"""Layouts of all topologies by the word that begins their labels."""
+LAYOUTS: dict[str, MeshLayout] = {word: layout for kind in TOPOLOGIES.values() for word, layout in kind.layouts.items()}
+"""Layouts of all topologies, by the first word of their labels."""
 
 
 @lru_cache(maxsize=16)
-def _laid_out(word: str, numbers: tuple[int, ...]) -> MeshTopology:
+def _build_cached(word: str, numbers: tuple[int, ...]) -> MeshTopology:
     return LAYOUTS[word].build(numbers)
 
 
 def build_mesh(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
-    """Return the mesh of a layout, made once.
+    """Return the mesh of a layout; repeated calls return the same object.
 
     Args:
         word: Name of the layout, such as ``columns``.
-        numbers: Its size, such as ``(2, 3, 2)``.
+        numbers: Size of the layout, such as ``(2, 3, 2)``.
 
     Raises:
-        ConfigError: There is no such layout, or no mesh of that size.
+        ConfigError: The layout is unknown, or has no such size.
     """
     layout = LAYOUTS.get(word)
     if layout is None:
-        raise ConfigError(f"{word!r} is no layout of a mesh", hint=f"There are {', '.join(LAYOUTS)}.")
-    if not layout.fits(len(numbers)):
-        size = f"{layout.size} after it" if layout.key else "no numbers after it"
-        raise ConfigError(f"{len(numbers)} numbers are no size of {word!r}", hint=f"Expected {size}.")
-    return _laid_out(word, tuple(numbers))
+        raise ConfigError(f"unknown mesh layout {word!r}", hint=f"Use one of {', '.join(LAYOUTS)}.")
+    if not layout.accepts_count(len(numbers)):
+        size = f"{layout.size}" if layout.key else "no numbers"
+        raise ConfigError(
+            f"mesh layout {word!r} cannot have {len(numbers)} numbers", hint=f"Give {size} after {word!r}."
+        )
+    return _build_cached(word, tuple(numbers))
 
 
 def mesh_from_label(label: str) -> MeshTopology:
     """Return the mesh of a label such as ``columns 2 3 2``.
 
     Raises:
-        ConfigError: The label is not that of a layout.
+        ConfigError: The label does not name a layout.
     """
     word, *numbers = label.split() or [""]
     if not all(number.isdecimal() for number in numbers):
-        raise ConfigError(f"{label!r} is no layout of a mesh", hint="A label is a word and whole numbers.")
+        raise ConfigError(
+            f"{label!r} is not a mesh label",
+            hint="A label is a word followed by whole numbers, such as 'columns 2 3 2'.",
+        )
     return build_mesh(word, [int(number) for number in numbers])
 
 
@@ -60,10 +65,11 @@ def mesh_from_dict(document: Mapping[str, Any]) -> MeshTopology:
     """Return the mesh that :meth:`MeshTopology.to_dict` wrote.
 
     Raises:
-        ConfigError: Something is missing, of the wrong shape, or contradicts the rest; the message names the element.
+        ConfigError: An entry is missing, has the wrong shape, or contradicts another entry; the message names the
+            element.
     """
-    # Documents from before there was a second topology do not name theirs.
+    # Documents older than the rectangular topology have no 'topology' key: they are hexagonal.
     name = document.get("topology", HEXAGONAL.name)
     if name not in TOPOLOGIES:
-        raise ConfigError(f"{name!r} is no topology of a mesh", hint=f"There are {', '.join(TOPOLOGIES)}.")
+        raise ConfigError(f"unknown mesh topology {name!r}", hint=f"Use one of {', '.join(TOPOLOGIES)}.")
     return TOPOLOGIES[name].read(document)

@@ -1,1 +1,1 @@
-"""The mesh as an SVG picture."""
+"""SVG pictures of the mesh."""

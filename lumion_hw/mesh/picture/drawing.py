@@ -1,9 +1,9 @@
-"""A picture of the mesh and its circuits, as SVG: no dependency, no external resource, made for a light background.
+"""Draw the mesh and its circuits as SVG, without dependencies or external resources, for a light background.
 
-Every PUC is drawn as the two-rail cell it is, where it lies; joints are the short curves between cells;
-ports stand round the rim. A circuit is followed wave by wave through the states, so its line runs on the rails and
-joints the light really uses and changes rails inside a PUC in the cross state. Circuits differ by dash pattern as well
-as by colour (Okabe and Ito's palette, which colour-blind readers can tell apart).
+Every PUC is drawn as a two-rail cell at its position; joints are the short curves between cells, and ports lie around
+the rim. Each circuit is traced wave by wave through the states, so its line follows the rails and joints that the light
+uses and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour (palette of Okabe
+and Ito, safe for colour-blind readers).
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ class PicturePath:
     """One circuit to draw.
 
     Attributes:
-        label: What the legend calls it, such as ``srv1/nic0 → srv4/nic1``.
+        label: Name in the legend, such as ``srv1/nic0 → srv4/nic1``.
         source: Port where the light enters.
-        pucs: PUCs passed, in order.
-        colour: CSS colour; one of the palette when omitted.
+        pucs: PUCs on the path, in order.
+        colour: CSS colour; a palette colour when omitted.
         loss_db: Loss for the legend, in dB.
         source_name: Name written at the source port; the label when empty.
         target_name: Name written at the target port; the label when empty.
-        power_dbm: Power before the first PUC, between two, and behind the last, one more than ``pucs``: the line is as
-            wide as the power. ``None`` where it is not known. Lines of paths without are all of one width.
+        power_dbm: Power before the first PUC, between PUCs, and after the last PUC: one value more than ``pucs``,
+            ``None`` where unknown. The line width follows the power. Paths without powers are drawn with a constant
+            width.
     """
 
     label: str
@@ -63,7 +64,7 @@ class PicturePath:
 
 @dataclass(frozen=True)
 class _Circuit:
-    """A path with the PUC-ports where it enters and leaves each PUC, and its style."""
+    """A path with its entry and exit PUC-port at each PUC, and its drawing style."""
 
     path: PicturePath
     index: int
@@ -77,12 +78,12 @@ class _Circuit:
 
     @property
     def ends(self) -> tuple[tuple[int, str], tuple[int, str]]:
-        """Source and target port with the name to write there, shortened if need be."""
+        """Source and target port, each with the name to write there (shortened if necessary)."""
         source, target = self.path.source_name or self.path.label, self.path.target_name or self.path.label
         return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
 
     def stroke(self, width_px: float) -> str:
-        """Attributes of the line."""
+        """Return the SVG stroke attributes of the circuit's line."""
         dash = _DASHES[self.index % len(_DASHES)]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
@@ -101,27 +102,28 @@ def mesh_svg(
     field_range_db: float = 60.0,
     values: PictureValues | None = None,
 ) -> str:
-    """Return an SVG document that shows a mesh, its states and its circuits, or numbers for its PUCs and cells.
+    """Return an SVG picture of a mesh with its states and circuits, or with numbers on its PUCs and cells.
 
-    Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``MeshTopology.joints``) and
-    ``path-<index>``. Readable at a width of 1200 px up to about 100 PUCs; larger meshes make the picture wider.
+    Elements have the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (row of ``MeshTopology.joints``) and
+    ``path-<index>``. The picture is readable at a width of 1200 px up to about 100 PUCs; larger meshes give a wider
+    picture.
 
     Args:
         mesh: The mesh.
-        states: State of each PUC; those missing are drawn without a way through.
-        paths: Circuits, drawn in this order along the rails and joints that the states give them.
+        states: State of each PUC; PUCs without a state are drawn with open rails.
+        paths: Circuits, drawn in this order along their rails and joints.
         title: Heading; the mesh's label when empty.
-        failed: PUCs to be marked as failed.
-        parked: PUCs to be marked as set, though no circuit passes them: that leads stray light away.
-        ports_labelled: Whether ports carry their numbers.
-        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` where it is dark:
-            joints are coloured by the stronger of their two directions.
-        field_range_db: How far below the strongest wave light is drawn.
-        values: Numbers to write on PUCs and cells, which are coloured by them.
+        failed: PUCs to mark as failed.
+        parked: PUCs to mark as parked: set to guide stray light out of the mesh, but not used by a circuit.
+        ports_labelled: Whether to write port numbers.
+        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` for no light.
+            Joints are coloured by the stronger of their two directions.
+        field_range_db: Range of the colour scale below the strongest wave; weaker light is not drawn.
+        values: Numbers to write on PUCs and cells, which also set their colour.
 
     Raises:
-        ConfigError: A path does not go where the states send the light, a failed PUC does not exist, the field has
-            another shape or holds what is no number, or values are for elements that do not exist.
+        ConfigError: A path does not follow the light in these states, a failed PUC does not exist, the field has the
+            wrong shape or contains NaN, or values name elements that do not exist.
     """
     states = states or {}
     if values is not None:
@@ -151,7 +153,7 @@ def mesh_svg(
 
 
 def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
-    """Open the document: its size, what it is for those who cannot see it, a white page and its heading."""
+    """Return the start of the SVG document: size, description for screen readers, white background and heading."""
     heading = xml_text(heading)
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -166,13 +168,13 @@ def _opening(width: float, height: float, heading: str, description: str) -> lis
 
 
 def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
-    """Follow the light of one path and check that it takes the PUCs the path names."""
+    """Trace one path through the states and check that the light passes the PUCs that the path names."""
     trace = mesh.trace(path.source, states)
     if trace.pucs != tuple(path.pucs):
         raise ConfigError(
             f"path {path.label!r}: light from port {path.source} passes PUCs {list(trace.pucs)} in these states, "
             f"not {list(path.pucs)}",
-            hint="Give the states and paths of one routing.",
+            hint="Give states and paths that come from the same routing.",
         )
     node = int(mesh.port_puc_port[path.source])
     entering: list[int] = []
@@ -185,20 +187,20 @@ def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[i
 
 
 def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
-    """Return what the picture shows, for readers who cannot see it."""
-    told = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
-    return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
+    """Return a text description of the picture, for screen readers."""
+    text = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
+    return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *text]) + "."
 
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
-    """Return one line of text in ink, unless the attributes give another fill."""
+    """Return one line of text, in dark ink unless the attributes set another fill."""
     fill = "" if "fill=" in attributes else f'fill="{_INK}" '
     inner = text if escaped else xml_text(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
 
 
 def _shortened(text: str, letters: int) -> str:
-    """Return the text, or its beginning with an ellipsis."""
+    """Return the text, cut to at most this many letters and ended by an ellipsis."""
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
@@ -208,7 +210,7 @@ def _name_width(name: str) -> float:
 
 
 def _svg_curves(curves: Sequence[Curve]) -> str:
-    """Return the ``d`` attribute of curves that follow one another."""
+    """Return the SVG ``d`` attribute for consecutive curves."""
     start = f"M{curves[0][0][0]:.1f} {curves[0][0][1]:.1f}"
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
@@ -217,26 +219,26 @@ def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     """Draw the waveguides between PUCs."""
     yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
-        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint(one, other)])}"/>'
+        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
     for port in range(mesh.n_ports):
-        yield f'<path d="{_svg_curves([page.port_lead(port)])}"/>'
+        yield f'<path d="{_svg_curves([page.port_curve(port)])}"/>'
     yield "</g>"
 
 
 def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
-    """Colour the waveguides by the power they carry, with a scale at the top right."""
+    """Colour the waveguides by the power they carry, and draw the colour scale at the top right."""
     yield '<g fill="none">'
-    for curve, colour, width, words in field_lines(mesh, page, field, range_db):
+    for curve, colour, width, text in field_lines(mesh, page, field, range_db):
         yield (
             f'<path class="field" d="{_svg_curves([curve])}" stroke="{colour}" stroke-width="{width:.1f}">'
-            f"<title>{words}</title></path>"
+            f"<title>{text}</title></path>"
         )
     yield "</g>"
     steps = scale_steps(field, range_db)
-    for index, (colour, words) in enumerate(steps):
+    for index, (colour, text) in enumerate(steps):
         x = page.width - MARGIN - 70.0 * (len(steps) - index)
         yield f'<rect x="{x:.0f}" y="30" width="14" height="14" fill="{colour}"/>'
-        yield _text(x + 18, 41, f"≥ {words}", size=10, attributes=f'fill="{_FAINT}"')
+        yield _text(x + 18, 41, f"≥ {text}", size=10, attributes=f'fill="{_FAINT}"')
 
 
 def _cells(
@@ -251,11 +253,11 @@ def _cells(
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
         state, value = states.get(puc), None if values is None else values.pucs.get(puc)
-        told = f"PUC {puc}: {state or 'no state'}{', failed' * (puc in failed)}{', parked' * (puc in parked)}"
+        text = f"PUC {puc}: {state or 'no state'}{', failed' * (puc in failed)}{', parked' * (puc in parked)}"
         fill = _BODY
         if values is not None and value is not None:
-            told, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
-        yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
+            text, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
+        yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{text}</title>'
         yield _cell(page.scale, state, failed=puc in failed, parked=puc in parked, fill=fill)
         yield "</g>"
 
@@ -276,14 +278,14 @@ def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bo
         )
         body += f'<path d="{hatch}" stroke="{_FAULT}" stroke-width="1.1" opacity="0.65"/>'
     if state is None:
-        ways = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
+        rails = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
     else:
         turn = 1 if state == "bar" else -1
-        ways = "".join(
+        rails = "".join(
             f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
             for r in (-1, 1)
         )
-    return f'{body}<path d="{ways}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
+    return f'{body}<path d="{rails}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
 
 
 def _numbers(
@@ -293,16 +295,16 @@ def _numbers(
     failed: frozenset[int],
     parked: frozenset[int],
 ) -> Iterator[str]:
-    """Write the number and the state beside every PUC."""
+    """Write number and state next to every PUC."""
     for puc in range(mesh.n_pucs):
-        (x, y), beside = page.number_place(puc)
+        (x, y), beside = page.number_position(puc)
         used = puc in states and puc not in parked
         colour = _FAULT if puc in failed else _INK if used else _FAINT
         style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
         style += "" if beside else ' text-anchor="middle"'
         sign = _SIGN[states.get(puc)]
-        told = f"{puc} ({sign.strip()})" if puc in parked and sign else f"{puc}{sign}"
-        yield _text(x, y + 3.5, told, size=10, attributes=style)
+        text = f"{puc} ({sign.strip()})" if puc in parked and sign else f"{puc}{sign}"
+        yield _text(x, y + 3.5, text, size=10, attributes=style)
 
 
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
@@ -312,13 +314,13 @@ def _port_disc(x: float, y: float, *, fibre: bool) -> str:
 
 
 def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
-    """Draw the ports and their leads."""
+    """Draw the ports and their numbers."""
     fibres = frozenset(mesh.fibre_ports)
     for port in range(mesh.n_ports):
-        x, y = page.port_place(port)
+        x, y = page.port_position(port)
         fibre = port in fibres
-        told = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
-        yield f'<g id="port-{port}"><title>{told}</title>'
+        text = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
+        yield f'<g id="port-{port}"><title>{text}</title>'
         yield _port_disc(x, y, fibre=fibre)
         if labelled:
             fill = _INK if fibre else _FAINT
@@ -333,44 +335,44 @@ def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
-    lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
-    passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
-    joints = [page.joint(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
+    lead, out = page.port_curve(circuit.path.source), page.port_curve(circuit.target)
+    passes = [page.puc_curve(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
+    joints = [page.joint_curve(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
     curves = [lead, passes[0]]
     for joint, following in zip(joints, passes[1:], strict=True):
         curves += [joint, following]
     curves.append((out[3], out[2], out[1], out[0]))
-    way = _svg_curves(curves)
+    direction = _svg_curves(curves)
     pucs = " ".join(map(str, circuit.path.pucs))
     yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
-    # A white edge below: where circuits cross, one is seen to lie over the other.
-    yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
+    # A white edge under the line shows which circuit lies on top where two cross.
+    yield f'<path d="{direction}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
     if circuit.path.power_dbm:
-        yield from _by_power(circuit, curves, strongest_dbm)
+        yield from _power_segments(circuit, curves, strongest_dbm)
     else:
-        yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
+        yield f'<path d="{direction}" {circuit.stroke(4.2)}/>'
     yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))
     yield "</g>"
 
 
-def _by_power(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
-    """Draw the line of one circuit piece by piece: a waveguide and the PUC behind it, as wide as the power there."""
+def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
+    """Draw one circuit in segments, a waveguide and the PUC after it, each as wide as the power there."""
     for hop, power_dbm in enumerate(circuit.path.power_dbm):
         # curves: lead-in, PUC, joint, PUC, …, lead-out
         piece = curves[2 * hop : 2 * hop + 2]
-        told = "not known" if power_dbm is None else f"{power_dbm:.1f} dBm"
+        text = "not known" if power_dbm is None else f"{power_dbm:.1f} dBm"
         yield (
             f'<path data-hop="{hop}" d="{_svg_curves(piece)}" {circuit.stroke(power_width(power_dbm, strongest_dbm))}>'
-            f"<title>{xml_text(circuit.path.label)}, {told}</title></path>"
+            f"<title>{xml_text(circuit.path.label)}, {text}</title></path>"
         )
 
 
 def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
-    """Return the width of a line in px: 7 at the strongest power of all, 1.6 where it is 30 dB less or unknown."""
+    """Return a line width in px for a power: 7 at the strongest power in the picture, 1.6 if 30 dB lower or unknown."""
     if power_dbm is None:
         return _NARROW
-    share = 1.0 - min(max(strongest_dbm - power_dbm, 0.0), _POWER_RANGE_DB) / _POWER_RANGE_DB
-    return round(_NARROW + share * (_WIDE - _NARROW), 1)
+    fraction = 1.0 - min(max(strongest_dbm - power_dbm, 0.0), _POWER_RANGE_DB) / _POWER_RANGE_DB
+    return round(_NARROW + fraction * (_WIDE - _NARROW), 1)
 
 
 def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
@@ -379,8 +381,8 @@ def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
     a, b, c, d = curve
     place = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d
     x, y = place
-    way = (1 - t) ** 2 * (b - a) + 2 * t * (1 - t) * (c - b) + t**2 * (d - c)
-    angle = math.degrees(math.atan2(way[1], way[0]))
+    direction = (1 - t) ** 2 * (b - a) + 2 * t * (1 - t) * (c - b) + t**2 * (d - c)
+    angle = math.degrees(math.atan2(direction[1], direction[0]))
     return (
         f'<path d="M{size:g} 0L{-0.7 * size:g} {0.85 * size:g}L{-0.3 * size:g} 0L{-0.7 * size:g} {-0.85 * size:g}Z" '
         f'transform="translate({x:.1f} {y:.1f}) rotate({angle:.0f})" fill={quoteattr(colour)} '
@@ -391,7 +393,7 @@ def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
 def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
     """Write the names at both ends of a circuit."""
     for port, name in circuit.ends:
-        (x, y), angle, flipped = page.name_place(port)
+        (x, y), angle, flipped = page.name_position(port)
         width = _name_width(name)
         left = -width if flipped else 0.0
         yield f'<g transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})">'
@@ -404,7 +406,7 @@ def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
 
 
 def _key(mesh: MeshTopology, top: float, *, failed: bool, parked: bool, stateful: bool) -> Iterator[str]:
-    """Draw the key of the symbols."""
+    """Draw the key that explains the symbols."""
     small = 62.0
     x = MARGIN
     cells: list[tuple[str, str]] = []
@@ -419,14 +421,14 @@ def _key(mesh: MeshTopology, top: float, *, failed: bool, parked: bool, stateful
     cells.append((_port_disc(0, 0, fibre=True), "port"))
     if len(mesh.fibre_ports) < mesh.n_ports:
         cells.append((_port_disc(0, 0, fibre=False), "port without fibre"))
-    for drawing, words in cells:
+    for drawing, text in cells:
         yield f'<g transform="translate({x + 18:.1f} {top:.1f})">{drawing}</g>'
-        yield _text(x + 42, top + 4, words, size=12, attributes=f'fill="{_FAINT}"')
-        x += 42 + 7.0 * len(words) + 26
+        yield _text(x + 42, top + 4, text, size=12, attributes=f'fill="{_FAINT}"')
+        x += 42 + 7.0 * len(text) + 26
 
 
 def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
-    """Write the line of one circuit below the mesh."""
+    """Write the legend line of one circuit below the mesh."""
     path = circuit.path
     y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
     loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"

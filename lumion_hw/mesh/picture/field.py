@@ -1,4 +1,4 @@
-"""The light in a mesh as colour: power in dB along the joints of a picture."""
+"""Light in a mesh as colour: power in dB along the joints of a picture."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.picture.geometry import Curve, PageLayout
 
 _SCALE = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
-"""Bright to dark, evenly perceived (viridis), so that it also reads in grey."""
+"""Viridis colours from bright to dark: perceptually uniform, and readable in grey."""
 
 _STRONGEST, _WEAKEST = 6.5, 1.5  # px
 
 
 def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.float64]:
-    """Return powers of the waves that enter every PUC-port.
+    """Return the field as an array, after checking its shape and values.
 
     Args:
         mesh: The mesh.
-        field_db: Shape ``(4 n_pucs,)``; power in dB; ``-inf`` is dark.
+        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``; ``-inf`` for no light.
 
     Raises:
-        ConfigError: There are more or fewer, or one is no number.
+        ConfigError: The shape is wrong, or a value is NaN.
     """
     field = np.asarray(field_db, dtype=np.float64)
     if field.shape != (4 * mesh.n_pucs,) or np.any(np.isnan(field)):
         raise ConfigError(
-            f"a field of shape {field.shape} cannot be drawn",
-            hint=f"Give the power in dB of the wave entering each of the {4 * mesh.n_pucs} PUC-ports; -inf is dark.",
+            f"cannot draw a field of shape {field.shape}",
+            hint=(
+                f"Give the power in dB of the wave that enters each of the {4 * mesh.n_pucs} PUC-ports; -inf for no "
+                "light."
+            ),
         )
     return field
 
@@ -39,29 +42,29 @@ def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.floa
 def field_lines(
     mesh: MeshTopology, page: PageLayout, field_db: NDArray[np.float64], range_db: float
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield curve, colour, width in px and words for every joint and port that carries light.
+    """Yield curve, colour, width in px and tooltip for every joint and port that carries light.
 
-    The stronger one of the two directions of a joint is what is drawn.
+    A joint is drawn with the stronger of its two directions.
 
     Args:
         mesh: The mesh.
-        page: Where things are.
-        field_db: As from :func:`checked_field_db`.
-        range_db: How far below the strongest wave the scale goes; weaker light is not drawn.
+        page: Positions on the page.
+        field_db: Powers as returned by :func:`checked_field_db`.
+        range_db: Range of the colour scale below the strongest wave; weaker light is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
     for index, (one, other) in enumerate(mesh.joints.tolist()):
         yield from _line(
-            page.joint(one, other), max(field_db[one], field_db[other]), strongest, range_db, f"joint {index}"
+            page.joint_curve(one, other), max(field_db[one], field_db[other]), strongest, range_db, f"joint {index}"
         )
     for port, puc_port in enumerate(mesh.port_puc_port.tolist()):
-        yield from _line(page.port_lead(port), field_db[puc_port], strongest, range_db, f"into port {port}")
+        yield from _line(page.port_curve(port), field_db[puc_port], strongest, range_db, f"into port {port}")
 
 
 def _line(
     curve: Curve, power_db: float, strongest_db: float, range_db: float, name: str
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield one line if it is bright enough."""
+    """Yield one line if its power is within the colour scale."""
     if not np.isfinite(power_db) or power_db < strongest_db - range_db:
         return
     depth = (strongest_db - power_db) / range_db
@@ -75,7 +78,7 @@ def colour_of(depth: float) -> str:
 
 
 def scale_steps(field_db: NDArray[np.float64], range_db: float) -> list[tuple[str, str]]:
-    """Return colour and words for each step of the scale."""
+    """Return colour and label for each step of the colour scale."""
     strongest = float(field_db.max(initial=-np.inf))
     step = range_db / len(_SCALE)
     return [(colour, f"{strongest - (i + 1) * step:.0f} dB") for i, colour in enumerate(_SCALE)]

@@ -1,4 +1,4 @@
-"""Where the parts of a picture of the mesh lie: rails, joints, ports and names as points and curves on a page."""
+"""Geometry of mesh pictures: rails, joints, ports and names as points and curves on a page."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ PORT_RADIUS = 9.5
 """Radius of the disc of a port, in px."""
 
 MARGIN = 28.0
-"""Free space round the page, in px."""
+"""Margin of the page, in px."""
 
 TITLE_HEIGHT = 62.0
 """Space for the title, in px."""
 
 WIDTH = 1200.0
-"""Width of the page in px; large meshes take more."""
+"""Width of the page in px; large meshes make it wider."""
 
 _SCALE_LIMITS = (62.0, 120.0)  # px per PUC length
-_PORT_APART = 0.14  # the others in PUC lengths
+_PORT_SPACING = 0.14  # this and the next two in PUC lengths
 _PORT_REACH = 0.48
 _NAME_REACH = 0.63
 _NUMBER_GAP = 7.0  # px
 
 
 class PageLayout:
-    """Where everything lies, in px with y down.
+    """Positions of all picture elements, in px with y down.
 
     Args:
         mesh: The mesh.
-        names: Ports with a name beside them, each with the width of that name in px.
+        names: Ports that have a name tag, each with the width of the tag in px.
 
     Attributes:
         scale: Pixels per PUC length.
         width: Width of the page.
-        mesh_bottom: Lower edge of the mesh with its ports and names.
+        mesh_bottom: Lower edge of the mesh, including ports and names.
     """
 
     def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
@@ -65,7 +65,7 @@ class PageLayout:
         end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
         side = RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
-        # Ports that share a place stand beside each other.
+        # Two ports at the same position are drawn side by side.
         places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
         self._shared = np.bincount(corner.reshape(-1), minlength=len(places))[corner.reshape(-1)] > 1
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
@@ -76,16 +76,21 @@ class PageLayout:
         self.mesh_bottom = float(TITLE_HEIGHT + high[1] - low[1])
 
     def _fitting_scale(self, names: Sequence[tuple[int, float]]) -> float:
-        """Return the largest scale that fits the page: the width is convex in the scale, so its chord errs small."""
+        """Return the largest scale at which the mesh fits the page.
+
+        The width is a convex function of the scale, so interpolating between the limits never gives a scale that is too
+        large.
+        """
         small, large = _SCALE_LIMITS
         narrow, wide = (float(np.ptp([side[0] for side in self._bounds(names, scale)])) for scale in _SCALE_LIMITS)
         fitting = small + (WIDTH - 2 * MARGIN - narrow) * (large - small) / (wide - narrow)
         return min(max(fitting, small), large)
 
     def _open_direction(self, port: int) -> _Vector:
-        """Return the unit vector out of the mesh at a port's open corner, y up.
+        """Return the unit vector that points out of the mesh at a port's open corner, y up.
 
-        Where two PUCs meet it is sideways, up or down, so that the names along one side of the rim stand in parallel.
+        Where two PUCs meet, the direction is exactly sideways, up or down, so that names along one side of the rim are
+        parallel.
         """
         puc_port = int(self._mesh.port_puc_port[port])
         here = np.all(self._mesh.corners == self._mesh.corners[puc_port], axis=1).reshape(-1, 2, 2)
@@ -102,28 +107,29 @@ class PageLayout:
         vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
         return vector
 
-    def _at_port(self, port: int, reach: float, scale: float) -> _Vector:
-        """Return the point at some distance out from where a port lies, beside the other port of its corner if any."""
+    def _port_point(self, port: int, reach: float, scale: float) -> _Vector:
+        """Return the point at a given distance outside a port, offset sideways if two ports share the corner."""
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
         place = self._mesh.port_positions[port]
         side = math.copysign(1.0, float((self._rail_ends[puc_port] - place) @ across)) * self._shared[port]
-        apart = max(_PORT_APART, (PORT_RADIUS + 1.5) / scale)
+        apart = max(_PORT_SPACING, (PORT_RADIUS + 1.5) / scale)
         point: _Vector = place + reach * outward + side * apart * across
         return point
 
     def _bounds(self, names: Sequence[tuple[int, float]], scale: float) -> tuple[_Vector, _Vector]:
-        """Return the lowest and highest coordinates of all that is drawn, in px with y up from the lattice origin."""
-        ports = [self._at_port(port, _PORT_REACH, scale) * scale for port in range(self._mesh.n_ports)]
+        """Return the lowest and highest coordinates of the drawing, in px with y up from the lattice origin."""
+        ports = [self._port_point(port, _PORT_REACH, scale) * scale for port in range(self._mesh.n_ports)]
         far = [
-            self._at_port(port, _NAME_REACH, scale) * scale + self._outward[port] * (width + 4) for port, width in names
+            self._port_point(port, _NAME_REACH, scale) * scale + self._outward[port] * (width + 4)
+            for port, width in names
         ]
         points = np.array([*ports, *far, *(self._mesh.corners * scale)])
         return points.min(axis=0) - PORT_RADIUS, points.max(axis=0) + PORT_RADIUS
 
     def px(self, point: _Vector) -> _Vector:
-        """Return the place on the page of a lattice point."""
+        """Return the position of a lattice point on the page, in px."""
         place: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
         return place
 
@@ -132,12 +138,12 @@ class PageLayout:
         return start, first, second, end
 
     def centre(self, puc: int) -> tuple[_Vector, float]:
-        """Return the centre of a PUC and the angle of its axis in degrees, clockwise as SVG counts."""
+        """Return the centre of a PUC, and the angle of its axis in degrees (clockwise, as in SVG)."""
         along = self._towards_b[puc]
         return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
 
-    def number_place(self, puc: int) -> tuple[_Vector, bool]:
-        """Return where the number of a PUC stands: centred above a level PUC, begun (the flag) beside a slanted one."""
+    def number_position(self, puc: int) -> tuple[_Vector, bool]:
+        """Return the position of a PUC's number, and whether its text starts there (else it is centred)."""
         along = self._towards_b[puc]
         aside = np.array([-along[1], along[0]])
         slanted = abs(aside[0]) > 1e-9
@@ -146,49 +152,49 @@ class PageLayout:
         away = aside * (HALF_HEIGHT + _NUMBER_GAP / self.scale)
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
-    def through(self, entering: int, leaving: int) -> Curve:
-        """Return the curve from rail end to rail end inside a PUC."""
+    def puc_curve(self, entering: int, leaving: int) -> Curve:
+        """Return the curve of light through a PUC, from one rail end to another."""
         start, end = self._rail_ends[entering], self._rail_ends[leaving]
         inward = self._along(entering // 4, entering % 4 // 2) * HALF_BODY
         return self._curve(start, start + inward, end - inward, end)
 
-    def joint(self, one: int, other: int) -> Curve:
+    def joint_curve(self, first_port: int, second_port: int) -> Curve:
         """Return the curve between two joined PUC-ports."""
-        start, end = self._rail_ends[one], self._rail_ends[other]
-        first, second = (-self._along(p // 4, p % 4 // 2) for p in (one, other))
+        start, end = self._rail_ends[first_port], self._rail_ends[second_port]
+        first, second = (-self._along(p // 4, p % 4 // 2) for p in (first_port, second_port))
         reach = _reaches(start, first, end, second)
         return self._curve(start, start + 0.75 * reach[0] * first, end + 0.75 * reach[1] * second, end)
 
-    def port_lead(self, port: int) -> Curve:
-        """Return the curve from a port to the rail end behind it."""
+    def port_curve(self, port: int) -> Curve:
+        """Return the curve from a port to its rail end."""
         puc_port = int(self._mesh.port_puc_port[port])
-        start, end = self._at_port(port, _PORT_REACH, self.scale), self._rail_ends[puc_port]
+        start, end = self._port_point(port, _PORT_REACH, self.scale), self._rail_ends[puc_port]
         along = self._along(puc_port // 4, puc_port % 4 // 2)
         return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * along, end)
 
-    def port_place(self, port: int) -> _Vector:
-        """Return where a port's number stands."""
-        return self.px(self._at_port(port, _PORT_REACH, self.scale))
+    def port_position(self, port: int) -> _Vector:
+        """Return the position of a port's number."""
+        return self.px(self._port_point(port, _PORT_REACH, self.scale))
 
-    def name_place(self, port: int) -> tuple[_Vector, float, bool]:
-        """Return where the name at a port begins (ends, if the flag is set), and its angle in degrees."""
+    def name_position(self, port: int) -> tuple[_Vector, float, bool]:
+        """Return position and angle in degrees of a port's name tag, and whether the tag ends (not starts) there."""
         outward = self._outward[port]
         angle = -math.degrees(math.atan2(outward[1], outward[0]))
         flipped = outward[0] < -1e-9
-        return self.px(self._at_port(port, _NAME_REACH, self.scale)), angle + 180 * flipped, flipped
+        return self.px(self._port_point(port, _NAME_REACH, self.scale)), angle + 180 * flipped, flipped
 
 
 def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> tuple[float, float]:
-    """Return how far two waveguides go on, each in its unit direction, until they meet.
+    """Return how far two waveguides run, each in its unit direction, until they meet.
 
-    Those that run side by side or against each other never meet: they bend over within half of what is between them.
+    Waveguides that are parallel or diverge never meet; each then runs for half the gap and bends over.
     """
     gap = end - start
     turn = float(first[0] * second[1] - first[1] * second[0])
     if abs(turn) > 0.1:
-        one = float(gap[0] * second[1] - gap[1] * second[0]) / turn
-        other = float(gap[0] * first[1] - gap[1] * first[0]) / turn
-        if one > 0.0 and other > 0.0:
-            return one, other
+        first_port = float(gap[0] * second[1] - gap[1] * second[0]) / turn
+        second_port = float(gap[0] * first[1] - gap[1] * first[0]) / turn
+        if first_port > 0.0 and second_port > 0.0:
+            return first_port, second_port
     half = 0.5 * float(np.linalg.norm(gap))
     return half, half

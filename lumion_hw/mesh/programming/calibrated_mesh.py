@@ -1,4 +1,4 @@
-"""A calibration record as arrays: what the mesh does at given heater currents, as far as is known."""
+"""A calibration record as arrays: the predicted behaviour of the mesh at given heater currents."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _BALANCED = CouplerEntry()
 
 @dataclass(frozen=True, eq=False)
 class CalibratedMesh:
-    """What a record knows, with all heaters cold, and what heat adds. Heater ``2·PUC`` is on the upper arm.
+    """A calibrated mesh: its cold parameters, and the effect of heat. Heater ``2·PUC`` is on the upper arm.
 
-    What is not known is taken as nothing: no passive phase, balanced couplers, joints without phase, no crosstalk.
+    Unknown values are neutral: no passive phase, balanced couplers, joints without phase, no crosstalk.
 
     Attributes:
-        record: The record.
-        chip: The physics it states.
-        passive_rad: Shape ``(E,)``; NaN where it was not found.
+        record: The calibration record.
+        chip: Chip parameters in the record.
+        passive_rad: Shape ``(E,)``; passive phase, NaN where unknown.
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
-        heat_mw_per_rad: Shape ``(2E,)``; heat for a radian on the heater's own arm.
+        heat_mw_per_rad: Shape ``(2E,)``; heat per radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
         joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record has no kernel.
-        returns: What drives lose to each other.
+        returns: Current loss of channels that share a return conductor.
     """
 
     record: CalibrationRecord
@@ -50,20 +50,20 @@ class CalibratedMesh:
     returns: SharedReturns
 
     def __repr__(self) -> str:
-        """Return one line; the arrays are attributes."""
+        """Return a one-line summary."""
         return f"<KnownMesh of {self.record!r}>"
 
     @classmethod
     def from_record(cls, record: CalibrationRecord, max_ma: float = np.inf) -> CalibratedMesh:
-        """Return the arrays of a record.
+        """Return the calibrated mesh of a record.
 
         Args:
-            record: The record.
-            max_ma: Largest current of the controller, where that is less than what the laws hold for.
+            record: The calibration record.
+            max_ma: Largest current of the controller, if smaller than that of the heater laws.
 
         Raises:
-            CalibrationError: The record's crosstalk was reckoned with another scale than this software's, or what
-                drives lose to each other with other sizes of groups.
+            CalibrationError: The record was made with another lattice scale, or with other sizes of shared-return
+                groups.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
@@ -71,10 +71,11 @@ class CalibratedMesh:
         rho2, expected = chip.heater_law[:, 0], 2 * len(RETURN_GROUP_SIZES)
         if (found := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
             raise CalibrationError(
-                f"this record says in {found} numbers what drives that share a return lose, here it takes {expected}",
-                hint="Calibrate again with this software.",
+                f"the record describes shared returns by {found} numbers; this software uses {expected}",
+                hint="Calibrate again with this version of the software.",
             )
-        # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): so much heat for a radian, at any current.
+        # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): the heat per radian does not depend on the
+        # current.
         nominal = record.heater_ohm * 1e-3 * chip.heat_factor
         arms, joints = _crosstalk(record)
         passive = [entry.passive_phase_rad for entry in record.pucs]
@@ -82,7 +83,7 @@ class CalibratedMesh:
             record,
             chip,
             np.array([np.nan if value is None else value for value in passive]),
-            np.array([min(one.max_ma, max_ma) if one else 0.0 for one in laws]),
+            np.array([min(law.max_ma, max_ma) if law else 0.0 for law in laws]),
             np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
             arms,
             joints,
@@ -91,17 +92,17 @@ class CalibratedMesh:
 
     @property
     def mesh(self) -> MeshTopology:
-        """The mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh`."""
+        """Topology of the mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh` does."""
         return self.record.mesh
 
     @property
     def law(self) -> Real:
-        """ρ2, ρ4, ρ6 of every heater, shape ``(2E, 3)``; zeros for one without effect."""
+        """Law coefficients ρ2, ρ4, ρ6 of every heater, shape ``(2E, 3)``; zeros for a heater without effect."""
         return self.chip.heater_law
 
     @property
     def reach_rad(self) -> Real:
-        """Largest phase of every heater on its own arm, whatever others carry, shape ``(2E,)``; 0 without effect."""
+        """Largest phase that each heater always reaches on its own arm, shape ``(2E,)``; 0 for a dead heater."""
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 
     @property
@@ -110,7 +111,7 @@ class CalibratedMesh:
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
-        """Return the phases of heaters on their own arms that are driven at once, shape ``(…, 2E)``."""
+        """Return the phase of every heater on its own arm when all are driven together, shape ``(…, 2E)``."""
         return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
@@ -121,27 +122,29 @@ class CalibratedMesh:
         return own
 
     def own_slope_rad_per_ma2(self, currents_ma: Real) -> Real:
-        """Return the change of that phase per squared current, shape ``(…, 2E)``."""
+        """Return the derivative of each heater's own phase with respect to its squared current, shape ``(…, 2E)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         slope: Real = rho2 + square * (2.0 * rho4 + 3.0 * square * rho6)
         return slope
 
     def currents_ma(self, own_rad: Real) -> Real:
-        """Return the currents for phases of heaters on their own arms, all at once, shape ``(2E,)``.
+        """Return the currents that, driven together, give these own phases of all heaters.
+
+        Shapes are ``(2E,)``.
 
         Raises:
-            LimitError: A phase is negative or out of the heater's reach; the message names the heater.
+            LimitError: A phase is negative or beyond the heater's range; the message names the heater.
         """
         outside = (own_rad < 0.0) | (own_rad > self.reach_rad * (1.0 + 1e-12))
         if outside.any():
             heater = int(np.flatnonzero(outside)[0])
             raise LimitError(
-                f"phase of {self.heater_name(heater)}", asked=float(own_rad[heater]),
+                f"{self.heater_name(heater)} cannot reach this phase", requested=float(own_rad[heater]),
                 limit=float(self.reach_rad[heater]), unit="rad",
             )  # fmt: skip
         live = self.law[:, 0] != 0.0
-        # From the first term alone; the others are small, so a few of Newton's steps do.
+        # Start from the first term of the law; the others are small, so a few Newton steps suffice.
         square = np.divide(own_rad, self.law[:, 0], out=np.zeros(len(own_rad)), where=live)
         for _ in range(_NEWTON_STEPS):
             current = np.sqrt(np.maximum(square, 0.0))
@@ -155,37 +158,43 @@ class CalibratedMesh:
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
-        """Return the heat of heaters with these phases on their own arms, shape ``(…, 2E)``."""
+        """Return the heat of heaters that produce these phases on their own arms, shape ``(…, 2E)``."""
         heat: Real = own_rad * self.heat_mw_per_rad
         return heat
 
     def cells(self, currents_ma: Real, frequency_hz: float | None = None) -> UnitCells:
-        """Return the unit cells at given currents, about the reference frequency.
+        """Return the unit cells at given currents.
 
         Args:
             currents_ma: Shape ``(2E,)`` or ``(N, 2E)``.
-            frequency_hz: Frequency of the light they are for, if it is another: the phases of heaters, laws and
-                crosstalk alike, are proportional to it.
+            frequency_hz: Frequency of the light, by default the reference frequency. All heater phases, including
+                crosstalk, are proportional to it.
 
         Raises:
-            LimitError: The record does not hold for this frequency.
+            LimitError: The record is not valid at this frequency.
         """
-        turns = 1.0 if frequency_hz is None else self._turns(frequency_hz)
+        ratio = 1.0 if frequency_hz is None else self._frequency_ratio(frequency_hz)
         own = self.own_rad(currents_ma)
         heat = self.heat_mw(own)
-        arms = (own + heat @ self.arm_rad_per_mw.T) * turns
+        arms = (own + heat @ self.arm_rad_per_mw.T) * ratio
         cold = self.cold_cells()
         joints = cold.joint_phase
         if len(self.joint_rad_per_mw):
-            joints = joints + heat @ self.joint_rad_per_mw.T * turns
+            joints = joints + heat @ self.joint_rad_per_mw.T * ratio
         upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
         cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
         per_mw = self.chip.extra_physics.get("heat_loss_db_per_mw")
         return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
 
-    def _turns(self, frequency_hz: float) -> float:
-        """Return a frequency over the reference, if the record holds for it."""
-        wavelength_nm = round(wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6)  # there and back is not exact
+    def _frequency_ratio(self, frequency_hz: float) -> float:
+        """Return a frequency relative to the reference frequency.
+
+        Raises:
+            LimitError: The record is not valid at this frequency.
+        """
+        wavelength_nm = round(
+            wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6
+        )  # remove the rounding error of the conversion
         check_validity(self.record, UseConditions(wavelength_nm=wavelength_nm))
         return frequency_hz / self.record.reference_hz
 
@@ -194,18 +203,18 @@ class CalibratedMesh:
         return self.chip.cold_cells(self.record.reference_hz)
 
     def coupler(self, puc: int) -> CouplerEntry:
-        """Return the couplers of a PUC, balanced ones if they were not measured."""
+        """Return the couplers of a PUC; balanced couplers if they were not measured."""
         return self.record.pucs[puc].coupler or _BALANCED
 
     def heater_name(self, heater: int) -> str:
-        """Return a heater in words, such as ``PUC 41 lower heater (channel 83)``."""
+        """Return the name of a heater for messages, such as ``PUC 41 lower heater (channel 83)``."""
         entry = self.record.pucs[heater // 2]
         channel = (entry.lower if heater % 2 else entry.upper).channel
         return f"PUC {heater // 2} {'lower' if heater % 2 else 'upper'} heater (channel {channel})"
 
 
 def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
-    """Return the phases of arms and joints per heat; joints have no rows without a kernel."""
+    """Return the phases of arms and joints per heat; without a kernel the joint array has no rows."""
     n_heaters = 2 * len(record.pucs)
     arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
     entry = record.crosstalk
@@ -225,15 +234,15 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
 
 
 def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
-    """Return the crosstalk of a kernel over a mesh.
+    """Return the crosstalk matrices of a kernel on a mesh.
 
     Raises:
-        CalibrationError: The kernel was reckoned with another length of a lattice edge.
+        CalibrationError: The kernel was made with another length of a lattice edge.
     """
     if kernel.edge_mm != BUL_MM:
         raise CalibrationError(
-            f"the crosstalk of this record was reckoned with PUCs {kernel.edge_mm} mm apart, here it is {BUL_MM} mm",
-            hint="Calibrate again with this software.",
+            f"the crosstalk in the record assumes a PUC spacing of {kernel.edge_mm} mm; this software uses {BUL_MM} mm",
+            hint="Calibrate again with this version of the software.",
         )
 
     def shape(distance_mm: Real) -> Real:

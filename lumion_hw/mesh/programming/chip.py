@@ -1,6 +1,6 @@
-"""What a chip is, as the model of calibration and routing has it: arrays for all heaters cold, and the heaters' laws.
+"""Parameters of one chip in the model that calibration and routing share: cold phases and losses, and heater laws.
 
-Why these fields are written here once, and what else describes a mesh: docs/decisions/0013-mesh-parameters.md.
+docs/decisions/0013-mesh-parameters.md explains why these fields are defined once, here.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChipParameters:
-    """Physics of one chip; E PUCs, J joints. Heater ``2·PUC`` is on the upper arm.
+    """Physics of one chip with E PUCs and J joints. Heater ``2·PUC`` is on the upper arm.
 
-    Phase of an arm: ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, the passive phase on the upper arm, and what the heat
-    of all other heaters adds. Heat of a heater is ``heater_ohm·I²`` (nominal: only crosstalk needs it, and only its
-    product with the kernel counts), times what its law bends up (``own phase / (ρ2·I²)``), times ``heat_factor``.
+    The phase of an arm is ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, plus the passive phase (upper arm only), plus
+    the crosstalk of all other heaters. The heat of a heater is ``heater_ohm·I²``, times the rise of its resistance
+    according to its law (``own phase / (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is nominal: only crosstalk
+    uses it, and only its product with the kernel matters.
 
     Attributes:
-        passive_phase_rad: Shape ``(E,)``; of the upper arm over the lower.
+        passive_phase_rad: Shape ``(E,)``; phase of the upper arm relative to the lower arm.
         heater_law: Shape ``(2E, 3)``; ρ2, ρ4, ρ6 in rad/mA², rad/mA⁴, rad/mA⁶; zeros for a heater without effect.
-        loss_db: Shape ``(E,)``.
+        loss_db: Shape ``(E,)``; insertion loss.
         coupler_common_rad: Shape ``(E,)``; mean of the two coupler angles asin√η, minus π/4.
-        coupler_difference_rad: Shape ``(E,)``; angle at end A minus that at end B.
-        joint_phase_rad: Shape ``(J,)``; only loops of them are visible (docs/calibration.md, 1.2).
+        coupler_difference_rad: Shape ``(E,)``; angle at end A minus angle at end B.
+        joint_phase_rad: Shape ``(J,)``; only loops of joints can be observed (docs/calibration.md, 1.2).
         crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length in mm, and floor of the kernel over distance:
             ``κ(d) = amplitude·exp(-d/length) + floor``, in rad/mW, mm and rad/mW, for arms and joints.
-        heat_factor: Shape ``(2E,)`` or one number; heat of each heater over that of the nominal resistance.
+        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to that of the nominal resistance.
         delay_s: Group delay of a PUC.
         differential_slope_rad_per_hz: Change of every φu - φl per Hz.
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
-        further: Further physics, by the names of :mod:`calibration.model.physics`. It holds only the effects that the
-            readings needed:
+        extra_physics: Additional effects, by their names in :mod:`calibration.model.physics`. Contains only the effects
+            that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
             * ``shared_return_per_ma``, shape ``(2T,)``: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
-            * ``heat_loss_db_per_mw``, shape ``(1,)``: loss of an arm per heat on it.
+            * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
             * ``crosstalk_directions``, shape ``(2,)``: see
               :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
@@ -66,17 +67,17 @@ class ChipParameters:
 
     @classmethod
     def from_record(cls, record: CalibrationRecord) -> ChipParameters:
-        """Return the chip of a record; what was not found is taken as nothing.
+        """Return the chip parameters of a record; unknown values get their neutral value.
 
-        Balanced couplers, joints without phase, no kernel, no passive phase. A matrix of crosstalk, which records of
-        schema version 1 hold, is no part of it.
+        The neutral values are balanced couplers, joints without phase, no crosstalk kernel and no passive phase. The
+        crosstalk matrix in records of schema version 1 is ignored.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
         couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
         dispersion = record.dispersion or Dispersion()
-        none = CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
-        kernel = record.crosstalk.kernel or none if record.crosstalk else none
+        no_kernel = CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
+        kernel = record.crosstalk.kernel or no_kernel if record.crosstalk else no_kernel
         return ChipParameters(
             passive_phase_rad=np.array([entry.passive_phase_rad or 0.0 for entry in record.pucs]),
             heater_law=np.array(
@@ -100,7 +101,7 @@ class ChipParameters:
         )
 
     def cold_cells(self, reference_hz: float) -> UnitCells:
-        """Return the unit cells with all heaters off, about the frequency at which the phases are given."""
+        """Return the unit cells with all heaters off, at the reference frequency of the phases."""
         common = np.pi / 4.0 + self.coupler_common_rad
         half = 0.5 * self.coupler_difference_rad
         return UnitCells(
@@ -112,7 +113,7 @@ class ChipParameters:
             joint_phase=self.joint_phase_rad,
             reference_hz=reference_hz,
             delay_s=self.delay_s,
-            # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
+            # η = sin² a, so dη = sin 2a · da; 2a is π/2 for balanced couplers.
             eta_slope_per_hz=np.sin(2.0 * common) * self.coupler_slope_rad_per_hz,
             differential_slope_per_hz=self.differential_slope_rad_per_hz,
             arm_difference_db=self.extra_physics.get("arm_difference_db", 0.0),

@@ -1,9 +1,9 @@
-"""Feed-forward blocks on the hexagonal mesh: which PUCs mix modes, which only carry them.
+"""Feed-forward blocks on the hexagonal mesh: PUCs that mix modes, and PUCs that only carry one mode.
 
-Light that crosses a mesh of columns from left to right passes slanted and horizontal PUCs in turns. Row r is the r-th
-slanted PUC of every zig-zag; the horizontal PUC at vertex row j meets rows j - 1 and j, every second row in one column
-and those between in the next. That is the brick wall of a rectangular interferometer: horizontal PUCs mix two rows,
-slanted ones carry one row each and set its phase. All ways are equally long.
+Light that crosses a mesh of columns from left to right passes slanted and horizontal PUCs alternately. Row r is the
+r-th slanted PUC of every zig-zag. The horizontal PUC at vertex row j connects rows j - 1 and j: every second row in one
+column, and the rows between in the next. This is the brick-wall pattern of a rectangular interferometer: horizontal
+PUCs mix two rows, and each slanted PUC carries one row and sets its phase. All paths are equally long.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 
 @dataclass(frozen=True)
 class BlockWire:
-    """A slanted PUC that carries one row.
+    """A slanted PUC that carries one row of a block.
 
     Attributes:
         puc: The PUC.
-        state: State that leads the light on.
-        right_rail: Whether the light enters it on rail R.
+        state: State that passes the light to the next PUC of the row.
+        right_rail: Whether the light enters on rail R.
     """
 
     puc: int
@@ -37,14 +37,14 @@ class BlockWire:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardBlock:
-    """A part of a mesh that N modes cross side by side, each in its own row.
+    """A part of a mesh that N modes cross in parallel, each in its own row.
 
     Attributes:
         mesh: The mesh.
         first_row: Row of mode 0.
         n_modes: Number of modes.
-        wires: By zig-zag and mode; one more zig-zag than columns of mixers.
-        mixers: By column, the horizontal PUC that a mode passes and whether it is there on the lower rail.
+        wires: Wires by zig-zag and mode; there is one zig-zag more than columns of mixers.
+        mixers: By column and mode: the horizontal PUC, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
         outputs: Port where each mode leaves.
     """
@@ -65,11 +65,11 @@ class FeedForwardBlock:
 
     @property
     def hops(self) -> int:
-        """Number of PUCs that every mode passes."""
+        """Number of PUCs that each mode passes."""
         return len(self.wires) + len(self.mixers)
 
     def mixer_of(self, column: int, mode: int) -> int | None:
-        """Return the PUC that mixes a mode with the next one in a column; ``None`` if they do not meet there."""
+        """Return the PUC that mixes a mode with the next mode in a column; ``None`` if they do not meet there."""
         if not 0 <= mode < self.n_modes - 1:
             return None
         upper, lower = self.mixers[column][mode], self.mixers[column][mode + 1]
@@ -77,7 +77,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the joints that carry light of the modes, shape ``(J,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -87,7 +87,7 @@ class FeedForwardBlock:
         return inside
 
 
-def block(
+def find_block(
     mesh: MeshTopology, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
 ) -> FeedForwardBlock:
     """Return a block of N modes across a mesh of columns.
@@ -95,41 +95,41 @@ def block(
     Args:
         mesh: The mesh.
         n_modes: Number of modes.
-        first_row: Row of mode 0; the first that fits, if not given.
-        avoid: PUCs that it must not use.
+        first_row: Row of mode 0; by default the first row with enough space.
+        avoid: PUCs that the block must not use.
 
     Raises:
-        ConfigError: The mesh has no such rows from its left to its right rim, or all of them pass PUCs to be avoided.
+        ConfigError: The mesh has too few rows from its left to its right rim, or all of them use PUCs in ``avoid``.
     """
     rows = _Rows(mesh)
     offsets = range(rows.count - n_modes + 1) if first_row is None else (first_row,)
-    in_the_way: set[int] = set()
+    blocking_pucs: set[int] = set()
     for offset in offsets:
         if n_modes < 1 or offset < 0 or offset + n_modes > rows.count:
             break
-        found = rows.block(offset, n_modes)
-        if not found.pucs & set(avoid):
-            return found
-        in_the_way |= found.pucs & set(avoid)
+        candidate = rows.block(offset, n_modes)
+        if not candidate.pucs & set(avoid):
+            return candidate
+        blocking_pucs |= candidate.pucs & set(avoid)
     raise ConfigError(
-        f"no room for {n_modes} modes on mesh {mesh.label!r}"
-        + (f": PUCs {sorted(in_the_way)} are in the way" if in_the_way else ""),
-        hint=f"It has {rows.count} rows from rim to rim.",
+        f"mesh {mesh.label!r} has no free block of {n_modes} modes"
+        + (f": PUCs {sorted(blocking_pucs)} are to be avoided" if blocking_pucs else ""),
+        hint=f"The mesh has {rows.count} rows from rim to rim; use fewer modes.",
     )
 
 
 class _Rows:
-    """The rows of a mesh, found by where its vertices lie."""
+    """The rows of a mesh, derived from the positions of its vertices."""
 
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
         x, y = mesh.end_positions[..., 0] / 1.5, mesh.end_positions[..., 1] * -2.0 / math.sqrt(3.0)
         column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
-        # Vertices of a honeycomb lie on half-steps of √3 / 2; of another lattice they do not.
+        # Only the vertices of a honeycomb lie on multiples of √3 / 2.
         if not np.allclose(y, row):
             raise ConfigError(
-                f"no feed-forward block on mesh {mesh.label!r}: its PUCs are no edges of a honeycomb",
-                hint="Only there PUCs that carry a single mode can set its phase.",
+                f"mesh {mesh.label!r} has no feed-forward block because it is not hexagonal",
+                hint="Use a hexagonal mesh: only there a PUC that carries a single mode can set its phase.",
             )
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
@@ -143,35 +143,43 @@ class _Rows:
         return self._edge.get(frozenset((first, second)))
 
     def block(self, first_row: int, n_modes: int) -> FeedForwardBlock:
-        """Return the block of rows from ``first_row`` on."""
+        """Return the block of ``n_modes`` rows that starts at ``first_row``."""
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
-        ways = [self._way(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)]
-        wires = tuple(zip(*(way[0] for way in ways), strict=True))
+        rows_found = [
+            self._wires_and_ports(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)
+        ]
+        wires = tuple(zip(*(way[0] for way in rows_found), strict=True))
         return FeedForwardBlock(
-            self._mesh, first_row, n_modes, wires, mixers, tuple(way[1] for way in ways), tuple(way[2] for way in ways)
+            self._mesh,
+            first_row,
+            n_modes,
+            wires,
+            mixers,
+            tuple(way[1] for way in rows_found),
+            tuple(way[2] for way in rows_found),
         )
 
     def _mixer(self, column: int, row: int) -> tuple[int, bool]:
-        """Return the horizontal PUC behind a row of a zig-zag, and whether the row is its lower one."""
+        """Return the horizontal PUC to the right of a row in a zig-zag, and whether the row is on its lower rail."""
         looks_right = (column + row) % 2 != self._first_looks_right
         j = row if looks_right else row + 1
         puc = self._puc((column, j), (column + 1, j))
         if puc is None:
             raise ConfigError(
                 f"mesh {self._mesh.label!r} has no PUC from column {column} to the next in row {row}",
-                hint="Feed-forward blocks need a mesh of columns.",
+                hint="Use a mesh of columns for feed-forward blocks.",
             )
         return puc, j == row
 
-    def _way(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
-        """Return the wires of a row, and the ports where it enters and leaves."""
+    def _wires_and_ports(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
+        """Return the wires of a row, and the ports where the row enters and leaves the mesh."""
         wires = []
         ports = []
         for column in range(self._columns):
             puc = self._puc((column, row), (column, row + 1))
             if puc is None:
-                raise ConfigError(f"row {row} of mesh {self._mesh.label!r} is not whole")
+                raise ConfigError(f"row {row} of mesh {self._mesh.label!r} is incomplete")
             before = self._side(puc, mixers[column - 1]) if column else None
             behind = self._side(puc, mixers[column]) if column < len(mixers) else None
             entering = self._port_side(puc, behind) if before is None else before
@@ -182,13 +190,13 @@ class _Rows:
         return wires, *(int(self._mesh.port_at[puc_port]) for puc_port in ports)  # type: ignore[return-value]
 
     def _side(self, puc: int, neighbour: int) -> int:
-        """Return the PUC-port of a PUC that is joined to a neighbour."""
+        """Return the PUC-port of a PUC that is joined to a given neighbour."""
         sides = [4 * puc + k for k in range(4) if self._mesh.mate[4 * puc + k] // 4 == neighbour]
         return sides[0]
 
-    def _port_side(self, puc: int, other: int | None) -> int:
-        """Return the PUC-port of the other end that has a fibre; the one on the same rail if both have."""
-        straight = (4 * puc if other is None else other) ^ EXIT_XOR["bar"]
+    def _port_side(self, puc: int, entry: int | None) -> int:
+        """Return the PUC-port with a fibre at the other end of a PUC; the one on the same rail if both have fibres."""
+        straight = (4 * puc if entry is None else entry) ^ EXIT_XOR["bar"]
         for side in (straight, straight ^ 1):
             if self._mesh.port_at[side] in self._mesh.fibre_ports:
                 return side

@@ -1,8 +1,8 @@
-"""From what PUCs are to do to heater currents, against thermal crosstalk, with the least heat.
+"""Calculate heater currents for PUC targets with the least heat, compensating thermal crosstalk.
 
-Phases of arms are wanted modulo a turn, heat flows from every heater to every arm and joint: the own phases of the
-heaters are found by iteration, P ← D⁻¹(φ - α - K·P) (docs/calibration.md, 7). Which turn is taken is settled first and
-held while iterating, as a continuous function of the crosstalk: nothing jumps between two equally good choices.
+Arm phases matter modulo a turn, and the heat of every heater affects every arm and joint. The heaters' own phases are
+found by iterating P ← D⁻¹(φ - α - K·P) (docs/calibration.md, 7). The choice of turn is made first and kept during the
+iteration, as a continuous function of the crosstalk, so that it cannot jump between two equally good choices.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from lumion_hw.mesh.record.calibration_record import CouplerEntry
 Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""φu - φl of the two routing states; a balanced PUC that nobody heats is in the cross state (docs/mesh.md#fields)."""
+"""φu - φl of the two routing states; an unheated balanced PUC is in the cross state (docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
-_ROUNDS = 60
-_PASSES = 4
-_SETTLED_RAD = 1e-9
-_NOTHING_RAD = 1e-7
-"""A heater phase as little below zero is zero: rounding, not another turn."""
+_MAX_ROUNDS = 60
+_MAX_CHOICES = 4
+_CONVERGED_RAD = 1e-9
+_ROUNDING_RAD = 1e-7
+"""A heater phase this little below zero is treated as zero: it is rounding, not another turn."""
 
 
 @dataclass(frozen=True)
 class PucTarget:
-    """What one PUC is to do.
+    """What one PUC is to be set to.
 
     Attributes:
-        differentials_rad: φu - φl, modulo a turn; where there are several, any of them will do.
-        common_rad: (φu + φl) / 2 that goes with it; ``None`` if it does not matter. Both arms are then set.
-        name: What it is called in messages.
+        differentials_rad: Acceptable values of φu - φl, modulo a turn.
+        common_rad: Required (φu + φl) / 2, which sets both arms; ``None`` if the common phase does not matter.
+        name: Name of the target in messages.
     """
 
     differentials_rad: tuple[float, ...]
@@ -48,31 +48,32 @@ class PucTarget:
 
     @classmethod
     def state(cls, state: State, common_rad: float | None = None) -> PucTarget:
-        """Return the target of a routing state."""
+        """Return the target for a routing state."""
         return cls((DIFFERENTIAL_RAD[state],), common_rad, state)
 
     @classmethod
     def arms(cls, upper_rad: float, lower_rad: float) -> PucTarget:
-        """Return the target of two arm phases, each modulo a turn."""
+        """Return the target for two arm phases, each modulo a turn."""
         return cls((upper_rad - lower_rad,), 0.5 * (upper_rad + lower_rad), "the wanted arm phases")
 
     @classmethod
     def coupling(cls, k: float, coupler: CouplerEntry | None = None, common_rad: float | None = None) -> PucTarget:
-        """Return the target of a power coupling, exact for imperfect couplers (docs/calibration.md, 2).
+        """Return the target for a power coupling, exact for imperfect couplers (docs/calibration.md, 2).
 
         Args:
-            k: Power to the cross output: 0 bar, 1 cross.
-            coupler: The couplers of this PUC; balanced if not given.
-            common_rad: Common phase, if it matters; the differential phase is then the positive of the two that do.
+            k: Fraction of power to the cross output: 0 bar, 1 cross.
+            coupler: Calibrated couplers of this PUC; balanced by default.
+            common_rad: Required common phase, if any; the differential phase is then the positive one of the two
+                solutions.
 
         Raises:
-            LimitError: The couplers do not allow it; the message names the interval they do.
+            LimitError: The couplers cannot reach this coupling; the message names the possible interval.
         """
         low, high = (coupler or CouplerEntry()).interval
         if not low <= k <= high:
             raise LimitError(
-                f"power coupling out of reach, these couplers allow {low:.3g} to {high:.6g}",
-                asked=k,
+                f"this power coupling cannot be set; the couplers of the PUC allow {low:.3g} to {high:.6g}",
+                requested=k,
                 limit=low if k < low else high,
                 unit="of the power",
             )
@@ -83,11 +84,11 @@ class PucTarget:
 
 @dataclass(frozen=True)
 class HeaterLimits:
-    """What the controller allows besides the largest current of every heater.
+    """Limits of the controller in addition to the largest current of every heater.
 
     Attributes:
-        total_mw: Largest heat of all heaters together.
-        dac_step_ma: Step of the currents; 0 if they are not rounded.
+        total_mw: Largest total heat of all heaters.
+        dac_step_ma: Current step of the DAC; 0 if currents are not rounded.
     """
 
     total_mw: float = math.inf
@@ -96,14 +97,14 @@ class HeaterLimits:
 
 @dataclass(frozen=True, eq=False)
 class ProgrammedCurrents:
-    """Currents that do what was wanted.
+    """Heater currents that realise the targets.
 
     Attributes:
-        currents_ma: Shape ``(2E,)``; as the controller can set them.
-        heat_mw: Their heat in all.
+        currents_ma: Shape ``(2E,)``; rounded to the steps of the controller.
+        heat_mw: Total heat of all heaters.
         own_rad: Shape ``(2E,)``; phase of every heater on its own arm, before rounding.
-        rounding_rad: Largest error of a differential phase by rounding.
-        joint_error_rad: Largest joint phase that was to be cancelled and is not; 0 if none was to be.
+        rounding_rad: Largest error of a differential phase due to rounding.
+        joint_error_rad: Largest remaining phase of the joints to cancel; 0 if there are none.
     """
 
     currents_ma: Real
@@ -114,61 +115,68 @@ class ProgrammedCurrents:
 
 
 def program_pucs(
-    known: CalibratedMesh,
+    calibrated: CalibratedMesh,
     targets: Mapping[int, PucTarget],
     *,
     limits: HeaterLimits | None = None,
     cancel_joints: NDArray[np.bool_] | None = None,
 ) -> ProgrammedCurrents:
-    """Return the currents that do what is wanted with the least heat; PUCs without a target are left unheated.
+    """Return the currents that realise the targets with the least heat; PUCs without a target stay unheated.
 
     Args:
-        known: The mesh as a record knows it.
-        targets: What each PUC is to do.
-        limits: What the controller allows.
-        cancel_joints: Shape ``(J,)``; joints whose phase, heat included, is taken up by the common phases of the PUCs
-            beside them, as if it were zero. PUCs without a common phase take no part.
+        calibrated: The calibrated mesh.
+        targets: Target of each PUC.
+        limits: Limits of the controller.
+        cancel_joints: Mask of shape ``(J,)``: joints whose phase, including heat, is compensated by the common phases
+            of the adjacent PUCs, so that the joints act as if their phase were zero. PUCs without a common phase are
+            not used.
 
     Raises:
-        CalibrationError: A PUC is not calibrated or stuck, or crosstalk is so strong that no setting makes up for it.
-        LimitError: A heater does not reach its phase, or the heat in all exceeds the limit; nothing is clipped.
+        CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
+        LimitError: A heater cannot reach its phase, or the total heat exceeds the limit; nothing is clipped.
     """
     limits = limits or HeaterLimits()
     for puc in targets:
-        if np.isnan(known.passive_rad[puc]):
-            note = known.record.pucs[puc].note or "its passive phase was not found"
-            raise CalibrationError(f"PUC {puc} is not calibrated: {note}", hint="Calibrate it or route round it.")
-        if not known.law[2 * puc : 2 * puc + 2].any():
-            note = known.record.pucs[puc].note or "neither heater has any effect on the light"
-            raise CalibrationError(f"PUC {puc} cannot be set: {note}", hint="Route round it.")
-    takers = np.array([puc for puc, target in targets.items() if target.common_rad is not None], dtype=np.int64)
-    taken = None if cancel_joints is None else _JointTakers(known, cancel_joints, takers)
-    own = np.zeros(2 * len(known.passive_rad))
-    choice = _Choice(known, targets, *_stray(known, own, taken))
-    # Which turn is cheapest hangs on the crosstalk, and that on the turns: choose, settle, choose anew.
-    for _ in range(_PASSES):
-        own = _settled(known, choice, taken, own)
-        if not choice.renew(*_stray(known, own, taken)):
+        if np.isnan(calibrated.passive_rad[puc]):
+            note = calibrated.record.pucs[puc].note or "its passive phase was not found"
+            raise CalibrationError(
+                f"PUC {puc} is not calibrated: {note}", hint="Calibrate this PUC, or route around it."
+            )
+        if not calibrated.law[2 * puc : 2 * puc + 2].any():
+            note = calibrated.record.pucs[puc].note or "neither heater has any effect on the light"
+            raise CalibrationError(f"PUC {puc} cannot be set: {note}", hint="Route around this PUC.")
+    compensating_pucs = np.array(
+        [puc for puc, target in targets.items() if target.common_rad is not None], dtype=np.int64
+    )
+    compensation = None if cancel_joints is None else _JointCompensation(calibrated, cancel_joints, compensating_pucs)
+    own = np.zeros(2 * len(calibrated.passive_rad))
+    choice = _Choice(calibrated, targets, *_crosstalk_phases(calibrated, own, compensation))
+    # The cheapest turn depends on the crosstalk, and the crosstalk on the turns: choose, iterate, choose again.
+    for _ in range(_MAX_CHOICES):
+        own = _iterate_phases(calibrated, choice, compensation, own)
+        if not choice.renew(*_crosstalk_phases(calibrated, own, compensation)):
             break
-    own = _settled(known, choice, taken, own)
+    own = _iterate_phases(calibrated, choice, compensation, own)
     choice.check(own)
-    exact = known.currents_ma(own)
-    currents = rounded_ma(exact, known.max_ma, limits.dac_step_ma)
-    heat = float(known.heat_mw(known.own_rad(currents)).sum())
+    exact = calibrated.currents_ma(own)
+    currents = rounded_ma(exact, calibrated.max_ma, limits.dac_step_ma)
+    heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
     if heat > limits.total_mw:
-        raise LimitError("heat of all heaters", asked=heat, limit=limits.total_mw, unit="mW")
-    off = known.own_rad(currents) - known.own_rad(exact)
+        raise LimitError(
+            "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
+        )
+    off = calibrated.own_rad(currents) - calibrated.own_rad(exact)
     return ProgrammedCurrents(
         currents,
         heat,
         own,
         float(np.max(np.abs(off[0::2] - off[1::2]), initial=0.0)),
-        0.0 if taken is None else taken.error_rad(known.heat_mw(own)),
+        0.0 if compensation is None else compensation.error_rad(calibrated.heat_mw(own)),
     )
 
 
 def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
-    """Return currents on whole steps of a converter, none above its largest."""
+    """Return currents rounded to whole DAC steps, none above its maximum."""
     if not step_ma:
         return currents_ma
     steps = np.rint(currents_ma / step_ma)
@@ -177,31 +185,31 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
     return on_grid
 
 
-def common_for_joints(mesh: MeshTopology, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> Real:
-    """Return how common phases of PUCs take up joint phases, shape ``(E, J)``: Δ = matrix @ joint_phase.
+def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
+    """Return the matrix that gives the common phases of PUCs that cancel joint phases, shape ``(E, J)``.
 
-    Every PUC takes part of its phase for the joints at end A and part for those at end B; a joint between ends x and y
-    acts as zero if both parts add up to minus its phase. Where three PUCs meet there are three joints for three ends.
-    Elsewhere the smallest phases are taken.
+    Use as Δ = matrix @ joint_phase. Each PUC contributes part of its common phase at end A and part at end B; a joint
+    between ends x and y acts as zero if both parts add up to minus its phase. Where three PUCs meet there are three
+    joints for three ends; elsewhere the smallest phases are chosen.
 
     Args:
         mesh: The mesh.
-        joints: Shape ``(J,)``; joints to cancel.
-        takers: PUCs whose common phase is free.
+        joints: Mask of the joints to cancel, shape ``(J,)``.
+        compensating_pucs: PUCs whose common phase is free.
     """
-    wanted, ends = np.flatnonzero(joints), _ends(takers)
+    cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
-    parts[np.ix_(ends, wanted)] = -np.linalg.pinv(_joints_at(mesh, wanted, ends))
+    parts[np.ix_(ends, cancelled)] = -np.linalg.pinv(_joint_incidence(mesh, cancelled, ends))
     both: Real = parts[0::2] + parts[1::2]
     return both
 
 
 def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the ends of PUCs: 2·PUC is end A, the next end B."""
+    """Return the end numbers of PUCs: 2·PUC is end A, 2·PUC + 1 is end B."""
     return np.concatenate([2 * pucs, 2 * pucs + 1])
 
 
-def _joints_at(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
+def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
     """Return how often each joint (row) touches each end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
@@ -209,153 +217,165 @@ def _joints_at(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.i
     return at[:, ends]
 
 
-class _JointTakers:
-    """Common phases that take up the phases of joints."""
+class _JointCompensation:
+    """Common phases of PUCs that cancel joint phases."""
 
-    def __init__(self, known: CalibratedMesh, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> None:
-        self._known, self._wanted = known, np.flatnonzero(joints)
-        self._common = common_for_joints(known.mesh, joints, takers)
-        self._at = _joints_at(known.mesh, self._wanted, _ends(takers))
-        # Held on one turn, so that heat moves the phases continuously.
-        self._cold = (known.joint_rad + math.pi) % _TURN - math.pi
+    def __init__(
+        self, calibrated: CalibratedMesh, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]
+    ) -> None:
+        self._calibrated, self._wanted = calibrated, np.flatnonzero(joints)
+        self._common = joint_compensation(calibrated.mesh, joints, compensating_pucs)
+        self._at = _joint_incidence(calibrated.mesh, self._wanted, _ends(compensating_pucs))
+        # Kept on one turn, so that the phases change continuously with heat.
+        self._cold = (calibrated.joint_rad + math.pi) % _TURN - math.pi
 
     def _phases(self, heat_mw: Real) -> Real:
-        heated = self._known.joint_rad_per_mw
+        heated = self._calibrated.joint_rad_per_mw
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return what each PUC has to add to its common phase, shape ``(E,)``."""
+        """Return the phase that each PUC must add to its common phase, shape ``(E,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
-        """Return the largest phase of a joint that no PUC takes up."""
+        """Return the largest joint phase that is not cancelled."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
 
 
-def _stray(known: CalibratedMesh, own_rad: Real, taken: _JointTakers | None) -> tuple[Real, Real]:
-    """Return what heat adds to every arm ``(2E,)``, and what the common phases have to take up besides ``(E,)``."""
-    heat = known.heat_mw(own_rad)
-    common = np.zeros(len(own_rad) // 2) if taken is None else taken.common_rad(heat)
-    return known.arm_rad_per_mw @ heat, common
+def _crosstalk_phases(
+    calibrated: CalibratedMesh, own_rad: Real, compensation: _JointCompensation | None
+) -> tuple[Real, Real]:
+    """Return the crosstalk phase of every arm, ``(2E,)``, and the common phase that cancels the joints, ``(E,)``."""
+    heat = calibrated.heat_mw(own_rad)
+    common = np.zeros(len(own_rad) // 2) if compensation is None else compensation.common_rad(heat)
+    return calibrated.arm_rad_per_mw @ heat, common
 
 
-def _settled(known: CalibratedMesh, choice: _Choice, taken: _JointTakers | None, own_rad: Real) -> Real:
-    """Iterate the own phases against the crosstalk until they stand still."""
+def _iterate_phases(
+    calibrated: CalibratedMesh, choice: _Choice, compensation: _JointCompensation | None, own_rad: Real
+) -> Real:
+    """Iterate the own phases against the crosstalk until they converge."""
     moved = math.inf
-    # Crosstalk is a small part of any phase: a round leaves a small part of what the last one moved.
-    for _ in range(_ROUNDS):
-        after = choice.own_rad(*_stray(known, own_rad, taken))
+    # Crosstalk is a small part of every phase, so each round changes the phases much less than the one before.
+    for _ in range(_MAX_ROUNDS):
+        after = choice.own_rad(*_crosstalk_phases(calibrated, own_rad, compensation))
         moved = float(np.max(np.abs(after - own_rad), initial=0.0))
         own_rad = after
-        if moved < _SETTLED_RAD:
+        if moved < _CONVERGED_RAD:
             return own_rad
     raise CalibrationError(
-        f"crosstalk compensation does not settle: {moved:.2g} rad still move after {_ROUNDS} rounds",
-        hint="The recorded crosstalk is too strong to be true.",
+        f"crosstalk compensation did not converge: phases still change by {moved:.2g} rad after {_MAX_ROUNDS} rounds",
+        hint="The recorded crosstalk is implausibly strong; calibrate again.",
     )
 
 
 def _differences(stray: Real) -> list[float]:
-    """Return what heat adds to the upper arm of every PUC over the lower."""
+    """Return the crosstalk phase of the upper arm minus that of the lower arm, for every PUC."""
     between: list[float] = (stray[0::2] - stray[1::2]).tolist()
     return between
 
 
 class _Choice:
-    """Which of the equivalent phases every PUC takes; held while the crosstalk is iterated.
+    """The choice among equivalent phases of every PUC, kept while the crosstalk is iterated.
 
-    A PUC without a wanted common phase heats one arm: the continuous difference D on the upper arm if it is positive,
-    -D on the lower if it is negative. One with a common phase sets both arms.
+    A PUC without a required common phase heats one arm: the upper one if the difference D is positive, the lower one if
+    it is negative. A PUC with a required common phase sets both arms.
     """
 
-    def __init__(self, known: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
-        self._known, self._targets = known, targets
-        # Plain numbers: they are looked up one by one, thousands of times.
-        self._reach: list[float] = known.reach_rad.tolist()
-        self._passive: list[float] = known.passive_rad.tolist()
+    def __init__(self, calibrated: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
+        self._calibrated, self._targets = calibrated, targets
+        # Python floats, because single elements are read thousands of times.
+        self._reach: list[float] = calibrated.reach_rad.tolist()
+        self._passive: list[float] = calibrated.passive_rad.tolist()
         self._difference: dict[int, float] = {}
         self._arms: dict[int, list[float]] = {}
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose anew for a given crosstalk; return whether that changed anything that saves heat."""
+        """Choose again for a given crosstalk; return whether the new choice saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
                 base, before = bases[puc], self._difference.get(puc)
                 best = self._best_difference(puc, target, base)
-                # A change has to be worth it: without this, two choices of equal heat would be taken in turns.
+                # Require a real saving; otherwise two choices of equal heat would alternate for ever.
                 if before is None or abs(best - base) < abs(before - base) - 1e-3:
                     self._difference[puc], changed = best, True
             else:
                 half = 0.5 * target.differentials_rad[0]
                 passive = self._passive[puc]
-                wanted = (target.common_rad + half - passive, target.common_rad - half)
+                cancelled = (target.common_rad + half - passive, target.common_rad - half)
                 held = self._arms.get(puc)
-                least = [self._least(puc, arm, wanted[arm], stray, common) for arm in (0, 1)]
-                # They differ by whole turns: less than one radian is only crosstalk that has moved.
-                if held is None or any(least[arm] < held[arm] - 1.0 for arm in (0, 1)):
-                    self._arms[puc], changed = least, True
+                coolest = [self._coolest_phase(puc, arm, cancelled[arm], stray, common) for arm in (0, 1)]
+                # Choices differ by whole turns; a difference below one radian is only a change of crosstalk.
+                if held is None or any(coolest[arm] < held[arm] - 1.0 for arm in (0, 1)):
+                    self._arms[puc], changed = coolest, True
         return changed
 
-    def _least(self, puc: int, arm: int, wanted: float, stray: Real, common: Real) -> float:
-        """Return an arm's phase on the turn that takes the least heat, crosstalk not yet taken off."""
-        # Heat only adds: the first turn that is not below what crosstalk does already.
+    def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
+        """Return the phase of an arm on the turn that needs the least heat, before subtracting crosstalk."""
+        # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
-        return (wanted - base) % _TURN + base
+        return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the own phases that make the targets under a given crosstalk, shape ``(2E,)``."""
+        """Return the own phases that reach the targets under a given crosstalk, shape ``(2E,)``."""
         own, bases = [0.0] * len(stray), _differences(stray)
-        for puc, wanted in self._difference.items():
-            rest = wanted - bases[puc]
-            if not self._reaches(puc, rest):
+        for puc, cancelled in self._difference.items():
+            remaining = cancelled - bases[puc]
+            if not self._reaches(puc, remaining):
                 self._difference[puc] = self._best_difference(puc, self._targets[puc], bases[puc])
-                rest = self._difference[puc] - bases[puc]
-            own[2 * puc + (rest < 0.0)] = abs(rest)
+                remaining = self._difference[puc] - bases[puc]
+            own[2 * puc + (remaining < 0.0)] = abs(remaining)
         for puc, wanted_arms in self._arms.items():
             for arm in (0, 1):
                 heater = 2 * puc + arm
-                rest = wanted_arms[arm] + float(common[puc] - stray[heater])
-                # Another turn where it takes one; back only from well above, so that nothing goes to and fro.
-                turns = _TURN * ((rest < -_NOTHING_RAD) - (rest > _TURN + 1.0))
+                remaining = wanted_arms[arm] + float(common[puc] - stray[heater])
+                # Move up a turn where necessary, and down only from well above, to avoid oscillation.
+                turns = _TURN * ((remaining < -_ROUNDING_RAD) - (remaining > _TURN + 1.0))
                 wanted_arms[arm] += turns
-                own[heater] = max(rest + turns, 0.0)
+                own[heater] = max(remaining + turns, 0.0)
         return np.array(own)
 
-    def _reaches(self, puc: int, rest: float) -> bool:
-        return -self._reach[2 * puc + 1] <= rest <= self._reach[2 * puc]
+    def _reaches(self, puc: int, remaining: float) -> bool:
+        return -self._reach[2 * puc + 1] <= remaining <= self._reach[2 * puc]
 
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
-        """Return the difference of own phases with the least heat, crosstalk not yet taken off.
+        """Return the difference of own phases that needs the least heat, before subtracting crosstalk.
 
         Args:
             puc: The PUC.
-            target: What it is to do.
-            base: What heat of all heaters adds to the difference.
+            target: Target of the PUC.
+            base: Crosstalk phase in the difference.
         """
         passive = self._passive[puc]
-        # Heat the upper arm by the rest of a turn, or the lower one by what is left to it: never both.
-        needed = [(each - passive - base) % _TURN for each in target.differentials_rad]
-        options = [rest - turn for rest in needed for turn in (0.0, _TURN) if self._reaches(puc, rest - turn)]
+        # Heat either the upper arm by the missing phase or the lower arm by the rest of the turn, never both.
+        needed = [(phase - passive - base) % _TURN for phase in target.differentials_rad]
+        options = [
+            remaining - turn for remaining in needed for turn in (0.0, _TURN) if self._reaches(puc, remaining - turn)
+        ]
         if not options:
-            asked, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
-            raise LimitError(f"PUC {puc} cannot be set to {target.name}", asked=asked, limit=limit, unit="rad")
+            requested, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
+            raise LimitError(f"PUC {puc} cannot be set to {target.name}", requested=requested, limit=limit, unit="rad")
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
-        """Refuse a phase out of reach, and a common phase where a heater is dead.
+        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater.
 
         Raises:
-            LimitError: As :func:`program`.
+            LimitError: As for :func:`program_pucs`.
         """
-        beyond = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
-        if len(beyond):
-            heater = int(beyond[0])
-            dead = self._known.max_ma[heater] == 0.0
-            why = " has no effect: the common phase of this PUC is not free" if dead else " cannot reach its phase"
-            asked, limit = float(own_rad[heater]), float(self._reach[heater])
-            raise LimitError(f"{self._known.heater_name(heater)}{why}", asked=asked, limit=limit, unit="rad")
+        unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
+        if len(unreachable):
+            heater = int(unreachable[0])
+            dead = self._calibrated.max_ma[heater] == 0.0
+            reason = (
+                " has no effect, so the common phase of its PUC cannot be set" if dead else " cannot reach its phase"
+            )
+            requested, limit = float(own_rad[heater]), float(self._reach[heater])
+            raise LimitError(
+                f"{self._calibrated.heater_name(heater)}{reason}", requested=requested, limit=limit, unit="rad"
+            )

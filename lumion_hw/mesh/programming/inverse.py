@@ -1,4 +1,4 @@
-"""From wanted PUC states to heater currents: the inverse of a calibration record."""
+"""Calculate heater currents for PUC states from a calibration record."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def split_phase(
     """Return the heater phases of both arms that give a differential phase with the least heat.
 
     Args:
-        differential_rad: Wanted φu - φl, any branch.
+        differential_rad: Desired φu - φl, on any branch.
         passive_rad: Passive phase of the upper arm.
         upper: Law of the upper heater, ``None`` if it is dead.
         lower: Law of the lower heater, ``None`` if it is dead.
-        common_rad: Phase added to both arms; left out where only one heater lives.
+        common_rad: Phase added to both arms; ignored if a heater is dead.
 
     Raises:
-        LimitError: Both heaters are dead, or none reaches far enough.
+        LimitError: Both heaters are dead, or neither can reach the phase.
     """
     turn = 2.0 * math.pi
     raise_upper = (differential_rad - passive_rad) % turn
     reach_upper = upper.max_phase_rad if upper else 0.0
     reach_lower = lower.max_phase_rad if lower else 0.0
     common = common_rad if upper and lower else 0.0
-    # Raise the difference on the upper arm, or take the rest of the turn off by the lower one.
+    # Either raise the upper arm by the difference, or the lower arm by the rest of the turn.
     options = [
         (up + down, up, down)
         for up, down in ((raise_upper + common, common), (common, turn - raise_upper + common))
@@ -50,8 +50,8 @@ def split_phase(
     ]
     if not options:
         raise LimitError(
-            "the heaters of this PUC cannot reach the wanted phase",
-            asked=raise_upper + common,
+            "the heaters of this PUC cannot reach the desired phase",
+            requested=raise_upper + common,
             limit=max(reach_upper, reach_lower),
             unit="rad",
         )
@@ -60,21 +60,21 @@ def split_phase(
 
 
 def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -> NDArray[np.float64]:
-    """Return the heater currents that put every PUC into its wanted state, with the least heat.
+    """Return the heater currents that set every PUC to its desired state with the least heat.
 
-    PUCs without a wanted state are left unheated, and so are those stuck in the state that is wanted. Crosstalk is
-    compensated if the record holds it; :func:`lumion_hw.mesh.programming.heater_currents.program` does more.
+    PUCs without a desired state stay unheated, and so do PUCs stuck in the desired state. Crosstalk is compensated if
+    the record contains it; :func:`lumion_hw.mesh.programming.heater_currents.program_pucs` has more options.
 
     Args:
         record: Calibration of this mesh.
-        states: Wanted state of each PUC.
+        states: Desired state of each PUC.
 
     Returns:
-        Currents in mA, shape ``(2 n_pucs,)``: heater 2·PUC is the upper arm, 2·PUC + 1 the lower.
+        Currents in mA, shape ``(2 n_pucs,)``: heater 2·PUC is on the upper arm, 2·PUC + 1 on the lower arm.
 
     Raises:
-        CalibrationError: A PUC has no usable calibration (the message names it), or the crosstalk recorded is so strong
-            that no setting compensates it.
+        CalibrationError: A PUC has no usable calibration (the message names it), or the recorded crosstalk is too
+            strong to be compensated.
         LimitError: A heater cannot reach its phase; the message names the PUC.
     """
     targets = {

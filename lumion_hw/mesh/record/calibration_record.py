@@ -1,8 +1,9 @@
-"""The calibration record: what is known of one mesh, in one immutable, self-contained document.
+"""The calibration record: everything known about one mesh, in one immutable, self-contained document.
 
-Units are in every name. The record says whose it is (serial, mesh and channel map), how it was made, and how well; it
-is refused when any of that does not fit. It carries a hash of its own content. Large arrays lie in a side file beside
-it whose hash is part of the content. :mod:`lumion_hw.storage` reads and writes it.
+Every name contains its unit. The record states which device it belongs to (serial number, mesh and channel map), how it
+was made and how accurate it is; a record that does not fit the device is rejected. The record contains a hash of its
+own content. Large arrays are stored in a side file, whose hash is part of the content. :mod:`lumion_hw.storage` reads
+and writes records.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "NOT_CERTIFIED",
     "ArrayFile",
     "CalibrationRecord",
     "Conditions",
@@ -61,47 +63,51 @@ __all__ = [
 SCHEMA = "lumion-calibration"
 SCHEMA_VERSION = 2
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
-"""What stands before the content of a document and is not part of its hash."""
+"""Keys at the start of the document that are not part of the content hash."""
 CROSSTALK_PAIRS = "crosstalk_pairs"
-"""Array of a record: shape ``(2E + J, 2E)``; phase of arms and joints per heat of heaters beyond the kernel, rad/mW."""
+"""Array name: pair crosstalk in addition to the kernel, shape ``(2E + J, 2E)``, phase of arms and joints in rad/mW."""
 EMULATED_CHIP = "emulated_chip"
-"""Key of the provenance of a record that was made on an emulated chip, with the name of that chip."""
+"""Provenance key that holds the name of the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
+
+
+NOT_CERTIFIED = "not certified: "
+"""Beginning of the faults of a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """What is known of one mesh.
+    """Everything known about one mesh.
 
     Attributes:
         device_serial: Serial number of the mesh controller.
-        device_model: Its model.
-        device_firmware: Its firmware.
-        mesh_label: Layout in words.
+        device_model: Model of the controller.
+        device_firmware: Firmware version of the controller.
+        mesh_label: Name and size of the layout, such as ``columns 2 3 2``.
         mesh_sha256: Hash of the mesh's canonical text.
         heater_channels: Drive channel of every heater, upper and lower arm of PUC 0 first.
         monitor_ports: Port of every monitor channel.
-        wavelength_nm: Wavelength it holds for.
-        created_utc: When it was finished (ISO 8601).
-        complete: False if the calibration was interrupted.
-        heater_ohm: Nominal heater resistance, for heat sums.
+        wavelength_nm: Wavelength at which the record is valid.
+        created_utc: Time when the calibration finished (ISO 8601).
+        complete: ``False`` if the calibration was interrupted.
+        heater_ohm: Nominal heater resistance, used for total heat.
         pucs: One entry per PUC, in order.
         ports: One entry per fibre port.
-        crosstalk: Thermal crosstalk, if it was measured.
-        faults: What was found wrong, one sentence each.
-        quality: Counts, residuals and times of the run, units in the names.
-        provenance: Software version, seed, plan and journal hashes, interruptions, command line and the like.
-        device_vendor: Maker of the controller.
-        parent_sha256: Content hash of the record this one was re-fitted from.
-        conditions: What it was made under and how far it holds.
-        joints: Joint phases, if loops were calibrated; without them it serves switching only.
-        dispersion: What changes with wavelength, if it was measured.
-        covariance: What the covariance in ``arrays`` is about.
+        crosstalk: Thermal crosstalk, if measured.
+        faults: Faults found, one sentence each.
+        quality: Counts, residuals and times of the run, with units in the names.
+        provenance: Software version, seed, hashes of plan and journal, interruptions, command line and so on.
+        device_vendor: Manufacturer of the controller.
+        parent_sha256: Content hash of the record from which this one was re-fitted.
+        conditions: Conditions of the calibration, and its range of validity.
+        joints: Joint phases, if loops were calibrated; without them the record supports switching only.
+        dispersion: Dependence on wavelength, if measured.
+        covariance: Description of the covariance stored in ``arrays``.
         defects: The faults as data.
-        raw: The raw readings, in a file of their own.
-        mesh_document: The mesh as :meth:`MeshTopology.to_dict` writes it, for layouts that no label describes.
-        physics: What was needed beyond the model of every chip; written only where there is any.
-        arrays: Large arrays by name, kept in the side file: ``covariance_factor``, ``crosstalk_pairs``.
+        raw: File with the raw readings.
+        mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
+        physics: Effects fitted in addition to the standard chip model; written only if there are any.
+        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``.
     """
 
     device_serial: str
@@ -133,8 +139,16 @@ class CalibrationRecord:
     physics: tuple[ExtraPhysics, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the calibration was not certified, one sentence each; empty if it was, or if nothing says."""
+        named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
+        if named or self.quality.get("fit_certified", 1.0):
+            return named
+        return (f"{NOT_CERTIFIED}the fit does not explain all readings",)
+
     def __repr__(self) -> str:
-        """Return one line; the entries are attributes."""
+        """Return a one-line summary."""
         missing = "" if self.complete else ", incomplete"
         return (
             f"<CalibrationRecord of {self.device_serial}, {self.mesh_label}: {len(self.pucs)} PUCs at "
@@ -142,29 +156,31 @@ class CalibrationRecord:
         )
 
     def _repr_html_(self) -> str:
-        """Return what tells it from others as a table for a notebook."""
+        """Return a summary table as HTML, for notebooks."""
         from lumion_hw.files.html import html_pairs
 
-        found = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
+        sigmas_rad = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
         pairs = {
             "record": self.record_id,
             "controller": f"{self.device_model} {self.device_serial}",
             "mesh": self.mesh_label,
             "wavelength": f"{self.wavelength_nm:g} nm",
-            "made": self.created_utc,
+            "created": self.created_utc,
             "complete": self.complete,
             "PUCs that can be set": f"{sum(entry.is_settable for entry in self.pucs)} of {len(self.pucs)}",
-            "standard error of a phase": f"{1e3 * float(np.median(found)):.3g} mrad (median)" if found else None,
+            "standard error of a phase": f"{1e3 * float(np.median(sigmas_rad)):.3g} mrad (median)"
+            if sigmas_rad
+            else None,
             "loss of a PUC": f"{float(np.median(self.loss_db)):.3g} dB (median)" if self.pucs else None,
             "faults": "; ".join(self.faults),
         }
         return html_pairs("Calibration record", pairs)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the unit cells as a table: a row per PUC, fields of heaters and couplers after the name of the part.
+        """Return the PUCs as a table, one row per PUC; heater and coupler columns start with the name of the part.
 
-        Columns are those of :class:`PucEntry`: ``passive_phase_rad``, ``loss_db``, ``upper_law_rho2_rad_per_ma2`` and
-        so on, with NaN or ``None`` where nothing was found.
+        Columns are the fields of :class:`PucEntry`: ``passive_phase_rad``, ``loss_db``, ``upper_law_rho2_rad_per_ma2``
+        and so on, with NaN or ``None`` for unknown values.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -179,94 +195,103 @@ class CalibrationRecord:
 
     @property
     def loss_db(self) -> NDArray[np.float64]:
-        """Loss of every PUC, shape ``(n_pucs,)``."""
+        """Insertion loss of every PUC in dB, shape ``(n_pucs,)``."""
         return np.array([entry.loss_db for entry in self.pucs])
 
     @property
     def reference_hz(self) -> float:
-        """Optical frequency at which the phases are given."""
+        """Optical frequency to which the phases refer."""
         if self.conditions.reference_hz is not None:
             return self.conditions.reference_hz
         return frequency_hz_from_wavelength_m(self.wavelength_nm * 1e-9)
 
     @cached_property
     def mesh(self) -> MeshTopology:
-        """The mesh itself.
+        """Mesh topology of the calibrated device.
 
         Raises:
-            CalibrationError: The label describes no layout this software knows, or not the mesh that was calibrated.
+            CalibrationError: This software does not know the layout, or its layout differs from the calibrated mesh.
         """
         try:
             document = self.mesh_document
             mesh = mesh_from_label(self.mesh_label) if document is None else mesh_from_dict(document)
         except ConfigError as error:
-            raise CalibrationError(f"the record does not say what mesh {self.mesh_label!r} is: {error}") from error
+            raise CalibrationError(f"the record does not describe mesh {self.mesh_label!r}: {error}") from error
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(
-                f"mesh {self.mesh_label!r} of this software is not the one that was calibrated",
-                hint="Calibrate again, so that the record holds the mesh itself.",
+                f"mesh {self.mesh_label!r} in this software differs from the mesh that was calibrated",
+                hint="Calibrate again; the new record will contain the mesh itself.",
             )
         return mesh
 
     @cached_property
     def content_sha256(self) -> str:
-        """Hash over the canonical form of the document without its own hash."""
+        """SHA-256 of the record's content in canonical form, without the hash itself."""
         return content_hash(self.body())
 
     @property
     def record_id(self) -> str:
-        """Name of this record: whose, when, and the beginning of the content hash."""
+        """Name of the record: device serial, time, and the start of the content hash."""
         when = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
         return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
 
     @property
     def extra_physics(self) -> dict[str, NDArray[np.float64]]:
-        """Values of the physics beyond the model of every chip, by name; of pairs ``(2E + J, 2E)``, rad/mW.
+        """Parameters of effects fitted in addition to the standard chip model, by name.
+
+        Pair crosstalk has shape ``(2E + J, 2E)``, in rad/mW.
 
         Raises:
-            CalibrationError: The array of the pairs is not there.
+            CalibrationError: The pair crosstalk array is missing.
         """
         values = {entry.name: np.array(entry.values) for entry in self.physics if entry.values}
         for entry in self.physics:
             if entry.name == CROSSTALK_PAIRS and not entry.values:
                 if CROSSTALK_PAIRS not in self.arrays:
                     raise CalibrationError(
-                        "the record's crosstalk of pairs is missing", hint="Keep its side file beside the record."
+                        "the pair crosstalk of the calibration record is missing",
+                        hint="Put the record's side file into the same directory as the record.",
                     )
                 values[entry.name] = np.asarray(self.arrays[CROSSTALK_PAIRS], dtype=np.float64)
         return values
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
-        """Return the routing states that a PUC can take as far as faults go; not whether its heaters reach them."""
+        """Return the routing states that faults leave usable in a PUC, whether or not its heaters can reach them."""
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
                 return defect.usable_states
         return () if self.pucs[puc].passive_phase_rad is None else _STATES
 
     def unusable_states(self) -> tuple[tuple[int, State], ...]:
-        """Return the PUC states that routing must not use: both of a PUC that cannot be set, unless stuck in one."""
+        """Return the PUC states that routing must not use.
+
+        Both states of a PUC that cannot be set are unusable, unless it is stuck in one of them.
+        """
         return tuple(
             (puc, state) for puc in range(len(self.pucs)) for state in _STATES if state not in self.usable_states(puc)
         )
 
     def port(self, number: int) -> PortEntry:
-        """Return the entry of a port. Raises ``CalibrationError`` if the record has none."""
+        """Return the entry of a port. Raises ``CalibrationError`` if the record has no entry for it."""
         for entry in self.ports:
             if entry.port == number:
                 return entry
-        raise CalibrationError(f"the calibration record has no port {number}", hint="Calibrate this bench again.")
+        raise CalibrationError(
+            f"the calibration record has no entry for port {number}", hint="Calibrate this bench again."
+        )
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the heat of each heater, shape ``(2 n_pucs,)``.
+        """Return the heat of each heater in mW, shape ``(2 n_pucs,)``.
 
-        That of the nominal resistance, times what the heater's law bends up, times its heat factor where it has one.
+        Heat is I² times the nominal resistance, times the rise of resistance given by the heater's law, times its heat
+        factor.
         """
         heaters = [heater for entry in self.pucs for heater in (entry.upper, entry.lower)]
-        bent = [
+        factors = [
             heater.law.bend(float(current)) * heater.heat_factor if heater.law else heater.heat_factor
             for heater, current in zip(heaters, currents_ma, strict=True)
         ]
-        power: NDArray[np.float64] = currents_ma**2 * self.heater_ohm * 1e-3 * np.array(bent)
+        power: NDArray[np.float64] = currents_ma**2 * self.heater_ohm * 1e-3 * np.array(factors)
         return power
 
     def check_device(
@@ -276,64 +301,67 @@ class CalibrationRecord:
         heater_channels: tuple[int, ...],
         monitor_ports: tuple[int, ...] | None = None,
     ) -> None:
-        """Refuse a record of another controller, mesh or channel map.
+        """Raise ``CalibrationError`` if the record was made for another controller, mesh or channel map.
 
         Raises:
-            CalibrationError: The record does not belong to this device; the message says what differs.
+            CalibrationError: The record belongs to another device; the message names the difference.
         """
-        # Monitors found dead are not in the record: those that are have to be there, in this order.
+        # The record omits monitors that were dead; all others must be present, in this order.
         ports = self.monitor_ports if monitor_ports is None else monitor_ports
         monitors = tuple(port for port in ports if port in self.monitor_ports)
-        for what, mine, found in (
+        for name, recorded, actual in (
             ("controller serial", self.device_serial, serial),
             ("mesh", self.mesh_sha256, mesh.sha256),
             ("heater channel map", self.heater_channels, heater_channels),
             ("monitor channel map", self.monitor_ports, monitors),
         ):
-            if mine != found:
-                shown = (mine, found) if what == "controller serial" else ("the recorded one", "another one")
+            if recorded != actual:
+                is_serial = name == "controller serial"
+                detail = (
+                    f"it was made for {recorded}, and this is {actual}" if is_serial else "it was made for another one"
+                )
                 raise CalibrationError(
-                    f"this calibration record belongs to {what} {shown[0]}, found {shown[1]}",
-                    hint="Use the record of this device, or calibrate it.",
+                    f"the calibration record does not match this {name}: {detail}",
+                    hint="Use the record of this device, or calibrate this device.",
                 )
 
     def check_complete(self, *, allow_incomplete: bool = False) -> None:
-        """Refuse the record of an interrupted run, unless that is said to be all right.
+        """Raise ``CalibrationError`` if the calibration was interrupted, unless ``allow_incomplete`` is set.
 
         Raises:
-            CalibrationError: It is incomplete.
+            CalibrationError: The record is incomplete.
         """
         if not self.complete and not allow_incomplete:
-            known = sum(entry.passive_phase_rad is not None for entry in self.pucs)
+            n_known = sum(entry.passive_phase_rad is not None for entry in self.pucs)
             raise CalibrationError(
-                "this calibration record is incomplete: its run was interrupted",
-                hint=f"Run the calibration again; {known} of {len(self.pucs)} PUCs are known.",
+                "the calibration record is incomplete because its run was interrupted",
+                hint=f"Run the calibration again. So far {n_known} of {len(self.pucs)} PUCs are calibrated.",
             )
 
     def body(self) -> dict[str, Any]:
-        """Return the content that is hashed: all fields, the conventions, and the hashes of map and arrays."""
+        """Return the hashed content: all fields, the conventions, and the hashes of channel map and arrays."""
         body = asdict(replace(self, arrays={}))
         del body["arrays"]
         for port in body["ports"]:
             if port["lit_with"] is None:
-                del port["lit_with"]  # so that records from before there was any keep their hash
+                del port["lit_with"]  # older records lack this key and must keep their hash
         if body["conditions"]["heater_tau_s"] is None:
-            del body["conditions"]["heater_tau_s"]  # likewise
+            del body["conditions"]["heater_tau_s"]  # for the same reason
         if not body["physics"]:
-            del body["physics"]  # likewise
+            del body["physics"]  # for the same reason
         body["conventions"] = CONVENTIONS
         body["channel_map_sha256"] = content_hash([list(self.heater_channels), list(self.monitor_ports)])
         body["arrays_sha256"] = arrays_sha256(self.arrays) if self.arrays else None
         return body
 
     def to_json(self, arrays_file: str | None = None) -> str:
-        """Return the document, its content hash included.
+        """Return the record as a JSON document, including its content hash.
 
         Args:
-            arrays_file: Name of the side file, if the arrays are kept.
+            arrays_file: Name of the side file, if the arrays are stored.
 
         Raises:
-            ConfigError: It holds NaN or infinity, which JSON does not have; the message names the place.
+            ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.
         """
         body = self.body()
         check_numbers(body, "the calibration record")
@@ -342,11 +370,11 @@ class CalibrationRecord:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested fields as one level, named by all levels; a part that is missing has none."""
-    found: dict[str, Any] = {}
+    """Return nested fields as one level, with joined names; missing parts give no fields."""
+    flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}_{inner}": each for inner, each in _flat(value).items()}
-        elif name not in ("law", "coupler"):  # these are missing
-            found[name] = value
-    return found
+            flat |= {f"{name}_{inner}": item for inner, item in _flat(value).items()}
+        elif name not in ("law", "coupler"):  # a law or coupler that is not a mapping is missing
+            flat[name] = value
+    return flat

@@ -1,4 +1,4 @@
-"""Documents and arrays in one form that can be hashed and read by people: no file is opened here."""
+"""Canonical form of documents and arrays: hashable and human-readable. This module opens no file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lumion_hw.errors import ConfigError
 
 Arrays = Mapping[str, NDArray[Any]]
 _NUMBERS = "biuf"
-"""Kinds of numpy types that are stored: booleans, integers and real numbers."""
+"""Kinds of numpy types that can be stored: booleans, integers and real numbers."""
 _WIDTH = 116
 
 
 def content_hash(body: Any) -> str:
-    """Return the hash over the canonical form of a document: sorted keys, no spaces."""
+    """Return the SHA-256 of a document in canonical form: sorted keys, no spaces."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def arrays_sha256(arrays: Arrays) -> str:
-    """Return a hash over names, types, shapes and contents, the same whatever file they come from.
+    """Return a hash over names, types, shapes and contents of arrays; it does not depend on the file format.
 
     Raises:
-        ConfigError: An array holds something else than numbers.
+        ConfigError: An array contains something other than numbers.
     """
     digest = hashlib.sha256()
     for name in sorted(arrays):
@@ -38,15 +38,15 @@ def arrays_sha256(arrays: Arrays) -> str:
 
 
 def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in little-endian order and one piece. Raises ``ConfigError`` if it holds no numbers."""
+    """Return an array as contiguous little-endian numbers. Raises ``ConfigError`` if it does not contain numbers."""
     plain = np.ascontiguousarray(array)
     if plain.dtype.kind not in _NUMBERS:
-        raise ConfigError(f"array {name!r} of type {plain.dtype} cannot be stored", hint="Give numbers or booleans.")
+        raise ConfigError(f"cannot store array {name!r} of type {plain.dtype}", hint="Give numbers or booleans.")
     return plain.astype(plain.dtype.newbyteorder("<"), copy=False)
 
 
 def readable(value: Any, indent: int = 0) -> str:
-    """Return JSON with one line for whatever fits a line, and long rows of numbers folded."""
+    """Return JSON in which values that fit one line stay on one line, and long rows of numbers are wrapped."""
     flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
     if not isinstance(value, dict | list | tuple) or len(flat) + indent <= _WIDTH:
         return flat
@@ -63,7 +63,7 @@ def readable(value: Any, indent: int = 0) -> str:
 
 
 def _folded(values: list[Any] | tuple[Any, ...], indent: int) -> str:
-    """Return a row of plain values, as many to a line as fit."""
+    """Return a row of numbers or strings, with as many per line as fit."""
     lines, line = [], ""
     for item in values:
         word = json.dumps(item, allow_nan=False, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The parts of a calibration record. Units are in every name; what was not found is ``None``, never a sentinel."""
+"""Parts of a calibration record. Every name contains its unit; an unknown value is ``None``, never a special number."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CONVENTIONS: dict[str, str] = {
     "coupler": "eta = sin^2(angle), angle = pi/4 + common +- difference/2, + at end A",
     "numbering": "PUC-port 4 puc + (0 AL, 1 AR, 2 BL, 3 BR); heater 2 puc + (0 upper, 1 lower); joints ascending",
 }
-"""What the numbers mean; part of every document. A document with others is refused."""
+"""Meaning of the numbers, part of every document. A document with other conventions is rejected."""
 
 
 @dataclass(frozen=True)
 class HeaterEntry:
-    """One heater.
+    """Calibration of one heater.
 
     Attributes:
-        channel: Drive channel of the controller.
-        law: Phase against current; ``None`` if the heater has no effect.
+        channel: Controller channel that drives the heater.
+        law: Phase as a function of current; ``None`` if the heater has no effect.
         residual_sigma: Rms residual of the fringe fit, in units of the reading noise.
-        note: What was found wrong, empty if nothing.
-        heat_factor: Its heat over that of the nominal resistance; only crosstalk needs it.
+        note: Fault found at the heater; empty if there is none.
+        heat_factor: Ratio of the heat to that of the nominal resistance; only crosstalk depends on it.
     """
 
     channel: int
@@ -44,11 +44,11 @@ class HeaterEntry:
 
 @dataclass(frozen=True)
 class CouplerEntry:
-    """The two couplers of a PUC, as angles asin√η.
+    """Calibration of the two couplers of a PUC, as angles asin√η.
 
     Attributes:
-        common_rad: Their mean, minus π/4.
-        difference_rad: Angle at end A minus that at end B.
+        common_rad: Mean of the two angles, minus π/4.
+        difference_rad: Angle at end A minus angle at end B.
         common_sigma_rad: Standard error of the mean.
         difference_sigma_rad: Standard error of the difference.
     """
@@ -60,23 +60,23 @@ class CouplerEntry:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Least and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2)."""
+        """Smallest and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2)."""
         return float(np.sin(self.difference_rad) ** 2), float(np.cos(2.0 * self.common_rad) ** 2)
 
 
 @dataclass(frozen=True)
 class PucEntry:
-    """One PUC.
+    """Calibration of one PUC.
 
     Attributes:
-        passive_phase_rad: Passive phase of the upper arm over the lower, -π … π; ``None`` if not found.
-        passive_phase_sigma_rad: Its standard error.
+        passive_phase_rad: Passive phase of the upper arm relative to the lower arm, -π … π; ``None`` if unknown.
+        passive_phase_sigma_rad: Standard error of the passive phase.
         loss_db: Insertion loss.
-        loss_sigma_db: Its standard error, prior included.
+        loss_sigma_db: Standard error of the loss, including the prior.
         upper: Heater of the upper arm.
         lower: Heater of the lower arm.
-        note: What was found wrong, empty if nothing.
-        coupler: Its couplers; taken as balanced where they were not measured.
+        note: Fault found at the PUC; empty if there is none.
+        coupler: Calibration of the couplers; ``None`` means that they are assumed to be balanced.
     """
 
     passive_phase_rad: float | None
@@ -90,28 +90,28 @@ class PucEntry:
 
     @property
     def is_settable(self) -> bool:
-        """Whether it can be set: its phase is known, and a heater moves it."""
+        """Whether the PUC can be set: its phase is known and at least one heater moves it."""
         return self.passive_phase_rad is not None and (self.upper.law is not None or self.lower.law is not None)
 
 
 @dataclass(frozen=True)
 class PortEntry:
-    """One port with a fibre.
+    """Calibration of one port with a fibre.
 
     Attributes:
         port: Port number.
-        input_loss_db: Fibre into mesh, against the power the module reports; ``None`` where nothing was injected.
-        input_loss_sigma_db: Its standard error.
-        output_loss_db: Mesh into fibre, against the power meter; ``None`` where there is none.
-        output_loss_sigma_db: Its standard error.
-        monitor_ma_per_mw: Photocurrent per power leaving the mesh at this port.
-        monitor_dark_ma: Its reading without light.
-        monitor_floor_ma: Additive noise of a reading.
-        monitor_full_scale_ma: Reading at which it saturates.
-        source_dbm: Power entering the mesh here while it was calibrated.
-        source_detuning_hz: Frequency of that light above the reference frequency.
-        lit_with: Port lit by the same module at the same time, by light without relation to this: its other tributary,
-            which has its frequency here. Written only where there is one.
+        input_loss_db: Loss from fibre into mesh, relative to the power the module reports; ``None`` if not lit.
+        input_loss_sigma_db: Standard error of the input loss.
+        output_loss_db: Loss from mesh into fibre, relative to the power meter; ``None`` if there is no meter.
+        output_loss_sigma_db: Standard error of the output loss.
+        monitor_ma_per_mw: Photocurrent per power that leaves the mesh at this port.
+        monitor_dark_ma: Monitor reading without light.
+        monitor_floor_ma: Additive noise of a monitor reading.
+        monitor_full_scale_ma: Reading at which the monitor saturates.
+        source_dbm: Power that entered the mesh at this port during calibration.
+        source_detuning_hz: Frequency of that light minus the reference frequency.
+        lit_with: Second port lit by the other tributary of the same module: same frequency, independent data. Written
+            only for such modules.
     """
 
     port: int
@@ -130,13 +130,13 @@ class PortEntry:
 
 @dataclass(frozen=True)
 class CrosstalkKernel:
-    """Phase per heat against distance, for arms and joints: κ(d) = amplitude·exp(-d/length) + floor.
+    """Crosstalk phase per heat as a function of distance, for arms and joints: κ(d) = amplitude·exp(-d/length) + floor.
 
     Attributes:
-        amplitude_rad_per_mw: Amplitude.
+        amplitude_rad_per_mw: Amplitude of the exponential part.
         length_mm: Decay length.
-        floor_rad_per_mw: What is left far away.
-        edge_mm: Length of a lattice edge the distances were reckoned with.
+        floor_rad_per_mw: Value at large distance.
+        edge_mm: Length of a lattice edge with which the distances were calculated.
     """
 
     amplitude_rad_per_mw: float
@@ -147,19 +147,19 @@ class CrosstalkKernel:
 
 @dataclass(frozen=True)
 class CrosstalkEntry:
-    """Thermal crosstalk: a kernel over distance, a residual by PUC and heater, or both.
+    """Thermal crosstalk: a kernel over distance, a correction per PUC and heater, or both.
 
     Attributes:
-        differential_rad_per_mw: Differential phase of each PUC per heat of each heater beyond the kernel, shape
-            ``(n_pucs, 2 n_pucs)`` as nested tuples; empty if there is none.
-        kernel: What distance explains, joints included; ``None`` if it was not fitted.
+        differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
+            shape ``(n_pucs, 2 n_pucs)`` as nested tuples, empty if not measured.
+        kernel: Part that depends on distance only, for arms and joints; ``None`` if not fitted.
     """
 
     differential_rad_per_mw: tuple[tuple[float, ...], ...] = ()
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the differential phase beyond the kernel that heat of shape ``(2 n_pucs,)`` adds to each PUC."""
+        """Return the differential phase of each PUC that heat, shape ``(2 n_pucs,)``, adds to that of the kernel."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -168,12 +168,12 @@ class CrosstalkEntry:
 
 @dataclass(frozen=True)
 class JointsEntry:
-    """Phases of the waveguide joints, of which only loops are seen from the ports (docs/calibration.md, 1.2).
+    """Phases of the waveguide joints; the ports can only observe loops of joints (docs/calibration.md, 1.2).
 
     Attributes:
-        phase_rad: One per joint, in the order of ``MeshTopology.joints``.
-        gauge: Rule that fixes what the ports cannot tell.
-        loop_sigma_rad: Root mean square standard error per loop.
+        phase_rad: Phase of each joint, in the order of ``MeshTopology.joints``.
+        gauge: Rule that fixes the phases that the ports cannot observe.
+        loop_sigma_rad: Standard error per loop, root mean square over all loops.
     """
 
     phase_rad: tuple[float, ...]
@@ -183,15 +183,15 @@ class JointsEntry:
 
 @dataclass(frozen=True)
 class ExtraPhysics:
-    """Physics that was needed beyond the model of every chip.
+    """One effect that was fitted in addition to the standard chip model.
 
     Attributes:
-        name: Its group of parameters, with the unit: a row of ``calibration.model.physics``.
-        words: What it is.
-        parameters: How many parameters were fitted.
-        width: Width of these about zero, found from the light.
-        gain: By how much the logarithm of the evidence rose when it was taken in.
-        values: The parameters; of pairs of waveguide and heater there are none here, they are the array of that name.
+        name: Name of the parameter group, with its unit: a row of ``calibration.model.physics``.
+        words: Description of the effect.
+        parameters: Number of parameters fitted.
+        width: Prior width of the parameters about zero, found from the readings.
+        gain: Increase of the log evidence when the effect was added.
+        values: The parameters; empty for pair crosstalk, which is stored as an array.
     """
 
     name: str
@@ -204,13 +204,7 @@ class ExtraPhysics:
 
 @dataclass(frozen=True)
 class Dispersion:
-    """What changes with wavelength; all about the reference frequency.
-
-    Attributes:
-        delay_s: Group delay of a PUC.
-        differential_slope_rad_per_hz: Change of every φu - φl per Hz.
-        coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
-    """
+    """Dependence of the mesh on wavelength, relative to the reference frequency."""
 
     delay_s: float = BASIC_UNIT_DELAY_S
     differential_slope_rad_per_hz: float = 0.0
@@ -219,22 +213,22 @@ class Dispersion:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the calibration was made under, and how far it holds.
+    """Conditions of a calibration, and its range of validity.
 
     Attributes:
-        reference_hz: Optical frequency at which phases are given; that of ``wavelength_nm`` if ``None``.
-        wavelengths_nm: All wavelengths used.
-        wavelength_range_nm: Least and largest wavelength it holds for.
-        temperature_set_c: Temperature the chip was held at.
-        temperature_range_c: Least and largest temperature measured.
-        temperature_valid_c: Least and largest temperature it holds for.
+        reference_hz: Optical frequency to which the phases refer; ``None`` means that of ``wavelength_nm``.
+        wavelengths_nm: All wavelengths used in the calibration.
+        wavelength_range_nm: Smallest and largest wavelength at which the record is valid.
+        temperature_set_c: Set temperature of the chip.
+        temperature_range_c: Smallest and largest temperature measured during calibration.
+        temperature_valid_c: Smallest and largest temperature at which the record is valid.
         laser_power_dbm: Power of the light source.
-        polarization: State by input port, in words.
-        ambient: Anything else worth knowing, in words.
-        valid_for_s: Age at which it should be checked.
-        emulated_age_s: How old the bench was, if it is an emulated one: its days are not those of the calendar.
-        heater_tau_s: Thermal time constant of the heaters; ``None`` if they are faster than could be seen, or nobody
-            has looked. Written only where there is one.
+        polarization: Description of the polarization at each input port.
+        ambient: Other remarks.
+        valid_for_s: Age at which the record should be checked.
+        emulated_age_s: Age of an emulated bench on its own clock, which differs from calendar time.
+        heater_tau_s: Thermal time constant of the heaters; ``None`` if it was too fast to measure, or not measured.
+            Written only if known.
     """
 
     reference_hz: float | None = None
@@ -253,18 +247,18 @@ class Conditions:
 
 @dataclass(frozen=True)
 class CovarianceEntry:
-    """Where the covariance of all parameters lies, and what it says.
+    """Layout of the covariance of all parameters, and its rank.
 
-    The factor F in the side file (``covariance_factor``, shape ``(size, rank)``) makes the covariance F·Fᵀ. Its rows
-    follow the groups.
+    The factor F in the side file (``covariance_factor``, shape ``(size, rank)``) gives the covariance F·Fᵀ. Its rows
+    follow the order of the groups.
 
     Attributes:
-        groups: Name and number of parameters of each group, in order: those of
+        groups: Name and size of each parameter group, in the order of
             ``calibration.model.space.ParameterSpace``.
-        rank: Number of independent combinations that the readings showed.
-        expected_rank: Number of those that settings of these ports can show, whichever are chosen.
-        set_by_prior: Parameters that owe most of their certainty to the prior, in words.
-        unidentifiable: Combinations that the readings do not show, in words.
+        rank: Number of independent parameter combinations that the readings determine.
+        expected_rank: Rank that can be reached with these ports, whatever settings are measured.
+        set_by_prior: Descriptions of parameters that are determined mainly by the prior.
+        unidentifiable: Descriptions of parameter combinations that the readings do not determine.
     """
 
     groups: tuple[tuple[str, int], ...]
@@ -280,11 +274,11 @@ class CovarianceEntry:
 
     @property
     def n_free(self) -> int:
-        """Number of parameters that were free."""
+        """Number of free parameters in the fit."""
         return self.rank + len(self.unidentifiable)
 
     def rows_of(self, group: str) -> slice | None:
-        """Return the rows of a group; ``None`` if it has none."""
+        """Return the rows of a parameter group; ``None`` if the group is not present."""
         first = 0
         for name, size in self.groups:
             if name == group:
@@ -298,13 +292,13 @@ class Defect:
     """One fault as data.
 
     Attributes:
-        kind: What is wrong, such as ``dead heater``, ``stuck PUC``, ``dead monitor``, ``saturated monitor``.
-        element: What it is wrong with.
-        number: Its number: PUC, heater (2·PUC + arm) or port; 0 for the chip as a whole.
-        evidence: What was seen, in words.
-        usable_states: States a PUC can still take; ``None`` where the fault says nothing about states.
+        kind: Kind of fault: ``dead heater``, ``stuck PUC``, ``dead monitor``, ``saturated monitor`` and so on.
+        element: Kind of element that has the fault.
+        number: Number of the PUC, heater (2·PUC + arm) or port; 0 for the whole chip.
+        evidence: Description of the observation.
+        usable_states: States that the PUC can still take; ``None`` if the fault does not concern states.
         coupling: Power coupling at which a PUC is stuck.
-        coupling_sigma: Its standard error.
+        coupling_sigma: Standard error of the coupling.
     """
 
     kind: str
@@ -318,11 +312,11 @@ class Defect:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of arrays that belongs to the record and lies beside it.
+    """A file of arrays that belongs to a record and is stored next to it.
 
     Attributes:
         name: File name without directory.
-        sha256: Hash of names, types, shapes and contents of its arrays, whatever the container.
+        sha256: Hash of names, types, shapes and contents of the arrays, independent of the file format.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether a calibration record still holds: its age, and the temperature and wavelength it is used at."""
+"""Check whether a calibration record is still valid: its age, and the temperature and wavelength of use."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 Policy = Literal["refuse", "warn"]
-"""What happens when a record is used outside its range: an error, or a warning."""
+"""Reaction to use of a record outside its range: raise an error, or issue a warning."""
 
 
 class CalibrationWarning(UserWarning):
-    """A calibration record is used outside the range it was made for."""
+    """Warning: a calibration record is used outside its range of validity."""
 
 
 @dataclass(frozen=True)
 class UseConditions:
-    """What a record is to be used for; ``None`` where that is not known and not judged.
+    """Conditions in which a record is used; ``None`` for conditions that are unknown and not checked.
 
     Attributes:
         now_utc: Time of use (ISO 8601 with zone).
-        age_s: Age of the record, where that is known better than from two dates.
+        age_s: Age of the record, if known more accurately than from two dates.
         temperature_c: Temperature of the chip.
         wavelength_nm: Wavelength of the light.
     """
@@ -36,60 +36,62 @@ class UseConditions:
 
 
 def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy = "warn") -> tuple[str, ...]:
-    """Judge a record against the range of validity it states; what it states no range for is not judged.
+    """Check the conditions of use against the range of validity stated in the record.
+
+    Ranges that the record does not state are not checked.
 
     Args:
         record: The record.
-        use: What it is to be used for.
-        policy: ``refuse`` raises for age and temperature, ``warn`` issues :class:`CalibrationWarning`. A wavelength out
-            of range is always refused: nothing is extrapolated silently.
+        use: Conditions in which it is used.
+        policy: ``refuse`` raises an error for age and temperature, ``warn`` issues :class:`CalibrationWarning`. A
+            wavelength outside the range always raises an error, because nothing is extrapolated silently.
 
     Returns:
-        What is out of range, one sentence each.
+        Everything that is out of range, one sentence each.
 
     Raises:
-        LimitError: The wavelength is outside the range the record holds for.
-        CalibrationError: Age or temperature is, and the policy is to refuse.
+        LimitError: The wavelength is outside the range of the record.
+        CalibrationError: Age or temperature is out of range, and the policy is ``refuse``.
     """
     conditions = record.conditions
-    passed_nm = _passed(use.wavelength_nm, conditions.wavelength_range_nm)
-    if use.wavelength_nm is not None and passed_nm is not None:
+    exceeded_nm = _exceeded_end(use.wavelength_nm, conditions.wavelength_range_nm)
+    if use.wavelength_nm is not None and exceeded_nm is not None:
         raise LimitError(
-            "wavelength outside the range of the calibration record",
-            asked=use.wavelength_nm,
-            limit=passed_nm,
+            "the wavelength is outside the range of the calibration record",
+            requested=use.wavelength_nm,
+            limit=exceeded_nm,
             unit="nm",
         )
-    remarks = []
+    problems = []
     age_s = _age_s(record, use)
     if age_s is not None and conditions.valid_for_s is not None and age_s > conditions.valid_for_s:
-        remarks.append(
-            f"the calibration record is {age_s / 3600:.1f} h old and was to be checked after "
+        problems.append(
+            f"the calibration record is {age_s / 3600:.1f} h old and should have been checked after "
             f"{conditions.valid_for_s / 3600:.1f} h"
         )
-    passed_c = _passed(use.temperature_c, conditions.temperature_valid_c)
-    if passed_c is not None:
-        remarks.append(
-            f"the chip is at {use.temperature_c:.2f} °C, and the calibration record holds only to {passed_c:.2f} °C"
+    exceeded_c = _exceeded_end(use.temperature_c, conditions.temperature_valid_c)
+    if exceeded_c is not None:
+        problems.append(
+            f"the chip is at {use.temperature_c:.2f} °C; the calibration record is valid only to {exceeded_c:.2f} °C"
         )
-    for remark in remarks:
+    for problem in problems:
         if policy == "refuse":
-            raise CalibrationError(remark, hint="Re-fit it with `lumion-calibrate drift`, or calibrate again.")
-        warnings.warn(remark, CalibrationWarning, stacklevel=2)
-    return tuple(remarks)
+            raise CalibrationError(problem, hint="Renew the record with `lumion-calibrate drift`, or calibrate again.")
+        warnings.warn(problem, CalibrationWarning, stacklevel=2)
+    return tuple(problems)
 
 
-def _passed(value: float | None, interval: tuple[float, float] | None) -> float | None:
-    """Return the end of an interval that a value has passed; ``None`` inside, or without value or interval."""
+def _exceeded_end(value: float | None, interval: tuple[float, float] | None) -> float | None:
+    """Return the end of the interval that a value exceeds; ``None`` if it is inside, or if either is ``None``."""
     if value is None or interval is None or interval[0] <= value <= interval[1]:
         return None
     return interval[0] if value < interval[0] else interval[1]
 
 
 def _age_s(record: CalibrationRecord, use: UseConditions) -> float | None:
-    """Return the age of a record at the time of use."""
+    """Return the age of a record at the time of use, or ``None`` if unknown."""
     if use.age_s is not None or use.now_utc is None:
         return use.age_s
-    now, made = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))
-    now, made = (when if when.tzinfo else when.replace(tzinfo=UTC) for when in (now, made))
-    return (now - made).total_seconds()
+    now, created = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))
+    now, created = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in (now, created))
+    return (now - created).total_seconds()

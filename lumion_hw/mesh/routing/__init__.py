@@ -1,8 +1,8 @@
-"""Finding paths through the mesh: one circuit or many, with consistent states and exclusive joints.
+"""Find paths through the mesh for one or many circuits, with consistent states and exclusive joints.
 
-Negotiated congestion first, constraint programming (an extra) to rescue and to certify, every result traced again
-before it is handed out (docs/decisions/0004-no-means-proven.md).
-Private: users import from :mod:`lumion_hw.mesh`.
+Negotiated congestion runs first. Constraint programming (an optional extra) solves or certifies what remains. Every
+result is traced again before it is returned (docs/decisions/0004-no-means-proven.md). This package is private: import
+from :mod:`lumion_hw.mesh`.
 """
 
 from lumion_hw.mesh.routing.request import RouteRequest

@@ -1,11 +1,11 @@
-"""Routing by constraint programming (OR-Tools CP-SAT, an extra): proves what negotiation can only find.
+"""Routing by constraint programming with OR-Tools CP-SAT (an extra), which can prove that a request is impossible.
 
-One Boolean per PUC (1: cross) and one per circuit and arc of the wave graph; flow is conserved at every wave, an arc
-needs its PUC's state, and a wave carries one circuit.
+The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Flow is conserved at every
+wave, an arc needs its PUC's state, and a wave carries at most one circuit.
 
-Conservation also admits rings that hang on no path. Where lengths are not prescribed they do no harm: a path is read
-by tracing, and without its rings it only gets shorter and cheaper, so neither feasibility nor the bound is touched.
-Circuits of prescribed or equal length get a circuit constraint, which admits no ring.
+Flow conservation also allows closed rings that are not part of a path. They do no harm where lengths are free: a path
+is read by tracing, and without rings it only becomes shorter and cheaper, so feasibility and bound stay correct.
+Circuits of fixed or equal length get a circuit constraint, which excludes rings.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from lumion_hw.mesh.routing.search import estimates, wave_graph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-MISSING = "Install OR-Tools to decide such requests: pip install 'lumion-hw[cpsat]'."
+MISSING = "Install OR-Tools, which can decide such requests: pip install 'lumion-hw[cpsat]'."
 
 _STEPS = 1_000_000
-"""Costs are rounded to the millionth of the dearest one, losses to the µdB: CP-SAT reckons with whole numbers."""
+"""CP-SAT uses integers: costs are rounded to a millionth of the largest cost, losses to 1 µdB."""
 
 Status = Literal["optimal", "feasible", "infeasible", "undecided"]
 
 
 @dataclass(frozen=True)
 class ProofResult:
-    """What CP-SAT found out.
+    """Result of a CP-SAT search.
 
     Attributes:
-        status: ``"optimal"``, ``"feasible"``, ``"infeasible"`` (both proven) or ``"undecided"`` in the time given.
-        ways: One way per circuit, unless there is none.
-        bound: Cost that no routing can be below, but for the rounding of costs to whole numbers.
+        status: ``"optimal"``, ``"feasible"``, ``"infeasible"`` (optimal and infeasible are proven) or ``"undecided"``
+            at the time limit.
+        wave_paths: One path per circuit, or ``None`` if no routing was found.
+        bound: Lower bound of the cost of any routing, up to the rounding of costs to integers.
     """
 
     status: Status
-    ways: tuple[WavePath, ...] | None
+    wave_paths: tuple[WavePath, ...] | None
     bound: float
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Return whether OR-Tools is installed."""
     return importlib.util.find_spec("ortools") is not None
 
@@ -60,20 +61,20 @@ def decide(
     hint: Sequence[WavePath] | None = None,
     feasibility_only: bool = False,
 ) -> ProofResult:
-    """Solve a request.
+    """Solve a routing problem, or prove that it has no solution.
 
     Args:
-        request: The request.
-        time_limit_s: Wall time after which the best so far is returned.
-        workers: Threads.
-        hint: A routing known already.
-        feasibility_only: Whether any routing will do, whatever it costs.
+        request: The routing problem.
+        time_limit_s: Wall time after which the best result so far is returned.
+        workers: Number of threads.
+        hint: A known routing to start from.
+        feasibility_only: Whether to accept any routing, whatever its cost.
 
     Raises:
         ConfigError: OR-Tools is not installed.
     """
-    if not available():
-        raise ConfigError("routing cannot be decided by constraint programming", hint=MISSING)
+    if not is_available():
+        raise ConfigError("constraint programming is not available for this routing request", hint=MISSING)
     from ortools.sat.python import cp_model
 
     model = _Model(request, cp_model.CpModel())
@@ -82,43 +83,43 @@ def decide(
     if not feasibility_only:
         model.minimise()
     solver = _solver(time_limit_s, workers)
-    words: dict[Any, Status] = {
+    statuses: dict[Any, Status] = {
         cp_model.OPTIMAL: "optimal",
         cp_model.FEASIBLE: "feasible",
         cp_model.INFEASIBLE: "infeasible",
     }
-    status = words.get(_solved(solver, model.model), "undecided")
-    ways = model.ways(solver) if status in ("optimal", "feasible") else None
+    status = statuses.get(_run_solver(solver, model.model), "undecided")
+    wave_paths = model.wave_paths(solver) if status in ("optimal", "feasible") else None
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
         status = "feasible"
-    return ProofResult(status, ways, bound)
+    return ProofResult(status, wave_paths, bound)
 
 
-def conflicting(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
-    """Return circuits of an impossible request that are impossible together already, as indices.
+def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
+    """Return the indices of circuits that are impossible together, for a request that is impossible as a whole.
 
-    They need not be the fewest. If the time does not suffice, they are all circuits of the request.
+    The set need not be the smallest. If the time is too short, all circuits are returned.
 
     Args:
-        request: The impossible request.
+        request: The impossible routing problem.
         time_limit_s: Wall time.
-        workers: Threads.
+        workers: Number of threads.
     """
     from ortools.sat.python import cp_model
 
-    everything = tuple(range(len(request.pairs)))
+    all_circuits = tuple(range(len(request.pairs)))
     if not time_limit_s > 0.0:
-        return everything
+        return all_circuits
     model = _Model(request, cp_model.CpModel(), optional=True)
     model.model.add_assumptions(model.routed)
     solver = _solver(time_limit_s, workers)
-    # Presolving takes more time here than it saves (428 PUCs, 62 circuits: 6 s with it, 2 s without).
+    # Presolving costs more time than it saves here (428 PUCs, 62 circuits: 6 s with presolve, 2 s without).
     solver.parameters.cp_model_presolve = False
-    if _solved(solver, model.model) != cp_model.INFEASIBLE:
-        return everything
+    if _run_solver(solver, model.model) != cp_model.INFEASIBLE:
+        return all_circuits
     at = {routed.index: index for index, routed in enumerate(model.routed)}
-    return tuple(sorted(at[literal] for literal in solver.sufficient_assumptions_for_infeasibility())) or everything
+    return tuple(sorted(at[literal] for literal in solver.sufficient_assumptions_for_infeasibility())) or all_circuits
 
 
 def _solver(time_limit_s: float, workers: int) -> cp_model.CpSolver:
@@ -127,16 +128,16 @@ def _solver(time_limit_s: float, workers: int) -> cp_model.CpSolver:
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.num_workers = workers
-    # OR-Tools would take Ctrl-C for itself and leave the process without any handler: the next one then kills it, with
-    # heaters and lasers on.
+    # By default OR-Tools handles Ctrl-C itself and then leaves the process without a handler, so that the next Ctrl-C
+    # would kill it with heaters and lasers on.
     solver.parameters.catch_sigint_signal = False
-    # With one worker the same request then has the same answer, unless time runs out.
+    # With one worker, the same request then gives the same result, unless the time limit is reached.
     solver.parameters.random_seed = 1
     return solver
 
 
-def _solved(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
-    """Return the solver's status; Ctrl-C, which would wait for the end of its C++ code, stops it at once."""
+def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
+    """Run the solver and return its status; Ctrl-C stops the solver's C++ code immediately."""
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(solver.solve, model)
         try:
@@ -147,16 +148,16 @@ def _solved(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
 
 
 class _Model:
-    """Variables and constraints of one request.
+    """Variables and constraints of one routing problem.
 
     Args:
-        request: The request.
-        model: An empty model.
-        optional: Whether circuits may be left out.
+        request: The routing problem.
+        model: An empty CP model.
+        optional: Whether circuits may be left unrouted.
 
     Attributes:
-        model: The model.
-        routed: For each circuit, whether it is routed: a variable if it may be left out.
+        model: The CP model.
+        routed: For each circuit, ``True``, or a Boolean variable if the circuit is optional.
     """
 
     def __init__(self, request: RoutingProblem, model: cp_model.CpModel, *, optional: bool = False) -> None:
@@ -164,49 +165,50 @@ class _Model:
         self.routed: list[Any] = [model.new_bool_var("") if optional else True for _ in request.pairs]
         self._request = request
         self._graph = wave_graph(request.mesh)
-        dearest = max(float(request.pass_cost.max()), float(request.state_cost.max()), request.move_price, 1e-9)
-        self.scale = _STEPS / dearest
+        largest_cost = max(float(request.pass_cost.max()), float(request.state_cost.max()), request.move_price, 1e-9)
+        self.scale = _STEPS / largest_cost
         self._cross = [model.new_bool_var(f"cross {puc}") for puc in range(request.mesh.n_pucs)]
         for puc, state in request.blocked:
             model.add(self._cross[puc] == (0 if state == "cross" else 1))
         self._arcs: list[dict[int, Any]] = []
-        live = self._live()
+        usable = self._usable_arcs()
         for index in range(len(request.pairs)):
-            self._arcs.append({arc: model.new_bool_var(f"{index}:{arc}") for arc in live[index]})
+            self._arcs.append({arc: model.new_bool_var(f"{index}:{arc}") for arc in usable[index]})
             self._conserve(index)
         self._exclude()
         self._limit()
-        self._moved = {index: self._mark_moved(index, way) for index, way in request.homes.items()}
+        self._moved = {index: self._mark_moved(index, wave_path) for index, wave_path in request.current_paths.items()}
 
     def _head(self, arc: int) -> int:
-        """Return the node an arc leads to; arc ``2 wave + (0 bar, 1 cross)`` starts at its wave."""
+        """Return the node at the end of an arc; arc ``2 wave + (0 bar, 1 cross)`` starts at its wave."""
         return (self._graph.cross if arc & 1 else self._graph.bar)[arc >> 1]
 
-    def _live(self) -> list[list[int]]:
-        """Return, for each circuit, the arcs from which its target can be reached and that are allowed."""
+    def _usable_arcs(self) -> list[list[int]]:
+        """Return, for each circuit, the allowed arcs from which its target can be reached."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
-        left = [each.tolist() for each in estimates(request, request.pass_cost * 0.0 + 1.0)]
+        left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
         mate = request.mesh.mate.tolist()
-        live: list[list[int]] = []
+        usable: list[list[int]] = []
         for (source, target), hops, limit in zip(request.pairs, left, request.limits, strict=True):
             entry, goal = self._graph.entry[source], waves + target
-            most = float("inf") if limit.hop_ceiling is None else limit.hop_ceiling
-            live.append(
+            max_hops = float("inf") if limit.hop_ceiling is None else limit.hop_ceiling
+            usable.append(
                 [
                     arc
                     for arc in range(2 * waves)
                     if arc not in blocked
-                    # Light enters at its own port only and leaves at its target only: other ports are other circuits'.
+                    # A circuit enters only at its source and leaves only at its target; other ports belong to other
+                    # circuits.
                     and (mate[arc >> 1] >= 0 or arc >> 1 == entry)
                     and (self._head(arc) < waves or self._head(arc) == goal)
-                    and 1.0 + hops[self._head(arc)] <= most
+                    and 1.0 + hops[self._head(arc)] <= max_hops
                 ]
             )
-        return live
+        return usable
 
     def _conserve(self, index: int) -> None:
-        """Send one unit from source to target if it is routed; without rings where the length is prescribed."""
+        """Add flow conservation for one circuit, and exclude rings if its length is fixed."""
         routed = self.routed[index]
         source, target = self._request.pairs[index]
         entry, goal = self._graph.entry[source], self._graph.n_waves + target
@@ -217,7 +219,7 @@ class _Model:
             out.setdefault(arc >> 1, []).append(used)
             into.setdefault(self._head(arc), []).append(used)
         for node in {*into, *out, entry, goal}:
-            # The unit comes from outside at the entry and goes outside at the goal.
+            # One unit of flow enters the graph at the entry and leaves it at the goal.
             arriving = sum(into.get(node, [])) + (routed if node == entry else 0)
             leaving = sum(out.get(node, [])) + (routed if node == goal else 0)
             self.model.add(arriving == leaving)
@@ -226,7 +228,7 @@ class _Model:
             self._forbid_rings(index, entry, goal)
 
     def _forbid_rings(self, index: int, entry: int, goal: int) -> None:
-        """Make the arcs used one single circuit, closed from target back to source."""
+        """Require that the arcs used form a single circuit, closed from target back to source."""
         number: dict[int, int] = {}
         links = []
         for arc, used in self._arcs[index].items():
@@ -234,20 +236,20 @@ class _Model:
             links.append((tail, head, used))
         ends = [number.setdefault(node, len(number)) for node in (goal, entry)]
         links.append((ends[0], ends[1], self.routed[index]))
-        # A circuit constraint wants every node: one that is off the path is a loop to itself.
+        # A circuit constraint must cover every node, so nodes off the path get a self-loop.
         links += [(i, i, self.model.new_bool_var("")) for i in number.values()]
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Let a wave carry one circuit, in its PUC's state; joints look after themselves (see negotiation.py)."""
+        """Allow at most one circuit per wave, in its PUC's state; joints need no constraint (see negotiation.py)."""
         for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
-            for arc, wrong in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
+            for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
                 if users := [arcs[arc] for arcs in self._arcs if arc in arcs]:
-                    self.model.add_at_most_one([*users, wrong])
+                    self.model.add_at_most_one([*users, wrong_state])
 
     def _limit(self) -> None:
-        """Keep hops and losses within limits, and equal lengths equal."""
+        """Add the limits of hops and losses, and the groups of equal length."""
         loss = self._request.loss_db
         for arcs, limit, routed in zip(self._arcs, self._request.limits, self.routed, strict=True):
             if limit.max_hops is not None:
@@ -256,24 +258,24 @@ class _Model:
                 self.model.add(sum(arcs.values()) == limit.exact_hops * routed)
             if limit.max_loss_db is not None:
                 weights = {arc: round(float(loss[arc >> 3]) * _STEPS) for arc in arcs}
-                most = int(limit.max_loss_db * _STEPS + 0.5)
-                self.model.add(sum(weights[arc] * used for arc, used in arcs.items()) <= most)
+                max_loss = int(limit.max_loss_db * _STEPS + 0.5)
+                self.model.add(sum(weights[arc] * used for arc, used in arcs.items()) <= max_loss)
         for group in self._request.equal:
             for index in group[1:]:
                 both = [self.routed[index], self.routed[group[0]]]
-                as_long = sum(self._arcs[index].values()) == sum(self._arcs[group[0]].values())
-                self.model.add(as_long).only_enforce_if(both)
+                is_equal = sum(self._arcs[index].values()) == sum(self._arcs[group[0]].values())
+                self.model.add(is_equal).only_enforce_if(both)
 
-    def _mark_moved(self, index: int, home: WavePath) -> Any:
-        """Return a variable that is 1 unless a circuit takes its old way."""
+    def _mark_moved(self, index: int, current_path: WavePath) -> Any:
+        """Return a variable that is 1 unless a circuit keeps its current path."""
         moved = self.model.new_bool_var(f"moved {index}")
-        for wave, state in zip(home.waves, home.states, strict=True):
+        for wave, state in zip(current_path.waves, current_path.states, strict=True):
             used = self._arcs[index].get(2 * wave + STATES.index(state))
             self.model.add(moved == 1) if used is None else self.model.add_bool_or([used, moved])
         return moved
 
     def minimise(self) -> None:
-        """Charge what the objective says."""
+        """Add the objective of the request."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -284,7 +286,7 @@ class _Model:
         for puc in range(request.mesh.n_pucs) if request.state_cost.any() else ():
             for column in (0, 1):
                 if price := round(float(request.state_cost[puc, column]) * self.scale):
-                    # Only bounded from below: minimising pulls it to 0 where no circuit needs the state.
+                    # Bounded only from below: minimisation sets it to 0 if no circuit needs the state.
                     held = self.model.new_bool_var("")
                     for arcs in self._arcs:
                         for k in range(4):
@@ -294,25 +296,26 @@ class _Model:
         moving = [round(request.move_price * self.scale) * moved for moved in self._moved.values()]
         self.model.minimize(sum([*passing, *holding, *moving]))
 
-    def hint(self, ways: Sequence[WavePath]) -> None:
-        """Start from a routing known already."""
-        held = {wave // 4: state for way in ways for wave, state in zip(way.waves, way.states, strict=True)}
+    def hint(self, wave_paths: Sequence[WavePath]) -> None:
+        """Give the solver a known routing as its starting point."""
+        steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
+        held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
         for puc, state in held.items():
             self.model.add_hint(self._cross[puc], int(state == "cross"))
-        for arcs, way in zip(self._arcs, ways, strict=True):
-            taken = {2 * wave + STATES.index(state) for wave, state in zip(way.waves, way.states, strict=True)}
+        for arcs, path_steps in zip(self._arcs, steps, strict=True):
+            used_arcs = {2 * wave + STATES.index(state) for wave, state in path_steps}
             for arc, used in arcs.items():
-                self.model.add_hint(used, int(arc in taken))
+                self.model.add_hint(used, int(arc in used_arcs))
 
-    def ways(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the ways found, each followed from its source by the states set; rings beside it are left out."""
+    def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
+        """Return the paths found, traced from each source through the states; rings off the paths are ignored."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
-        found: list[WavePath] = []
+        wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:
             node = self._graph.entry[source]
             waves: list[int] = []
             while node < self._graph.n_waves:
                 waves.append(node)
                 node = self._head(2 * node + (states[node // 4] == "cross"))
-            found.append(WavePath(tuple(waves), tuple(states[wave // 4] for wave in waves)))
-        return tuple(found)
+            wave_paths.append(WavePath(tuple(waves), tuple(states[wave // 4] for wave in waves)))
+        return tuple(wave_paths)

@@ -1,9 +1,9 @@
-"""Proofs that a request cannot be met: joints that are too few for the circuits that have to cross them.
+"""Prove by cuts that a request is impossible: too few joints for the circuits that must cross them.
 
-Circuits whose ends are parted by a line across the mesh all have to cross it. If the largest flow from the ends on one
-side to those on the other, over joints that carry one circuit each, is smaller than their number, no routing exists,
-and the smallest cut is the reason (max-flow min-cut). The flow knows of joints, faults and turning, but lets a PUC
-carry light in both states at once: no cut is no promise.
+All circuits whose ends lie on opposite sides of a line across the mesh must cross this line. The largest flow between
+the two sides, with one circuit per joint, may be smaller than the number of these circuits. Then no routing exists, and
+the smallest cut is the reason (max-flow min-cut). The flow respects joints, faults and turning, but lets a PUC carry
+light in both states at once. So a request without a cut can still be impossible.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 
 from lumion_hw.mesh.routing.request import RoutingProblem
 
-_MOST_FLOWS = 400
-"""Runs of ports tried at most; one takes 0.1 ms on 72 PUCs and 0.5 ms on 725."""
+_MAX_FLOWS = 400
+"""Maximum number of flows calculated; one takes 0.1 ms on 72 PUCs and 0.5 ms on 725 PUCs."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A proof that circuits cannot be had together.
+    """A proof, by a cut, that some circuits are impossible together.
 
     Attributes:
-        circuits: Indices of the circuits that have to cross.
-        ports: Their ends on the smaller side.
-        joints: ``(puc, puc)`` of the joints across which they have to go.
-        pucs: PUCs through which they have to go, where the cut runs through PUCs.
-        capacity: How many circuits can cross.
+        circuits: Indices of the circuits that must cross the cut.
+        ports: Ends of these circuits on the smaller side.
+        joints: ``(puc, puc)`` of the joints that cross the cut.
+        pucs: PUCs that the cut runs through.
+        capacity: Number of circuits that can cross the cut.
     """
 
     circuits: tuple[int, ...]
@@ -44,18 +44,18 @@ class Cut:
             self.joints
         )
         over += [f"PUC{'s' * (len(self.pucs) > 1)} " + ", ".join(map(str, self.pucs))] * bool(self.pucs)
-        way = f", over {' and '.join(over)}," if over else ""
-        least = "no circuit" if not self.capacity else f"only {self.capacity} of {len(self.circuits)} circuits"
-        return f"{least}{way} can leave port{'s' * (len(self.ports) > 1)} {ports}"
+        crossing = f", over {' and '.join(over)}," if over else ""
+        circuits = "no circuit" if not self.capacity else f"only {self.capacity} of {len(self.circuits)} circuits"
+        return f"{circuits}{crossing} can leave port{'s' * (len(self.ports) > 1)} {ports}"
 
 
 def find_cut(request: RoutingProblem) -> Cut | None:
-    """Return the smallest set of circuits found for which a cut proves that they cannot be had together, if any.
+    """Return a cut that proves some circuits impossible together, or ``None`` if no such cut is found.
 
-    Sets of ends that follow one another round the rim are tried, the smaller ones first.
+    Tries sets of circuit ends that are consecutive around the rim, small sets first.
 
     Args:
-        request: The request.
+        request: The routing problem.
     """
     network = _Network(request)
     for sources, sinks in _sides(request):
@@ -65,7 +65,7 @@ def find_cut(request: RoutingProblem) -> Cut | None:
 
 
 def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield the ends inside and outside of every run of ports round the rim, short runs first."""
+    """Yield the circuit ends inside and outside every run of consecutive ports around the rim, short runs first."""
     partner = {a: b for pair in request.pairs for a, b in (pair, pair[::-1])}
     rim = sorted(partner)
     tried: set[frozenset[int]] = set()
@@ -75,7 +75,7 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
             inside = tuple(sorted(port for port in run if partner[port] not in run))
             if not inside or frozenset(inside) in tried:
                 continue
-            if len(tried) >= _MOST_FLOWS:
+            if len(tried) >= _MAX_FLOWS:
                 return
             tried.add(frozenset(inside))
             yield inside, tuple(partner[port] for port in inside)
@@ -85,7 +85,7 @@ class _Network:
     """The mesh as a flow network: PUC-ports, and a hub for each end of a PUC.
 
     Args:
-        request: The request.
+        request: The routing problem.
     """
 
     def __init__(self, request: RoutingProblem) -> None:
@@ -96,47 +96,47 @@ class _Network:
         self._ports = 4 * mesh.n_pucs
         self._source = self._ports + 2 * mesh.n_pucs
         edges = [edge for puc in range(mesh.n_pucs) for edge in self._puc_edges(puc)]
-        # Joints that standing circuits use carry nothing more.
-        taken = {wave for _, way in request.kept for wave in way.waves}
-        edges += [(a, b, 1) for a, b in mesh.joints.tolist() if not {a, b} & taken]
+        # Joints used by active circuits carry no further circuit.
+        used_waves = {wave for _, wave_path in request.staying for wave in wave_path.waves}
+        edges += [(a, b, 1) for a, b in mesh.joints.tolist() if not {a, b} & used_waves]
         ends = [int(mesh.port_puc_port[port]) for port in request.ports]
         both = np.array(
             [
                 *edges,
                 *((b, a, capacity) for a, b, capacity in edges),
-                # To be opened for the ends of one flow at a time.
+                # Capacity 0 until ``flow`` opens the ends of one flow.
                 *((self._source, end, 0) for end in ends),
                 *((end, self._source + 1, 0) for end in ends),
             ]
         ).reshape(-1, 3)
         order = np.lexsort((both[:, 1], both[:, 0]))
         self._edges = both[order]
-        place = {(a, b): at for at, (a, b, _) in enumerate(self._edges.tolist())}
-        self._into = {port: place[self._source, end] for port, end in zip(request.ports, ends, strict=True)}
-        self._out = {port: place[end, self._source + 1] for port, end in zip(request.ports, ends, strict=True)}
-        csr_array: Any = sp.csr_array  # its stubs know no integers
+        edge_index = {(a, b): at for at, (a, b, _) in enumerate(self._edges.tolist())}
+        self._into = {port: edge_index[self._source, end] for port, end in zip(request.ports, ends, strict=True)}
+        self._out = {port: edge_index[end, self._source + 1] for port, end in zip(request.ports, ends, strict=True)}
+        csr_array: Any = sp.csr_array  # the type stubs lack the integer overloads
         size = self._source + 2
         starts = np.searchsorted(self._edges[:, 0], np.arange(size + 1)).astype(np.int32)
         capacity = self._edges[:, 2].astype(np.int32)
         self._graph = csr_array((capacity, self._edges[:, 1].astype(np.int32), starts), shape=(size, size))
 
     def _puc_edges(self, puc: int) -> list[tuple[int, int, int]]:
-        """Return ``(node, node, capacity)`` inside one PUC: rails if it has one state only, else hubs between."""
+        """Return ``(node, node, capacity)`` inside a PUC: one edge per rail if a state is blocked, else via hubs."""
         bar, cross = ((puc, "bar") in self._request.blocked), ((puc, "cross") in self._request.blocked)
         first = 4 * puc
         if bar and cross:
             return []
         if bar or cross:
-            # In one state each rail has one way on: two edges that cannot trade light. Here bar is blocked, so cross.
+            # With one usable state each rail has one exit, so two edges suffice. If bar is blocked the state is cross.
             flip = 3 if bar else 2
             return [(first, first ^ flip, 1), (first + 1, (first + 1) ^ flip, 1)]
-        # In either state two waves pass at most, and which rail goes where is left open: never too small a flow.
+        # At most two waves pass in either state. Leaving the exits open never underestimates the flow.
         hub_a, hub_b = self._ports + 2 * puc, self._ports + 2 * puc + 1
         ends = [(first + k, hub_a if k < 2 else hub_b, 1) for k in range(4)]
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
-        """Return the largest flow, and keep it for :meth:`cut`."""
+        """Return the largest flow between two sides, and store it for :meth:`cut`."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data
@@ -146,7 +146,7 @@ class _Network:
         return int(self._flow.flow_value)
 
     def cut(self, sources: Sequence[int]) -> Cut:
-        """Return what crosses from the source side of a smallest cut of the last flow to the other side."""
+        """Return the smallest cut of the last flow."""
         import scipy.sparse as sp
         from scipy.sparse.csgraph import breadth_first_order
 
@@ -154,7 +154,7 @@ class _Network:
         residual.eliminate_zeros()
         side = np.zeros(self._source + 2, dtype=bool)
         side[breadth_first_order(residual, self._source, return_predecessors=False)] = True
-        # A node's PUC; hubs are numbered behind the PUC-ports, two per PUC.
+        # PUC of each node; hubs are numbered after the PUC-ports, two per PUC.
         over = [
             tuple(node // 4 if node < self._ports else (node - self._ports) // 2 for node in edge)
             for edge in self._edges[:, :2].tolist()

@@ -1,4 +1,4 @@
-"""Pairs asked for together with their reverse: one way serves both directions."""
+"""Requests that contain a pair and its reverse: one path serves both directions."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ Pair = tuple[int, int]
 
 
 class Duplex:
-    """Folds reverses into their pairs, and unfolds the routing.
+    """Merges reverse pairs before routing, and restores them in the result.
 
     Args:
-        pairs: The circuits asked for.
-        allowed: Whether to fold at all; if not, every circuit stands for itself.
+        pairs: The requested circuits.
+        allowed: Whether to merge; if not, every circuit is routed separately.
     """
 
     def __init__(self, pairs: Sequence[Pair], *, allowed: bool) -> None:
-        self._asked = tuple((int(source), int(target)) for source, target in pairs)
+        self._requested = tuple((int(source), int(target)) for source, target in pairs)
         self.pairs: list[Pair] = []
-        self._place: list[int] = []
-        for pair in self._asked:
-            # A pair that is asked for twice is not folded: that is a mistake, and its ports are refused later.
-            if allowed and pair[::-1] in self.pairs and self._asked.count(pair) == 1:
-                self._place.append(self.pairs.index(pair[::-1]))
+        self._merged_index: list[int] = []
+        for pair in self._requested:
+            # A pair requested twice is not merged: it is a mistake, and the port check rejects it later.
+            if allowed and pair[::-1] in self.pairs and self._requested.count(pair) == 1:
+                self._merged_index.append(self.pairs.index(pair[::-1]))
             else:
-                self._place.append(len(self.pairs))
+                self._merged_index.append(len(self.pairs))
                 self.pairs.append(pair)
 
-    def folded(self, request: RouteRequest) -> RouteRequest:
-        """Return a request for the folded circuits.
+    def merged(self, request: RouteRequest) -> RouteRequest:
+        """Return the request for the merged circuits.
 
         Raises:
-            ConfigError: Its limits do not fit its circuits.
+            ConfigError: The limits do not match the circuits.
         """
         return replace(
             request,
@@ -48,55 +48,57 @@ class Duplex:
         )
 
     def _ceilings(
-        self, given: Ceiling | Sequence[Ceiling | None] | None, what: str
+        self, ceiling_s: Ceiling | Sequence[Ceiling | None] | None, name: str
     ) -> Ceiling | list[Ceiling | None] | None:
-        """Return the ceilings of the folded circuits, the lower one of both directions.
+        """Return the ceilings of the merged circuits: the lower one of both directions.
 
         Raises:
-            ConfigError: There is not one for each circuit.
+            ConfigError: There is not one ceiling per circuit.
         """
-        if not isinstance(given, Sequence):
-            return given
-        folded: list[list[Ceiling]] = [[] for _ in self.pairs]
-        for place, ceiling in zip(self._place, ceilings(len(self._asked), given, what), strict=True):
+        if not isinstance(ceiling_s, Sequence):
+            return ceiling_s
+        merged: list[list[Ceiling]] = [[] for _ in self.pairs]
+        for merged_index, ceiling in zip(
+            self._merged_index, ceilings(len(self._requested), ceiling_s, name), strict=True
+        ):
             if ceiling is not None:
-                folded[place].append(ceiling)
-        return [min(each, default=None) for each in folded]
+                merged[merged_index].append(ceiling)
+        return [min(limits, default=None) for limits in merged]
 
     def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
-        """Return the exact lengths of the folded circuits.
+        """Return the exact lengths of the merged circuits.
 
         Raises:
-            ConfigError: A circuit does not exist, or both directions are to differ in length.
+            ConfigError: A circuit does not exist, or both directions need different lengths.
         """
-        folded: dict[int, int] = {}
+        merged: dict[int, int] = {}
         for index, hops in exact_hops.items():
-            if not 0 <= index < len(self._asked) or folded.setdefault(self._place[index], hops) != hops:
+            if not 0 <= index < len(self._requested) or merged.setdefault(self._merged_index[index], hops) != hops:
                 raise ConfigError(
-                    f"exact lengths {dict(exact_hops)} do not fit {len(self._asked)} circuits",
-                    hint="Circuits count from 0; a pair and its reverse have one length.",
+                    f"exact lengths {dict(exact_hops)} do not match the {len(self._requested)} circuits",
+                    hint="Number circuits from 0, and give a pair and its reverse the same length.",
                 )
-        return folded
+        return merged
 
     def _equal_hops(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the groups of the folded circuits.
+        """Return the groups of equal length for the merged circuits.
 
         Raises:
             ConfigError: A circuit does not exist, or is in two groups.
         """
         named = [index for group in groups for index in group]
-        if any(not 0 <= index < len(self._asked) for index in named) or len(set(named)) != len(named):
+        if any(not 0 <= index < len(self._requested) for index in named) or len(set(named)) != len(named):
             raise ConfigError(
-                f"length groups {[list(group) for group in groups]} do not fit {len(self._asked)} circuits",
-                hint="Circuits count from 0 in the order of the request, each in one group at most.",
+                f"length groups {[list(group) for group in groups]} do not match the {len(self._requested)} circuits",
+                hint="Number circuits from 0 in the order of the request, and put each into at most one group.",
             )
-        return [sorted({self._place[index] for index in group}) for group in groups]
+        return [sorted({self._merged_index[index] for index in group}) for group in groups]
 
-    def unfolded(self, routing: Routing) -> Routing:
-        """Return the routing with one path per circuit asked for."""
+    def restored(self, routing: Routing) -> Routing:
+        """Return the routing with one path per requested circuit."""
         paths = []
-        for place, pair in zip(self._place, self._asked, strict=True):
-            path = routing.paths[place]
+        for merged_index, pair in zip(self._merged_index, self._requested, strict=True):
+            path = routing.paths[merged_index]
             same = (path.source, path.target) == pair
             paths.append(path if same else Path(*pair, path.pucs[::-1], path.loss_db))
         return replace(routing, paths=tuple(paths))

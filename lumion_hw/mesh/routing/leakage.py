@@ -1,12 +1,13 @@
-"""Routing for little crosstalk, reckoned from the solved field and not from the graph.
+"""Routing with low crosstalk, calculated from the optical field and not only from the graph.
 
-Where circuit i enters a PUC with amplitude a, the share that takes the wrong output reaches the port of circuit j with
-the amplitude that light injected at that port would have, backwards, at that very output: the mesh is reciprocal. So
-two field solutions, one from all sources and one from all targets, tell every PUC's part in every circuit's crosstalk.
-PUCs with a large part grow dearer, the circuits are routed again, and the darkest routing seen is kept.
+In each PUC a circuit leaks some light to the wrong output. The amplitude that reaches the end of another circuit from
+there equals the field that light injected at that end would have, backwards, at the same output, because the mesh is
+reciprocal. So two field solutions, one from all sources and one from all targets, give the contribution of every PUC to
+every crosstalk. PUCs with a large contribution get a surcharge, the circuits are routed again, and the routing with the
+lowest crosstalk is returned.
 
-For the budget of circuits, which is to say beforehand what a circuit leaks into the receivers of every other one; path
-set-up (:mod:`lumion_hw.circuits`) does not ask for it yet, scripts may.
+This is meant for link budgets that predict the leakage of each circuit into all other receivers. Path set-up
+(:mod:`lumion_hw.circuits`) does not use it yet; scripts may.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from lumion_hw.mesh.routing.router import route
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
-_DARK_DB = -200.0
-"""Crosstalk below this is reported as this: nothing at all has no decibels."""
+_MIN_CROSSTALK_DB = -200.0
+"""Lowest crosstalk that is reported, because no light at all has no value in decibels."""
 
 
 @dataclass(frozen=True)
 class SolvedField:
-    """The light in a mesh all of whose PUCs are in bar or cross, by the scattering solver.
+    """Optical field in a mesh with all PUCs in bar or cross, from the scattering solver.
 
     Attributes:
         solver: Solver of the mesh.
-        cells_of: Returns the calibrated unit cells when every PUC is in the given state.
+        cells_of: Returns the calibrated unit cells for given states of all PUCs.
         frequency_hz: Optical frequency.
     """
 
@@ -45,30 +46,30 @@ class SolvedField:
     frequency_hz: float
 
     def fields_at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
-        """Return the field leaving at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
+        """Return the field that leaves at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
         return self.solver.solve(self.cells_of(states), self.frequency_hz, inputs)
 
     def entering(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
-        """Return the field entering every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
+        """Return the field that enters every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
         return self.solver.waves(self.cells_of(states), self.frequency_hz, inputs)
 
     def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
-        """Return the share of power each PUC sends to its wrong output, shape ``(n_pucs,)``."""
+        """Return the fraction of power that each PUC sends to its wrong output, shape ``(n_pucs,)``."""
         power = np.abs(self.cells_of(states).transfer(self.frequency_hz)) ** 2
         crossed = np.array([states[puc] == "cross" for puc in range(len(power))])
-        # In cross, what keeps its rail went wrong; in bar, what changed it.
+        # In cross, light that stays on its rail is wrong; in bar, light that changes rail.
         wrong: NDArray[np.float64] = np.where(crossed, power[:, 0, 0], power[:, 0, 1])
         return wrong
 
 
 @dataclass(frozen=True)
 class Crosstalk:
-    """Light of other circuits at the end of one, relative to its own.
+    """Light of other circuits at the end of a circuit, relative to its own light.
 
     Attributes:
-        worst_db: The strongest single other circuit.
-        aggressor: Index of that circuit, or ``None`` if it is alone.
-        summed_db: All other circuits, powers added.
+        worst_db: Crosstalk from the strongest single other circuit.
+        aggressor: Index of that circuit; ``None`` if there is no other circuit.
+        summed_db: Crosstalk from all other circuits, powers added.
     """
 
     worst_db: float
@@ -78,13 +79,13 @@ class Crosstalk:
 
 @dataclass(frozen=True)
 class LowCrosstalkRouting:
-    """The darkest routing found.
+    """The routing with the lowest crosstalk found.
 
     Attributes:
         routing: The circuits.
-        states: State of every PUC, parked ones included.
-        crosstalk: One per circuit.
-        tried: Summed crosstalk in dB of the worst circuit of each routing tried.
+        states: State of every PUC, including parked PUCs.
+        crosstalk: Crosstalk of each circuit.
+        tried: For each routing tried, the summed crosstalk of its worst circuit, in dB.
     """
 
     routing: Routing
@@ -97,21 +98,20 @@ def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[P
     """Return the crosstalk at the end of every circuit.
 
     Args:
-        field: The light in the mesh, as calibrated.
+        field: Optical field in the calibrated mesh.
         states: State of every PUC.
         paths: The circuits.
     """
-    arriving = (
-        np.abs(field.fields_at_ports(states, [path.source for path in paths])[[path.target for path in paths]]) ** 2
-    )
+    fields = field.fields_at_ports(states, [path.source for path in paths])
+    arriving = np.abs(fields[[path.target for path in paths]]) ** 2
     return tuple(_crosstalk(row, index) for index, row in enumerate(arriving))
 
 
 def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
-    """Return the crosstalk of one circuit from the powers of all of them at its end."""
+    """Return the crosstalk of one circuit from the powers of all circuits at its end."""
     others = np.delete(arriving, index)
     if not len(others):
-        return Crosstalk(_DARK_DB, None, _DARK_DB)
+        return Crosstalk(_MIN_CROSSTALK_DB, None, _MIN_CROSSTALK_DB)
     worst = int(np.argmax(others))
     return Crosstalk(
         _db(others[worst], arriving[index]), worst + int(worst >= index), _db(float(others.sum()), arriving[index])
@@ -119,34 +119,39 @@ def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
 
 
 def _db(power: float, signal: float) -> float:
-    """Return a ratio in dB, ``_DARK_DB`` at least."""
+    """Return a power ratio in dB, at least ``_MIN_CROSSTALK_DB``."""
     ratio = power / signal if signal > 0.0 else np.inf if power > 0.0 else 0.0
-    return float(10.0 * np.log10(max(ratio, 10.0 ** (_DARK_DB / 10.0))))
+    return float(10.0 * np.log10(max(ratio, 10.0 ** (_MIN_CROSSTALK_DB / 10.0))))
 
 
 def crosstalk_contributions(
     mesh: MeshTopology, field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
-    """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
+    """Return the contribution of each PUC to the crosstalk, as power at all circuit ends to first order.
 
     Args:
         mesh: The mesh.
-        field: The light in the mesh, as calibrated.
+        field: Optical field in the calibrated mesh.
         states: State of every PUC.
         paths: The circuits.
+
+    Returns:
+        Shape ``(n_pucs,)``.
     """
     forward = np.abs(field.entering(states, [path.source for path in paths])) ** 2
     backward = np.abs(field.entering(states, [path.target for path in paths])) ** 2
     leak = field.leak(states)
-    parts = np.zeros(mesh.n_pucs)
+    contributions = np.zeros(mesh.n_pucs)
     for index, path in enumerate(paths):
         reach = backward.sum(axis=1) - backward[:, index]  # to any other circuit's end
-        way = to_wave_path(mesh, path)
-        for wave, state in zip(way.waves, way.states, strict=True):
-            # What enters, the share that leaves wrongly, and how much from there reaches another circuit's end: that is
-            # the light that end would send backwards to this place.
-            parts[wave // 4] += forward[wave, index] * leak[wave // 4] * reach[wave ^ EXIT_XOR[opposite_state(state)]]
-    return parts
+        wave_path = to_wave_path(mesh, path)
+        for wave, state in zip(wave_path.waves, wave_path.states, strict=True):
+            # Power that enters, times the leaked fraction, times the fraction of it that reaches another circuit's end.
+            # By reciprocity, the last factor is the light that this end would send backwards to this place.
+            contributions[wave // 4] += (
+                forward[wave, index] * leak[wave // 4] * reach[wave ^ EXIT_XOR[opposite_state(state)]]
+            )
+    return contributions
 
 
 def route_low_crosstalk(
@@ -161,19 +166,19 @@ def route_low_crosstalk(
 
     Args:
         mesh: The mesh.
-        request: The circuits; what it says may not be used is not parked in either.
-        field: The light in the mesh, as calibrated.
-        rounds: Routings tried; the first one is that of the plain objective.
-        price: What the PUC with the largest part in the crosstalk is charged more for, each round, in the unit of the
-            objective; the others in proportion.
+        request: The circuits. States that the request excludes are not used for parking either.
+        field: Optical field in the calibrated mesh.
+        rounds: Number of routings tried; the first one uses the plain objective.
+        price: Surcharge per round for the PUC with the largest contribution, in the unit of the objective; others get a
+            proportional surcharge.
 
     Raises:
-        ConfigError: No rounds, or as for ``route``.
+        ConfigError: ``rounds`` is below 1, or as for ``route``.
         NoPathError: As for ``route``.
         UndecidedError: As for ``route``.
     """
     if rounds < 1:
-        raise ConfigError(f"{rounds} rounds of routing for little crosstalk", hint="Give at least one.")
+        raise ConfigError(f"cannot route for low crosstalk in {rounds} rounds", hint="Give at least one round.")
     surcharge = np.zeros((mesh.n_pucs, 2))
     best: LowCrosstalkRouting | None = None
     tried: list[float] = []
@@ -187,15 +192,15 @@ def route_low_crosstalk(
         parked = park_unused_pucs(mesh, routing.states, unusable=request.unusable).states
         full = {puc: parked.get(puc, "cross") for puc in range(mesh.n_pucs)}
         circuits = (*routing.paths, *routing.active)
-        found = crosstalk(field, full, circuits)
-        tried.append(max((each.summed_db for each in found), default=_DARK_DB))
+        levels = crosstalk(field, full, circuits)
+        tried.append(max((level.summed_db for level in levels), default=_MIN_CROSSTALK_DB))
         if best is None or tried[-1] < min(tried[:-1]):
-            best = LowCrosstalkRouting(routing, full, found, ())
-        parts = crosstalk_contributions(mesh, field, full, circuits)
-        if not parts.any():
+            best = LowCrosstalkRouting(routing, full, levels, ())
+        contributions = crosstalk_contributions(mesh, field, full, circuits)
+        if not contributions.any():
             break
-        for puc in np.flatnonzero(parts).tolist():
-            surcharge[puc, STATES.index(full[puc])] += price * parts[puc] / parts.max()
+        for puc in np.flatnonzero(contributions).tolist():
+            surcharge[puc, STATES.index(full[puc])] += price * contributions[puc] / contributions.max()
     if best is None:
         raise ConfigError("no routing was tried")
     return LowCrosstalkRouting(best.routing, best.states, best.crosstalk, tuple(tried))

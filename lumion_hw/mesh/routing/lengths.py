@@ -1,4 +1,4 @@
-"""Circuits of equal length: the group's common number of hops is raised until negotiation settles."""
+"""Circuits of equal length: raise the common number of hops of each group until negotiation finds a routing."""
 
 from __future__ import annotations
 
@@ -10,114 +10,118 @@ from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
 from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded
 
-_MOST_LENGTHENINGS = 6
-"""Common lengths tried per group: the longest of its shortest ways, and so many steps above."""
+_MAX_LENGTHENINGS = 6
+"""Number of longer common lengths tried per group, starting from the longest of its shortest paths."""
 
 _ROUNDS_PER_LENGTH = 40
 
 
-def at_lengths(request: RoutingProblem) -> list[RoutingProblem]:
-    """Return the request with common lengths as exact ones, the shortest first: negotiation knows no ties.
+def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
+    """Return the request with each common length replaced by exact lengths, short lengths first.
+
+    Negotiation cannot handle groups of equal length itself.
 
     Args:
-        request: A request with groups of equal length, of one parity each.
+        request: A routing problem with groups of equal length, each of one parity.
     """
     hops = request.mesh.shortest_hops
     shortest = [max(int(hops[request.pairs[index]]) for index in group) for group in request.equal]
-    # Where parity is known, all lengths of a circuit differ by twos; elsewhere by one.
+    # If the parity is fixed, the possible lengths of a circuit differ by 2, otherwise by 1.
     parities = [[request.mesh.port_parity(*request.pairs[index]) for index in group] for group in request.equal]
     steps = [1 if None in group else 2 for group in parities]
-    found = []
-    counts = [_MOST_LENGTHENINGS + 1] * len(request.equal)
-    for extra in first_choices(counts, lambda each: (sum(each), each), 4 * _MOST_LENGTHENINGS):
+    requests = []
+    counts = [_MAX_LENGTHENINGS + 1] * len(request.equal)
+    for extra in first_choices(counts, lambda choice: (sum(choice), choice), 4 * _MAX_LENGTHENINGS):
         lengths = {
-            index: least + step * more
-            for group, least, step, more in zip(request.equal, shortest, steps, extra, strict=True)
+            index: best_cost + step * more
+            for group, best_cost, step, more in zip(request.equal, shortest, steps, extra, strict=True)
             for index in group
         }
         limits = tuple(
             replace(limit, exact_hops=lengths.get(index, limit.exact_hops))
             for index, limit in enumerate(request.limits)
         )
-        found.append(replace(request, limits=limits, equal=()))
-    return found
+        requests.append(replace(request, limits=limits, equal=()))
+    return requests
 
 
 def first_choices(
-    counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], most: int
+    counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], max_count: int
 ) -> list[tuple[int, ...]]:
-    """Return the first of all choices of one option for each place, without making all of them.
+    """Return the first combinations of one option per position, in sorted order, without building all of them.
 
     Args:
-        counts: Number of options of each place.
-        key: What choices are ordered by; it takes the first few places of a choice as well, and what comes first by
-            these has to come first with the same options in all other places.
-        most: Number of choices wanted.
+        counts: Number of options of each position.
+        key: Sort key. It must also accept the first few positions of a combination, and must not change the order of
+            two such beginnings when the same options are appended to both.
+        max_count: Maximum number of combinations.
     """
     first: list[tuple[int, ...]] = [()]
     for count in counts:
-        first = sorted(((*each, option) for each in first for option in range(count)), key=key)[:most]
+        first = sorted(((*choice, option) for choice in first for option in range(count)), key=key)[:max_count]
     return first
 
 
-def settle_lengths(
+def route_equal_lengths(
     request: RoutingProblem, rounds: int, progress: Progress = no_progress
 ) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
-    """Return the ways found if any, and the PUCs contested when it was given up.
+    """Return the paths found, or ``None``, and the PUCs still contested at the end.
 
     Args:
-        request: A request with groups of equal length, of one parity each.
+        request: A routing problem with groups of equal length, each of one parity.
         rounds: Rounds of negotiation for each length.
-        progress: Told of every choice of lengths but the first.
+        progress: Called for every choice of lengths except the first.
     """
     contested: tuple[int, ...] = ()
-    choices = at_lengths(request)
+    choices = with_fixed_lengths(request)
     for number, fixed in enumerate(choices):
         if number:
             progress("routes", number, len(choices))
         negotiation = Negotiation(fixed)
         try:
-            if None in negotiation.alone():
+            if None in negotiation.route_each_alone():
                 continue
         except SearchBudgetExceeded:
             continue
         settled = negotiation.run(min(rounds, _ROUNDS_PER_LENGTH), 0.0)
-        if settled.ways is not None:
-            return settled.ways, ()
+        if settled.wave_paths is not None:
+            return settled.wave_paths, ()
         contested = settled.contested
     return None, contested
 
 
 def improve_lengths(
-    request: RoutingProblem, ways: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
+    request: RoutingProblem, wave_paths: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
 ) -> tuple[WavePath, ...]:
-    """Improve circuits of equal length: each common length is negotiated and improved for half of the time left.
+    """Improve circuits of equal length: negotiate and improve each common length for half of the remaining time.
 
     Args:
-        request: A request with groups of equal length, of one parity each.
-        ways: A routing of it.
+        request: A routing problem with groups of equal length, each of one parity.
+        wave_paths: A routing of the problem.
         rounds: Rounds of negotiation for each length.
-        until_s: When to end.
-        now_s: Tells the time.
+        until_s: End time.
+        now_s: Returns the current time.
     """
-    best, least = ways, request.cost(ways)
-    for fixed in at_lengths(request):
-        begun_s = now_s()
-        if begun_s >= until_s:
+    best, best_cost = wave_paths, request.cost(wave_paths)
+    for fixed in with_fixed_lengths(request):
+        start_s = now_s()
+        if start_s >= until_s:
             break
         negotiation = Negotiation(fixed)
         try:
-            alone = negotiation.alone()
+            alone = negotiation.route_each_alone()
         except SearchBudgetExceeded:
             continue
-        # Cheapest at these lengths, each circuit by itself: if that is no cheaper, nothing is.
-        if None in alone or sum(cost or 0.0 for cost in alone) >= least - 1e-9:
+        # Lower bound at these lengths: each circuit routed alone. If it is no cheaper, no routing is.
+        if None in alone or sum(cost or 0.0 for cost in alone) >= best_cost - 1e-9:
             continue
-        kept = all(limit.exact_hops in (None, len(way.pucs)) for limit, way in zip(fixed.limits, best, strict=True))
-        found = best if kept else negotiation.run(rounds, 0.0).ways
-        if found is not None:
-            share_s = (now_s() + until_s) / 2.0
-            found = negotiation.improve(found, 0.0, lambda share_s=share_s: now_s() >= share_s)  # type: ignore[misc]
-            if (cost := request.cost(found)) < least - 1e-9:
-                best, least = found, cost
+        has_these_lengths = all(
+            limit.exact_hops in (None, len(wave_path.pucs)) for limit, wave_path in zip(fixed.limits, best, strict=True)
+        )
+        requests = best if has_these_lengths else negotiation.run(rounds, 0.0).wave_paths
+        if requests is not None:
+            deadline_s = (now_s() + until_s) / 2.0
+            requests = negotiation.improve(requests, 0.0, lambda deadline_s=deadline_s: now_s() >= deadline_s)  # type: ignore[misc]
+            if (cost := request.cost(requests)) < best_cost - 1e-9:
+                best, best_cost = requests, cost
     return best

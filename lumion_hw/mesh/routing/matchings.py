@@ -1,13 +1,13 @@
-"""All-to-all by matchings: the fewest configurations in which every port is once joined to every other it can reach.
+"""All-to-all connectivity with the fewest configurations: each pair of ports is connected in exactly one of them.
 
-With n ports a configuration joins n / 2 pairs at best, so n - 1 configurations are needed at least (n if n is odd, one
-port being idle in each). A set of n - 1 is a 1-factorisation of the complete graph whose every factor can be routed;
-there are many factorisations, and not every matching can be routed on a given mesh (PipSwitch 2025).
-Where no such set is found, further configurations carry the pairs that are left.
+With n ports a configuration connects at most n / 2 pairs, so at least n - 1 configurations are needed (n if n is odd,
+with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph in which every factor can be
+routed. Many factorisations exist, and not every matching can be routed on a given mesh (PipSwitch 2025). If no such set
+is found, extra configurations carry the remaining pairs.
 
-A circuit and its reverse share one path, so a pair serves both directions. Where light never turns back, as in a
-rectangular mesh, ports of one side cannot be joined at all: every one on the left then meets every one on the right,
-and as many configurations are needed as the busiest port has partners.
+A circuit and its reverse share one path, so a pair serves both directions. In a rectangular mesh light never turns
+back, so ports on the same side cannot be connected: each port on the left meets each port on the right, and the number
+of configurations is at least the number of partners of the busiest port.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lumion_hw.mesh.layout.faults import MeshFaults
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.routing.matching_search import Matcher
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.reasons import check_limits, no_path_alone
+from lumion_hw.mesh.routing.reasons import check_limits, no_path_error
 from lumion_hw.mesh.routing.request import RouteRequest, RoutingProblem, check_ports, problem_for
 from lumion_hw.mesh.routing.result import Path, WavePath, traced_paths
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded
@@ -37,7 +37,7 @@ class Configuration:
     """One setting of the mesh.
 
     Attributes:
-        paths: One circuit per pair, traced through the states.
+        paths: Path of each pair, traced through the states.
         states: State of every PUC in use.
     """
 
@@ -46,53 +46,51 @@ class Configuration:
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The pairs of ports joined, smaller port first."""
+        """Pairs of ports that are connected, smaller port first."""
         return tuple((path.source, path.target) for path in self.paths)
 
 
 @dataclass(frozen=True)
 class AllToAll:
-    """Configurations that join every port with every other that it can reach exactly once.
-
-    Attributes:
-        ports: The ports.
-        configurations: The settings.
-    """
+    """Configurations that connect every port with every other port it can reach, each pair exactly once."""
 
     ports: tuple[int, ...]
     configurations: tuple[Configuration, ...]
 
     @property
     def lower_bound(self) -> int:
-        """No fewer configurations can do: n - 1 for an even number of ports that all reach each other, n for odd."""
-        return min_configurations([pair for each in self.configurations for pair in each.pairs])
+        """Lower bound of the number of configurations.
+
+        It is n - 1 for an even number n of ports that all reach each other, and n for an odd number.
+        """
+        return min_configurations([pair for configuration in self.configurations for pair in configuration.pairs])
 
     @property
     def longest_hops(self) -> int:
-        """PUCs of the longest path."""
-        return max((path.hops for each in self.configurations for path in each.paths), default=0)
+        """Number of PUCs on the longest path."""
+        return max((path.hops for configuration in self.configurations for path in configuration.paths), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, strings and lists, ready for JSON."""
+        """Return the configurations as plain numbers, strings and lists, ready for JSON."""
         return {
             "ports": list(self.ports),
             "lower_bound": self.lower_bound,
             "longest_hops": self.longest_hops,
             "configurations": [
                 {
-                    "pairs": [list(pair) for pair in each.pairs],
-                    "paths": [list(path.pucs) for path in each.paths],
-                    "states": {str(puc): state for puc, state in sorted(each.states.items())},
+                    "pairs": [list(pair) for pair in configuration.pairs],
+                    "paths": [list(path.pucs) for path in configuration.paths],
+                    "states": {str(puc): state for puc, state in sorted(configuration.states.items())},
                 }
-                for each in self.configurations
+                for configuration in self.configurations
             ],
         }
 
 
 def min_configurations(pairs: Collection[tuple[int, int]]) -> int:
-    """Return the lower bound of the number of configurations for these pairs, each once.
+    """Return a lower bound of the number of configurations that contain each of these pairs once.
 
-    A port has one partner in each, and half of the ports, rounded down, is the most pairs of one.
+    A port has one partner per configuration, and a configuration has at most half as many pairs as ports.
     """
     partners = Counter(port for pair in pairs for port in pair)
     return max(*partners.values(), math.ceil(len(pairs) / (len(partners) // 2))) if pairs else 0
@@ -109,30 +107,32 @@ def all_to_all(
     seed: int = 0,
     steps: int = 1000,
 ) -> AllToAll:
-    """Join every port with every other that it can reach in as few configurations as are found, each traced.
+    """Connect every port with every other port it can reach, in as few configurations as possible.
+
+    Every path is traced.
 
     Args:
         mesh: The mesh.
         ports: The ports, each once.
-        max_hops: Most PUCs of a path.
+        max_hops: Maximum number of PUCs on a path.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``.
-        faults: What is wrong with the mesh.
-        unusable: ``(puc, state)`` that may not be used.
-        seed: The same seed gives the same configurations.
-        steps: How long to try to do with fewer configurations, once the quick ways have left pairs over.
+        faults: Known faults of the mesh.
+        unusable: ``(puc, state)`` pairs that may not be used.
+        seed: Random seed; the same seed gives the same configurations.
+        steps: Effort to reduce the number of configurations after the quick methods have left pairs over.
 
     Raises:
-        ConfigError: The request itself is wrong.
-        NoPathError: A port cannot be used, none reaches another, or two that a sound mesh joins cannot be joined even
-            alone (proven).
+        ConfigError: The request is invalid.
+        NoPathError: A port cannot be used, no port reaches another, or two ports that a fault-free mesh connects cannot
+            be connected even alone (proven).
     """
     ports = tuple(int(port) for port in ports)
     if len(ports) < 2:
-        raise ConfigError(f"all-to-all between {len(ports)} ports", hint="Give two ports or more.")
+        raise ConfigError(f"all-to-all needs at least two ports, not {len(ports)}", hint="Give two ports or more.")
     check_ports(mesh, ports, faults or MeshFaults())
     pairs = [(a, b) for a in sorted(ports) for b in sorted(ports) if a < b and mesh.reaches(a, b)]
     if not pairs:
-        raise NoPathError(f"none of ports {list(ports)} reaches another (proven)", ports=ports)
+        raise NoPathError(f"none of the ports {list(ports)} can reach another one (proven)", ports=ports)
     request = problem_for(
         mesh,
         RouteRequest(
@@ -144,29 +144,33 @@ def all_to_all(
             max_hops=max_hops,
         ),
     )
-    _check_each_alone(request)
+    _check_each_pair(request)
     routed = Matcher(request, ports, random.Random(seed), steps).solve()
-    covered = sorted(pair for ways in routed for pair in ways)
+    covered = sorted(pair for wave_paths in routed for pair in wave_paths)
     if covered != sorted(pairs):
-        raise VerifyError("configurations do not join every pair once", wrote=len(pairs), read=len(covered))
-    return AllToAll(ports, tuple(_configuration(request, ways) for ways in routed))
+        raise VerifyError(
+            "the configurations do not connect every pair exactly once", wrote=len(pairs), read=len(covered)
+        )
+    return AllToAll(ports, tuple(_configuration(request, wave_paths) for wave_paths in routed))
 
 
-def _check_each_alone(request: RoutingProblem) -> None:
-    """Refuse ports of which two cannot be joined at all."""
+def _check_each_pair(request: RoutingProblem) -> None:
+    """Raise ``NoPathError`` if two ports cannot be connected even with the mesh to themselves."""
     try:
-        alone = Negotiation(request).alone()
+        alone = Negotiation(request).route_each_alone()
     except SearchBudgetExceeded:
         return
     for index, cost in enumerate(alone):
         if cost is None:
-            raise no_path_alone(request, index)
+            raise no_path_error(request, index)
 
 
-def _configuration(request: RoutingProblem, ways: Mapping[tuple[int, int], WavePath]) -> Configuration:
-    """Trace one matching through the states of its ways, and check it."""
-    pairs = sorted(ways)
-    states = {w // 4: s for way in ways.values() for w, s in zip(way.waves, way.states, strict=True)}
+def _configuration(request: RoutingProblem, wave_paths: Mapping[tuple[int, int], WavePath]) -> Configuration:
+    """Trace one matching through the states of its paths, and check it."""
+    pairs = sorted(wave_paths)
+    states = {
+        w // 4: s for wave_path in wave_paths.values() for w, s in zip(wave_path.waves, wave_path.states, strict=True)
+    }
     paths = traced_paths(request.mesh, pairs, states, request.loss_db)
     check_limits(replace(request, limits=request.limits[: len(paths)]), paths, states)
     return Configuration(paths, states)

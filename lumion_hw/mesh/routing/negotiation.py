@@ -1,12 +1,12 @@
-"""Negotiated congestion (McMurchie 1995): each circuit alone at first, then prices until no two are at odds.
+"""Negotiated congestion (McMurchie 1995): route each circuit alone, then raise prices until no two circuits conflict.
 
-Contested states grow dearer from round to round, and circuits at odds are ripped up and routed again in varying order.
-What settles is improved: one circuit after the other is ripped up and may take any cheaper way that is free. A
-heuristic that finds nothing has proven nothing.
+Contested states become more expensive from round to round, and conflicting circuits are removed and routed again in
+varying order. A routing without conflicts is then improved: each circuit in turn may move to a cheaper free path. This
+is a heuristic: if it finds no routing, that proves nothing.
 
-States are all there is to contest. With every PUC in bar or cross the ways pair the ports off, and the reverse of a way
-is the way from its other end: circuits of different ports that agree on the states can neither merge nor run against
-each other in a joint.
+Circuits can only conflict over PUC states. With every PUC in bar or cross, the paths connect the ports in pairs, and
+the reverse of a path is the path from its other end. So circuits between different ports that agree on all states can
+neither merge nor run against each other in a joint.
 """
 
 from __future__ import annotations
@@ -18,51 +18,53 @@ from dataclasses import dataclass
 
 from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
 from lumion_hw.mesh.routing.result import WavePath
-from lumion_hw.mesh.routing.search import HARD, Nodes, Prices, Search, SearchBudgetExceeded
+from lumion_hw.mesh.routing.search import FORBIDDEN, Nodes, Prices, Search, SearchBudgetExceeded
 
 _ROUNDS_PER_ATTEMPT = 40
-"""Rounds before a negotiation starts afresh in another order: one that has not settled by then rarely does."""
+"""Rounds before a negotiation restarts in another order; later rounds rarely succeed."""
 
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
-"""Price of a conflict in mean PUCs, its growth per round, and what each round of contest adds for good."""
+"""Price of a conflict in mean PUC costs, its growth factor per round, and the permanent surcharge per contested
+round.
+"""
 
 _JITTER = 0.1
-"""Random part of the prices, in mean PUCs, from the second attempt on."""
+"""Random part of the prices from the second attempt on, in mean PUC costs."""
 
 _SEARCHES_IN_CONTEST = 30
-"""Searches for one circuit while prices still change; it stays where it is if they do not suffice."""
+"""Maximum searches for one circuit while prices still change; after that the circuit keeps its path."""
 
 _IMPROVEMENTS = 4
-"""Rounds of improvement at most; the second seldom finds anything."""
+"""Maximum rounds of improvement; the second round seldom finds anything."""
 
 
-_ACROSS, _MOST_ACROSS = 0.7, 3
-"""Improvement: how often only circuits across the cheapest way of the first are ripped up with it, and how many. With
-three, 100 ms lead to the proven optimum of 6 to 10 circuits on 72 PUCs (``benchmarks/routing.py random``)."""
+_ACROSS, _MAX_ACROSS = 0.7, 3
+"""Probability that an improvement step removes only circuits across the cheapest path, and their maximum number. With
+three, 100 ms reach the proven optimum of 6 to 10 circuits on 72 PUCs (``benchmarks/routing.py random``)."""
 
 _SEARCHES_IN_IMPROVEMENT = 6
-"""Searches for one circuit in a step of improvement: the next step is worth more than a long search in this one."""
+"""Maximum searches for one circuit in an improvement step: trying the next step is better than searching longer."""
 
 
 @dataclass(frozen=True)
 class NegotiationResult:
-    """How a negotiation ended.
+    """Result of a negotiation.
 
     Attributes:
         ways: One way per circuit, free of conflict; ``None`` if it did not settle.
-        contested: PUCs still contested when it was given up.
-        at_odds: Circuits, as indices, that were then in conflict.
+        contested: PUCs that were still contested at the end.
+        at_odds: Indices of the circuits that were still in conflict.
     """
 
-    ways: tuple[WavePath, ...] | None
+    wave_paths: tuple[WavePath, ...] | None
     contested: tuple[int, ...] = ()
     at_odds: tuple[int, ...] = ()
 
 
-def _reported(turns: Iterable[int], begun: int, rounds: int, progress: Progress) -> Iterator[int]:
-    """Yield turns of an attempt, and tell of each which round of all it is."""
+def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Progress) -> Iterator[int]:
+    """Yield the turns of an attempt, and report progress at each turn."""
     for turn in turns:
-        progress("routes", begun + turn, rounds)
+        progress("routes", first_round + turn, rounds)
         yield turn
 
 
@@ -70,7 +72,7 @@ class Negotiation:
     """Routes the circuits of one request.
 
     Args:
-        request: The request; groups of equal length are for the caller to resolve into exact ones.
+        request: The routing problem, without groups of equal length (the caller replaces them by exact lengths).
     """
 
     def __init__(self, request: RoutingProblem) -> None:
@@ -80,61 +82,61 @@ class Negotiation:
         self._unit = float(request.pass_cost.mean() + request.state_cost.mean()) or 1.0
         self._alone: list[tuple[float, Nodes]] = []
 
-    def alone(self) -> list[float | None]:
-        """Return what each circuit costs alone: a lower bound. ``None`` where there is proven to be no path.
+    def route_each_alone(self) -> list[float | None]:
+        """Return the cost of each circuit alone, a lower bound; ``None`` if the circuit provably has no path.
 
         Raises:
-            GivenUp: A search has decided nothing.
+            SearchBudgetExceeded: A search ended without a result.
         """
         self._prices.reset()
         self._prices.pressure = 0.0
-        found = [self._search.cheapest(index) for index in range(len(self._request.pairs))]
-        self._alone = [each for each in found if each is not None]
-        return [None if each is None else each[0] for each in found]
+        found = [self._search.cheapest_path(index) for index in range(len(self._request.pairs))]
+        self._alone = [result for result in found if result is not None]
+        return [None if result is None else result[0] for result in found]
 
     def run(
         self,
         rounds: int,
         bound: float,
-        in_vain: Callable[[Collection[int]], None] = lambda contested: None,
+        on_failure: Callable[[Collection[int]], None] = lambda contested: None,
         progress: Progress = no_progress,
     ) -> NegotiationResult:
-        """Negotiate, after :meth:`alone` has found a path for every circuit.
+        """Negotiate, after :meth:`route_each_alone` has found a path for every circuit.
 
         Args:
-            rounds: Rounds before giving up.
-            bound: Cost that no routing can be below; one that meets it is not improved any further.
-            in_vain: Called when two attempts have failed, with the PUCs still contested. It may raise, if it can prove
-                that there is no routing.
-            progress: Told of every round, once the first attempt has failed.
+            rounds: Maximum number of rounds.
+            bound: Lower bound of the cost; a routing that reaches it is not improved further.
+            on_failure: Called after two failed attempts, with the PUCs still contested. It may raise if it can prove
+                that no routing exists.
+            progress: Called every round after the first attempt has failed.
         """
         paths: list[Nodes] = []
         contested: set[int] = set()
-        for attempt, begun in enumerate(range(0, max(rounds, 1), _ROUNDS_PER_ATTEMPT)):
+        for attempt, first_round in enumerate(range(0, max(rounds, 1), _ROUNDS_PER_ATTEMPT)):
             jitter = _JITTER if attempt else 0.0
-            # Seeded by its number, so that the same request has the same routing.
-            turns: Iterable[int] = range(min(_ROUNDS_PER_ATTEMPT, rounds - begun))
+            # Seed by attempt number, so that the same request gives the same routing.
+            turns: Iterable[int] = range(min(_ROUNDS_PER_ATTEMPT, rounds - first_round))
             if attempt:
-                turns = _reported(turns, begun, rounds, progress)
+                turns = _reported(turns, first_round, rounds, progress)
             paths, contested = self._negotiate(random.Random(attempt), turns, jitter)
             if not contested:
                 return NegotiationResult(self._improved(paths, bound))
             if attempt == 1:
-                in_vain(contested)
+                on_failure(contested)
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
         return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
-        """Negotiate from fresh prices, and return the paths with the PUCs still contested (none: settled)."""
+        """Negotiate from fresh prices; return the paths, and the PUCs still contested (none on success)."""
         prices = self._prices
         prices.reset()
         paths = [nodes for _, nodes in self._alone]
         if jitter:
-            # Of many equally short ways another one comes first now.
+            # Random prices select another one of many equally short paths.
             prices.pressure = 0.0
             for arc in range(len(prices.state_price)):
                 prices.state_price[arc] += self._unit * jitter * order.random()
-            paths = [self._alone_now(index) for index in range(len(paths))]
+            paths = [self._reroute_alone(index) for index in range(len(paths))]
         for nodes in paths:
             prices.add(nodes)
         for turn in turns:
@@ -145,25 +147,25 @@ class Negotiation:
             prices.pressure = self._unit * _PRESSURE * _GROWTH**turn
             order.shuffle(at_odds)
             for index in at_odds:
-                # Asked anew: one that was re-routed before in this round may have made way.
+                # Check again: a circuit re-routed earlier in this round may have resolved the conflict.
                 if prices.conflicts(paths[index]):
                     self._reroute(index, paths)
         return paths, self._contested(paths)
 
-    def _alone_now(self, index: int) -> Nodes:
-        """Return the path of one circuit alone at the prices as they are; the plain one if the search is given up."""
+    def _reroute_alone(self, index: int) -> Nodes:
+        """Return the cheapest path of one circuit alone at current prices; its unpriced path if the search fails."""
         try:
-            found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
+            found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
             found = None
         return self._alone[index][1] if found is None else found[1]
 
     def _reroute(self, index: int, paths: list[Nodes]) -> None:
-        """Rip up one circuit and route it again; it stays where it is if the search is given up."""
-        # First out of the use, or its own states would be in its way.
+        """Remove one circuit and route it again; it keeps its path if the search fails."""
+        # Remove it first, or its own states would count as conflicts.
         self._prices.remove(paths[index])
         try:
-            found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
+            found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
             found = None
         if found is not None:
@@ -171,68 +173,71 @@ class Negotiation:
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
-        """Raise the history price of everything contested."""
-        prices, more = self._prices, self._unit * _HISTORY
+        """Raise the permanent price of all contested states."""
+        prices, increase = self._prices, self._unit * _HISTORY
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:
-            prices.state_price[arc] += more
+            prices.state_price[arc] += increase
 
     def _contested(self, paths: Sequence[Nodes]) -> set[int]:
-        """Return the PUCs at which circuits are at odds."""
+        """Return the PUCs that are contested."""
         prices = self._prices
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
-        """Let every circuit take a cheaper way that is free, until none finds any."""
+        """Move circuits to cheaper free paths until no circuit finds one."""
         prices, request = self._prices, self._request
-        ways = tuple(prices.way(nodes) for nodes in paths)
-        cost = request.cost(ways)
-        # History is nobody's cost: away with it. And what others use is closed now, so that no new conflict arises.
+        wave_paths = tuple(prices.to_wave_path(nodes) for nodes in paths)
+        cost = request.cost(wave_paths)
+        # Drop the surcharges, which are no real cost, and forbid states that others use, so that no new conflict
+        # arises.
         prices.reset()
         for nodes in paths:
             prices.add(nodes)
-        prices.pressure = HARD
+        prices.pressure = FORBIDDEN
         for _ in range(_IMPROVEMENTS):
             if cost <= bound * (1.0 + 1e-9):
                 break
             for index in range(len(paths)):
                 self._reroute(index, paths)
-            better = tuple(prices.way(nodes) for nodes in paths)
+            better = tuple(prices.to_wave_path(nodes) for nodes in paths)
             if request.cost(better) >= cost - 1e-9:
                 break
-            ways, cost = better, request.cost(better)
-        return ways
+            wave_paths, cost = better, request.cost(better)
+        return wave_paths
 
-    def improve(self, ways: Sequence[WavePath], bound: float, is_over: Callable[[], bool]) -> tuple[WavePath, ...]:
-        """Rip up a few circuits at a time, route them again in another order, and keep what is no dearer.
+    def improve(
+        self, wave_paths: Sequence[WavePath], bound: float, is_over: Callable[[], bool]
+    ) -> tuple[WavePath, ...]:
+        """Improve a routing: remove a few circuits at a time and route them again; keep the result if it costs no more.
 
-        One circuit alone finds no cheaper way once :meth:`run` has ended: another one stands in it, and has to move
-        first. So a circuit that pays for a detour is taken out together with some of those across its cheapest way.
-        Routings of equal cost are taken as well: most ways to a cheaper one lead over them.
+        After :meth:`run`, no single circuit can find a cheaper path, because another circuit blocks it. So a circuit on
+        a detour is removed together with some circuits that cross its cheapest path. Results of equal cost are kept
+        too, because most improvements need such intermediate steps.
 
         Args:
-            ways: A routing of all circuits, after :meth:`alone`.
-            bound: Cost that no routing can be below; one that meets it is not improved any further.
-            is_over: Asked before every step.
+            wave_paths: A routing of all circuits, after :meth:`route_each_alone`.
+            bound: Lower bound of the cost; a routing that reaches it is not improved further.
+            is_over: Called before every step; returns whether to stop.
         """
-        prices, request, draw = self._prices, self._request, random.Random(0)
-        goals = [self._search.goal(index) for index in range(len(ways))]
-        paths: list[Nodes] = [(*way.waves, goal) for way, goal in zip(ways, goals, strict=True)]
+        prices, request, rng = self._prices, self._request, random.Random(0)
+        goals = [self._search.goal(index) for index in range(len(wave_paths))]
+        paths: list[Nodes] = [(*wave_path.waves, goal) for wave_path, goal in zip(wave_paths, goals, strict=True)]
         prices.reset()
         for nodes in paths:
             prices.add(nodes)
-        prices.pressure = HARD
-        best, least = tuple(ways), request.cost(ways)
-        cost = least
-        while least > bound * (1.0 + 1e-9) and not is_over():
-            ripped = self._detour_and_those_across(paths, draw)
-            before = {index: paths[index] for index in ripped}
-            found = self._routed_anew(ripped, paths)
-            now = request.cost([prices.way(nodes) for nodes in paths]) if found else math.inf
+        prices.pressure = FORBIDDEN
+        best, best_cost = tuple(wave_paths), request.cost(wave_paths)
+        cost = best_cost
+        while best_cost > bound * (1.0 + 1e-9) and not is_over():
+            removed = self._choose_circuits_to_reroute(paths, rng)
+            before = {index: paths[index] for index in removed}
+            found = self._reroute_together(removed, paths)
+            now = request.cost([prices.to_wave_path(nodes) for nodes in paths]) if found else math.inf
             if now <= cost + 1e-9:
                 cost = now
-                if cost < least - 1e-9:
-                    best, least = tuple(prices.way(nodes) for nodes in paths), cost
+                if cost < best_cost - 1e-9:
+                    best, best_cost = tuple(prices.to_wave_path(nodes) for nodes in paths), cost
                 continue
             for index, nodes in before.items():
                 if found:
@@ -241,32 +246,32 @@ class Negotiation:
                 prices.add(nodes)
         return best
 
-    def _detour_and_those_across(self, paths: Sequence[Nodes], draw: random.Random) -> list[int]:
-        """Return circuits to rip up together, in the order in which to route them again."""
+    def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
+        """Return circuits to remove together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
-        dearer = [index for index, nodes in enumerate(paths) if prices.paid(nodes) > alone[index][0] + 1e-9]
-        first = draw.choice(dearer or range(len(paths)))
-        wanted = {arc ^ 1 for arc in prices.arcs(alone[first][1])}
-        across = [index for index, nodes in enumerate(paths) if wanted.intersection(prices.arcs(nodes))]
-        # Now and then any others: those across may themselves be kept where they are by a third.
-        others = across if across and draw.random() < _ACROSS else list(range(len(paths)))
+        on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]
+        first = rng.choice(on_detour or range(len(paths)))
+        blocked_states = {arc ^ 1 for arc in prices.arcs(alone[first][1])}
+        across = [index for index, nodes in enumerate(paths) if blocked_states.intersection(prices.arcs(nodes))]
+        # Sometimes choose any others, because a third circuit may block those that cross.
+        others = across if across and rng.random() < _ACROSS else list(range(len(paths)))
         others = [index for index in others if index != first]
-        together = [first, *draw.sample(others, min(draw.randint(1, _MOST_ACROSS), len(others)))]
-        if draw.random() < 0.5:
-            draw.shuffle(together)
+        together = [first, *rng.sample(others, min(rng.randint(1, _MAX_ACROSS), len(others)))]
+        if rng.random() < 0.5:
+            rng.shuffle(together)
         return together
 
-    def _routed_anew(self, ripped: Sequence[int], paths: list[Nodes]) -> bool:
-        """Rip up circuits and route them one after the other; if one finds no way, all of them are out of the use."""
-        for index in ripped:
+    def _reroute_together(self, removed: Sequence[int], paths: list[Nodes]) -> bool:
+        """Route removed circuits again, one after the other; if one fails, remove all and return ``False``."""
+        for index in removed:
             self._prices.remove(paths[index])
-        for number, index in enumerate(ripped):
+        for number, index in enumerate(removed):
             try:
-                found = self._search.cheapest(index, _SEARCHES_IN_IMPROVEMENT)
+                found = self._search.cheapest_path(index, _SEARCHES_IN_IMPROVEMENT)
             except SearchBudgetExceeded:
                 found = None
-            if found is None or found[0] >= HARD:
-                for placed in ripped[:number]:
+            if found is None or found[0] >= FORBIDDEN:
+                for placed in removed[:number]:
                     self._prices.remove(paths[placed])
                 return False
             paths[index] = found[1]

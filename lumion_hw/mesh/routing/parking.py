@@ -1,9 +1,9 @@
-"""Parking: a state for every PUC that no circuit uses, so that strays leave the mesh and no ring keeps light.
+"""Parking: a state for every unused PUC, so that stray light leaves the mesh and no closed ring stores light.
 
-With all PUCs in bar or cross the waves fall into ways from port to port and closed rings. Light that leaks from a
-circuit enters such a way or ring; a way ends at an unused port, a ring with little loss stores what leaks into it
-(Zand 2020). Changing the state of a PUC that a ring passes on one side only joins the ring to whatever passes on the
-other side, so every ring with such a free PUC can be opened.
+With all PUCs in bar or cross, the waves form paths from port to port and closed rings. Light that leaks from a circuit
+enters such a path or ring. A path ends at an unused port; a ring with little loss stores the light that leaks into it
+(Zand 2020). If a PUC lies on a ring with one side only, changing its state joins the ring to the path or ring on its
+other side. So every ring with such a free PUC can be opened.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Parking:
     """A full setting of a mesh.
 
     Attributes:
-        states: State of every PUC that can be set, those in use included.
-        rings: PUCs of the closed rings that are left, because every PUC on them is in use or cannot be set otherwise.
-        n_opened: How many rings were opened.
+        states: State of every PUC that can be set, including PUCs in use.
+        rings: PUCs of the closed rings that could not be opened because all their PUCs are in use or have one usable
+            state.
+        n_opened: Number of rings that were opened.
     """
 
     states: dict[int, State]
@@ -43,23 +44,24 @@ def park_unused_pucs(
 ) -> Parking:
     """Park the PUCs that are not in use.
 
-    A PUC is parked in its cooler state where heater powers are given, else in cross, and in the other one if that
-    opens a ring. A PUC with neither state usable is left out and counts as whatever it is: rings through it are taken
-    to be open.
+    A PUC is parked in its cooler state if heater powers are given, else in cross, or in the opposite state if that
+    opens a ring. A PUC with no usable state is omitted; rings through it are assumed to be open.
 
     Args:
         mesh: The mesh.
-        used: States in use; they stay.
+        used: States in use; they are not changed.
         unusable: ``(puc, state)`` that cannot be set.
-        heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross.
+        heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross.
 
     Raises:
-        ConfigError: A PUC or state does not exist, or heater powers are of another shape.
+        ConfigError: A PUC or state does not exist, or the heater powers have the wrong shape.
     """
     check_states(mesh, {*used.items(), *unusable})
     power = np.zeros((mesh.n_pucs, 2)) if heater_power_mw is None else np.asarray(heater_power_mw, dtype=np.float64)
     if power.shape != (mesh.n_pucs, 2):
-        raise ConfigError(f"heater powers of shape {power.shape}", hint=f"Give shape {(mesh.n_pucs, 2)}: bar, cross.")
+        raise ConfigError(
+            f"heater powers have the wrong shape, {power.shape}", hint=f"Give shape {(mesh.n_pucs, 2)}: bar, cross."
+        )
     states: dict[int, State] = dict(used)
     free: set[int] = set()
     for puc in set(range(mesh.n_pucs)) - set(used):
@@ -68,15 +70,17 @@ def park_unused_pucs(
             states[puc] = min(options, key=lambda state: (power[puc, STATES.index(state)], state == "bar"))
         if len(options) == 2:
             free.add(puc)
-    return _opened(mesh, states, free, power.tolist())
+    return _open_rings(mesh, states, free, power.tolist())
 
 
-def _opened(mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]) -> Parking:
-    """Open every ring that has a free PUC."""
+def _open_rings(
+    mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]
+) -> Parking:
+    """Open every ring that has a free PUC, and return the full setting."""
     opened = 0
     while True:
         rings = _rings(mesh, states)
-        # Each opened ring becomes part of a way or of another ring: there is one less every time, so this ends.
+        # Each opened ring joins a path or another ring. The number of rings falls by one each time, so the loop ends.
         found = next((ring for ring in rings if _gates(ring, free)), None)
         if found is None:
             return Parking(
@@ -93,20 +97,20 @@ def _opened(mesh: MeshTopology, states: dict[int, State], free: set[int], power:
 
 
 def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, ...]]:
-    """Return one sense of rotation of every closed ring whose PUCs all have a state."""
+    """Return one direction of every closed ring whose PUCs all have a state."""
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
-    kept: list[tuple[int, ...]] = []
+    one_direction: list[tuple[int, ...]] = []
     seen: set[frozenset[int]] = set()
     for ring in closed_rings(mesh, full):
-        # The other sense of rotation passes the same joints.
+        # The opposite direction of rotation passes the same joints.
         joints = frozenset(min(wave, int(mesh.mate[wave])) for wave in ring)
         if joints not in seen and all(wave // 4 in states for wave in ring):
             seen.add(joints)
-            kept.append(ring)
-    return kept
+            one_direction.append(ring)
+    return one_direction
 
 
 def _gates(ring: Sequence[int], free: set[int]) -> list[int]:
-    """Return the free PUCs that a ring passes once: changing one joins the ring to what passes on the other side."""
+    """Return the free PUCs that a ring passes once; changing one joins the ring to the path on its other side."""
     passed = [wave // 4 for wave in ring]
     return [puc for puc in passed if puc in free and passed.count(puc) == 1]

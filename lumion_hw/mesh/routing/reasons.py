@@ -1,4 +1,4 @@
-"""Why a request was not met, in words: proofs, and what was left undecided; and the last check of what was."""
+"""Explain why a request was not met (proofs, or what remained undecided), and check routings that were found."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import Prices, Search, SearchBudgetExceeded
 
 _LOSS_TOLERANCE_DB = 1e-4
-_MOST_NAMED = 16
-"""Circuits that a message names; it counts the others."""
+_MAX_NAMED = 16
+"""Maximum number of circuits that a message names; the others are counted."""
 
 
-def no_path_alone(request: RoutingProblem, index: int) -> NoPathError:
-    """Return the error for one circuit that has no path even with the mesh to itself."""
+def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
+    """Return the error for a circuit that has no path even with the mesh to itself."""
     source, target = request.pairs[index]
-    cut = find_cut(only(request, [index]))
+    cut = find_cut(for_circuits(request, [index]))
     blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
-    blocked += f" beside {len(request.kept)} standing circuits" if request.kept else ""
+    blocked += f" and {len(request.staying)} active circuits" if request.staying else ""
     where = f": {cut}" if cut else ""
-    nearest = _nearest(only(request, [index]))
+    nearest = _nearest(for_circuits(request, [index]))
     if nearest:
-        where += f"; the nearest that can be had: {' or '.join(nearest)}"
+        where += f"; possible with {' or '.join(nearest)}"
     return NoPathError(
         f"no path from port {source} to port {target}{request.limits[index]}{blocked} (proven){where}",
         ports=(source, target),
         cut=cut.joints if cut else (),
         hint="Free a blocked PUC, raise the limit or use another port."
-        if not request.kept
-        else "Let standing circuits move at a price, or use another port.",
+        if not request.staying
+        else "Set move_price to allow active circuits to move, or use another port.",
     )
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each ceiling of a circuit alone, the lowest one in its place that can be kept."""
+    """Return, for each ceiling of a circuit alone, the lowest value that the circuit could meet."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
-    told = []
+    possible = []
     for ceiling, weight in weights.items():
         if getattr(limit, ceiling) is None:
             continue
@@ -57,49 +57,51 @@ def _nearest(alone: RoutingProblem) -> list[str]:
             state_cost=np.zeros_like(alone.state_cost),
         )
         try:
-            found = Search(relaxed, Prices(relaxed)).cheapest(0)
+            find_paths = Search(relaxed, Prices(relaxed)).cheapest_path(0)
         except SearchBudgetExceeded:
             continue
-        if found is not None:
-            # Rounded up, so that asking for what is told succeeds.
-            told.append(f"{ceiling}={math.ceil(found[0] * 1e3 - 1e-6) / 1e3:g}")
-    return told
+        if find_paths is not None:
+            # Rounded up, so that a request with this value succeeds.
+            possible.append(f"{ceiling}={math.ceil(find_paths[0] * 1e3 - 1e-6) / 1e3:g}")
+    return possible
 
 
-def raise_if_scarce(request: RoutingProblem, contested: Collection[int], most_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Refuse a request for which there is proven to be too little room near contested PUCs; no proof is no promise.
+def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
+    """Raise ``NoPathError`` if there is provably too little room near contested PUCs.
+
+    No error does not mean that a routing exists.
 
     Args:
-        request: The request.
-        contested: PUCs over which circuits were at odds when negotiation gave up.
-        most_unknowns: How hard to try, see :func:`find_scarcity`.
+        request: The routing problem.
+        contested: PUCs that were contested when negotiation stopped.
+        max_unknowns: Effort; see :func:`find_scarcity`.
 
     Raises:
-        NoPathError: It cannot be met.
+        NoPathError: The request is impossible.
     """
-    scarcity = find_scarcity(request, contested, most_unknowns)
+    scarcity = find_scarcity(request, contested, max_unknowns)
     if scarcity is None:
         return
-    # A cut names joints: the better reason, where it suffices.
-    if cut := by_cut(only(request, scarcity.circuits)):
+    # A cut names joints, which is a better explanation if there is one.
+    if cut := cut_error(for_circuits(request, scarcity.circuits)):
         raise cut
     pairs = [request.pairs[index] for index in scarcity.circuits]
     raise NoPathError(
-        f"no routes for circuits {_told(pairs)} together (proven): PUCs {', '.join(map(str, scarcity.pucs))} do not "
-        "suffice for them",
+        f"no routes for circuits {_circuit_names(pairs)} together (proven): they need more room than PUCs "
+        f"{', '.join(map(str, scarcity.pucs))} offer",
         ports=tuple(port for pair in pairs for port in pair),
-        hint="Give up one of them, or move an end elsewhere.",
+        hint="Remove one of these circuits, or move one of its ends to another port.",
     )
 
 
-def by_cut(request: RoutingProblem) -> NoPathError | None:
-    """Return the error for circuits that a cut keeps apart, or ``None`` if no such cut is found."""
+def cut_error(request: RoutingProblem) -> NoPathError | None:
+    """Return the error for circuits that a cut makes impossible, or ``None`` if no such cut is found."""
     cut = find_cut(request)
     if cut is None:
         return None
     pairs = [request.pairs[index] for index in cut.circuits]
     return NoPathError(
-        f"no routes for circuits {_told(pairs)} together (proven): {cut}",
+        f"no routes for circuits {_circuit_names(pairs)} together (proven): {cut}",
         ports=tuple(port for pair in pairs for port in pair),
         cut=cut.joints,
         hint=_hint(cut),
@@ -108,102 +110,112 @@ def by_cut(request: RoutingProblem) -> NoPathError | None:
 
 def _hint(cut: Cut) -> str:
     excess = len(cut.circuits) - cut.capacity
-    return f"Give up {excess} of them, or move an end to the other side of the cut."
+    return f"Remove {excess} of these circuits, or move an end to the other side of the cut."
 
 
-def by_conflict(
+def conflict_error(
     request: RoutingProblem,
-    settles: Callable[[RoutingProblem], bool | None],
-    found: Callable[[RoutingProblem], Sequence[WavePath] | None],
+    is_solvable: Callable[[RoutingProblem], bool | None],
+    find_paths: Callable[[RoutingProblem], Sequence[WavePath] | None],
     conflicting: Callable[[RoutingProblem], Sequence[int]],
     is_over: Callable[[], bool],
 ) -> NoPathError:
-    """Return the error for a request that CP-SAT has proven impossible: the circuits that conflict.
+    """Return the error for a request that CP-SAT has proven impossible, naming the circuits that conflict.
 
-    Circuits are left out one by one as long as the rest is still proven impossible.
+    Circuits are removed one by one as long as the rest is still proven impossible.
 
     Args:
-        request: The impossible request.
-        settles: Tells whether a smaller request can be met, ``None`` if that is not known.
-        found: Returns the ways of a request if they are soon found.
-        conflicting: Returns circuits, as indices, that are impossible together already.
-        is_over: Asked before every step; when it is true, all circuits that are still left are named.
+        request: The impossible routing problem.
+        is_solvable: Returns whether a smaller problem can be solved; ``None`` if unknown.
+        find_paths: Returns the paths of a problem if they are found quickly.
+        conflicting: Returns the indices of circuits that are impossible together.
+        is_over: Called before every step; once it returns true, all remaining circuits are named.
     """
     if any(limit.ceilings for limit in request.limits):
-        free = replace(request, limits=tuple(RoutingLimits(exact_hops=each.exact_hops) for each in request.limits))
-        if (ways := found(free)) is not None:
-            return _by_ceilings(request, ways)
+        free = replace(request, limits=tuple(RoutingLimits(exact_hops=limit.exact_hops) for limit in request.limits))
+        if (wave_paths := find_paths(free)) is not None:
+            return _ceilings_error(request, wave_paths)
     core = list(conflicting(request))
-    freeing: list[int] = []
+    removable_indices: list[int] = []
     for index in tuple(core):
         if is_over():
             break
-        without = [each for each in core if each != index]
-        verdict = settles(only(request, without)) if without else True
+        without = [other for other in core if other != index]
+        verdict = is_solvable(for_circuits(request, without)) if without else True
         if verdict is False:
             core = without
         elif verdict:
-            freeing.append(index)
+            removable_indices.append(index)
     pairs = [request.pairs[index] for index in core]
-    freed = [request.pairs[index] for index in core if index in freeing]
+    removable = [request.pairs[index] for index in core if index in removable_indices]
     return NoPathError(
-        f"no routes for circuits {_told(pairs)} together (proven by CP-SAT)",
+        f"no routes for circuits {_circuit_names(pairs)} together (proven by CP-SAT)",
         ports=tuple(port for pair in pairs for port in pair),
-        hint=f"Without any one of {_told(freed)} the rest of these can be routed." if freed else "Ask for fewer.",
+        hint=f"Remove one of {_circuit_names(removable)}; the others can then be routed."
+        if removable
+        else "Request fewer circuits.",
     )
 
 
-def _by_ceilings(request: RoutingProblem, ways: Sequence[WavePath]) -> NoPathError:
-    """Return the error for circuits that only their ceilings keep apart, with what they take without."""
-    taken = [
-        f"{source}→{target}{limit} takes {len(way.pucs)} hops and {request.loss_db[list(way.pucs)].sum():.3f} dB"
-        for (source, target), limit, way in zip(request.pairs, request.limits, ways, strict=True)
-        if not limit.allows(way, request.loss_db)
+def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> NoPathError:
+    """Return the error for circuits that conflict only because of their ceilings, with the values they would need."""
+    needs = [
+        f"{source}→{target}{limit} needs {len(wave_path.pucs)} hops and "
+        f"{request.loss_db[list(wave_path.pucs)].sum():.3f} dB"
+        for (source, target), limit, wave_path in zip(request.pairs, request.limits, wave_paths, strict=True)
+        if not limit.allows(wave_path, request.loss_db)
     ]
     return NoPathError(
-        f"no routes for circuits {_told(request.pairs)} together within their ceilings (proven by CP-SAT); without "
-        f"ceilings, {', '.join(taken)}",
+        f"no routes for circuits {_circuit_names(request.pairs)} together within their ceilings (proven by CP-SAT). "
+        "Without "
+        f"ceilings, {', '.join(needs)}",
         ports=tuple(port for pair in request.pairs for port in pair),
-        hint="Raise these ceilings, or ask for fewer circuits.",
+        hint="Raise these ceilings, or request fewer circuits.",
     )
 
 
-def undecided(
+def undecided_error(
     request: RoutingProblem,
     rounds: int,
     contested: Sequence[int],
     *,
-    asked: bool = True,
+    may_use_cpsat: bool = True,
     time_limit_s: float | None = None,
 ) -> UndecidedError:
     """Return the error for a request that was neither met nor proven impossible."""
-    spent = f"after {rounds} rounds" + (f" and {time_limit_s:g} s of CP-SAT" if time_limit_s is not None else "")
+    effort = f"after {rounds} rounds" + (f" and {time_limit_s:g} s of CP-SAT" if time_limit_s is not None else "")
     where = f"; PUCs still contested: {sorted(contested)}" if contested else ""
-    missing = cpsat.MISSING if asked and not cpsat.available() else "Allow more rounds or time, or ask for less."
+    missing = (
+        cpsat.MISSING
+        if may_use_cpsat and not cpsat.is_available()
+        else "Allow more rounds or time, or request fewer circuits."
+    )
     return UndecidedError(
-        f"no conflict-free routes found for {len(request.pairs)} circuits {spent} (not proven impossible){where}",
+        f"no conflict-free routes found for {len(request.pairs)} circuits {effort} (not proven impossible){where}",
         hint=missing,
     )
 
 
-def only(request: RoutingProblem, indices: Sequence[int]) -> RoutingProblem:
-    """Return the request for some of its circuits."""
-    at = {index: position for position, index in enumerate(indices)}
-    groups = (tuple(at[index] for index in group if index in at) for group in request.equal)
+def for_circuits(request: RoutingProblem, indices: Sequence[int]) -> RoutingProblem:
+    """Return the routing problem restricted to some of its circuits."""
+    new_index = {index: position for position, index in enumerate(indices)}
+    groups = (tuple(new_index[index] for index in group if index in new_index) for group in request.equal)
     return replace(
         request,
         pairs=tuple(request.pairs[index] for index in indices),
         limits=tuple(request.limits[index] for index in indices),
         equal=tuple(group for group in groups if len(group) > 1),
-        homes={at[index]: way for index, way in request.homes.items() if index in at},
+        current_paths={
+            new_index[index]: wave_path for index, wave_path in request.current_paths.items() if index in new_index
+        },
     )
 
 
 def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping[int, State]) -> None:
-    """Check traced paths against everything the request prescribes, whoever found them.
+    """Check traced paths against all limits of the request, whichever method found them.
 
     Raises:
-        VerifyError: They break a rule; nothing is handed out.
+        VerifyError: A path breaks a rule; no routing is returned.
     """
     broken = [f"PUC {puc} is {state}" for puc, state in states.items() if (puc, state) in request.blocked]
     for path, limit in zip(paths, request.limits, strict=False):
@@ -217,10 +229,10 @@ def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping
         if len({paths[index].hops for index in group}) > 1:
             broken.append(f"unequal lengths of circuits {list(group)}")
     if broken:
-        raise VerifyError("a routing does not keep what was asked", wrote="the request", read="; ".join(broken))
+        raise VerifyError("the routing found violates the request", wrote="the request", read="; ".join(broken))
 
 
-def _told(pairs: Sequence[tuple[int, int]]) -> str:
-    named = [f"{source}→{target}" for source, target in pairs[:_MOST_NAMED]]
-    more = [f"{len(pairs) - _MOST_NAMED} others"] * (len(pairs) > _MOST_NAMED)
+def _circuit_names(pairs: Sequence[tuple[int, int]]) -> str:
+    named = [f"{source}→{target}" for source, target in pairs[:_MAX_NAMED]]
+    more = [f"{len(pairs) - _MAX_NAMED} others"] * (len(pairs) > _MAX_NAMED)
     return ", ".join([*named, *more])

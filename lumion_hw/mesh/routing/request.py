@@ -1,4 +1,4 @@
-"""What is asked of the router, checked and turned into costs, blocked states and limits."""
+"""Routing requests, and their conversion to costs, blocked states and limits."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ STATES: tuple[State, State] = ("bar", "cross")
 Ceiling = TypeVar("Ceiling", int, float)
 
 ExactSearchPolicy = Literal["rescue", "always", "never"]
-"""When constraint programming is asked: for what negotiation gives up, always, or never."""
+"""When constraint programming is used: only if negotiation fails (``"rescue"``), always, or never."""
 
 OBJECTIVES = ("hops", "loss_db", "power_mw")
-"""What a routing can be charged for: PUCs passed, their loss, and the heat of the states it sets."""
+"""Quantities that can be minimised: number of PUCs, loss, and heat of the states."""
 
 _POWER_TIE_BREAK_DB = 1e-3
-"""Weight of the loss when heater power is the objective: of equally warm ways the less lossy one is taken."""
+"""Weight of the loss when heater power is minimised, so that of equally warm paths the one with less loss is used."""
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being done, the steps done and the steps there are at most."""
+"""Progress callback: name of the stage, steps done, maximum number of steps."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore progress reports."""
 
 
 _SHORTHAND: dict[str, dict[str, float]] = {
@@ -45,38 +45,39 @@ _SHORTHAND: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True, eq=False)
 class RouteRequest:
-    """What :func:`lumion_hw.mesh.routing.route` is asked for.
+    """A request to :func:`lumion_hw.mesh.routing.route`.
 
     Attributes:
-        pairs: Source and target port of each directed circuit; every port at most once.
-        objective: What to keep small: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
-            ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_low_crosstalk`.
+        pairs: Source and target port of each directed circuit; each port at most once.
+        objective: Quantity to minimise: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
+            ``power_mw``. For low leakage see :func:`lumion_hw.mesh.routing.leakage.route_low_crosstalk`.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
-        heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross, for the power objective.
-        surcharge: Further cost of passing each PUC in bar and in cross, any shape that fits ``(n_pucs, 2)``.
-        faults: What is wrong with the mesh.
-        unusable: ``(puc, state)`` that may not be used, besides those of ``faults``.
-        fixed: States that are already set and must stay; circuits may share them.
-        standing: Circuits that run already, as a routing of this mesh returned them. Their PUCs and joints are theirs.
-        move_price: What it costs, in the unit of the objective, to take one standing circuit off its way; ``None``
-            (hitless) if none may be touched.
-        max_hops: Most PUCs of a path: one number, or one per circuit (``None``: no ceiling).
-        max_loss_db: Most loss of a path in dB, likewise.
-        exact_hops: Exact number of PUCs of single circuits, by index.
-        equal_hops: Groups of circuits, as indices, that must have the same number of PUCs.
-        counter_propagation: Whether a pair may be asked for together with its reverse: both then run against each
-            other through the same joints, and reflected and leaked light of one reaches the other's source. Circuits
-            of different ports never do that in a mesh of bar and cross states.
-        rounds: Rounds of negotiation before giving up.
-        improve_s: Time to improve what negotiation found, by ripping up and routing again a few circuits at a time. How
-            far that gets depends on the machine; with 0, the same request gives the same routing everywhere.
-        exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
-            what it found), or ``"never"``.
-        time_limit_s: Time CP-SAT may take to decide.
-        explain_s: Time to find the few circuits that conflict, once all together are proven impossible. When it is
-            over, the error names more circuits than need be.
-        workers: Threads of CP-SAT.
-        progress: Called with what is being done, steps done and steps at most, when a routing is not found at once.
+        heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
+        surcharge: Extra cost of each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
+        faults: Known faults of the mesh.
+        unusable: ``(puc, state)`` pairs that may not be used, in addition to those of ``faults``.
+        fixed: States that are set and must not change; circuits may use them.
+        active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
+            joints.
+        move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)
+            if active circuits must not move.
+        max_hops: Maximum number of PUCs on a path: one number, or one per circuit (``None``: no limit).
+        max_loss_db: Maximum loss of a path in dB: one number, or one per circuit.
+        exact_hops: Exact number of PUCs for individual circuits, by index.
+        equal_hops: Groups of circuits (indices) that must have the same number of PUCs.
+        counter_propagation: Whether a pair and its reverse may be requested together. They then run against each other
+            through the same joints, and reflected and leaked light of one reaches the source of the other. Circuits
+            between different ports never do so in a mesh of bar and cross states.
+        rounds: Maximum rounds of negotiation.
+        improve_s: Time for improving a routing, by removing a few circuits at a time and routing them again. The result
+            then depends on the speed of the machine; with 0, the same request gives the same routing everywhere.
+        exact: When to use CP-SAT (an extra): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
+            of negotiation, or ``"never"``.
+        time_limit_s: Time limit of CP-SAT.
+        explain_s: Time limit for finding the few circuits that conflict, after a request was proven impossible. If it
+            is too short, the error names more circuits than necessary.
+        workers: Number of CP-SAT threads.
+        progress: Called with stage, steps done and maximum steps if a routing takes longer than the first attempt.
     """
 
     pairs: Sequence[tuple[int, int]]
@@ -103,29 +104,29 @@ class RouteRequest:
     progress: Progress = no_progress
 
     def __post_init__(self) -> None:
-        """Refuse what no mesh could make good.
+        """Check values that are wrong for every mesh.
 
         Raises:
-            ConfigError: A price is negative, or constraint programming is to be asked at an unknown time.
+            ConfigError: A price or time is negative, or ``exact`` has an unknown value.
         """
         if self.exact not in get_args(ExactSearchPolicy):
-            raise ConfigError(f"exact={self.exact!r}", hint="Say 'rescue', 'always' or 'never'.")
+            raise ConfigError(f"unknown value exact={self.exact!r}", hint="Give 'rescue', 'always' or 'never'.")
         if not 0.0 <= self.improve_s < math.inf:
-            raise ConfigError(f"improve_s={self.improve_s}", hint="Give a time in seconds, 0 or more.")
+            raise ConfigError(f"improve_s cannot be {self.improve_s}", hint="Give a time in seconds, 0 or more.")
         if self.move_price is not None and not self.move_price >= 0.0:
             raise ConfigError(
-                f"a price of {self.move_price} for moving a circuit", hint="Give 0 or more, or None for never."
+                f"move_price cannot be {self.move_price}", hint="Give 0 or more, or None if circuits must not move."
             )
 
 
 @dataclass(frozen=True)
 class RoutingLimits:
-    """What one circuit may not exceed.
+    """Limits of one circuit.
 
     Attributes:
-        max_hops: Most PUCs, or ``None``.
-        max_loss_db: Most loss, or ``None``.
-        exact_hops: Exactly so many PUCs, or ``None``.
+        max_hops: Maximum number of PUCs, or ``None``.
+        max_loss_db: Maximum loss, or ``None``.
+        exact_hops: Exact number of PUCs, or ``None``.
     """
 
     max_hops: int | None = None
@@ -134,128 +135,132 @@ class RoutingLimits:
 
     @property
     def any(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether the circuit has any limit."""
         return (self.max_hops, self.max_loss_db, self.exact_hops) != (None, None, None)
 
     @property
     def ceilings(self) -> bool:
-        """Whether there is a ceiling."""
+        """Whether the circuit has an upper limit of hops or loss."""
         return (self.max_hops, self.max_loss_db) != (None, None)
 
-    def allows(self, way: WavePath, loss_db: NDArray[np.float64]) -> bool:
-        """Return whether a way keeps the ceilings."""
-        loss = float(loss_db[list(way.pucs)].sum())
+    def allows(self, wave_path: WavePath, loss_db: NDArray[np.float64]) -> bool:
+        """Return whether a path meets the upper limits of hops and loss."""
+        loss = float(loss_db[list(wave_path.pucs)].sum())
         return not (
-            (self.max_hops is not None and len(way.pucs) > self.max_hops)
+            (self.max_hops is not None and len(wave_path.pucs) > self.max_hops)
             or (self.max_loss_db is not None and loss > self.max_loss_db + 1e-9)
         )
 
     @property
     def hop_ceiling(self) -> int | None:
-        """Most PUCs that either limit allows."""
+        """Maximum number of PUCs that the limits allow."""
         given = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
         return min(given) if given else None
 
     def __str__(self) -> str:
-        words = [
+        limits = [
             f" within {self.max_hops} hops" if self.max_hops is not None else "",
             f" within {self.max_loss_db:g} dB" if self.max_loss_db is not None else "",
             f" in exactly {self.exact_hops} hops" if self.exact_hops is not None else "",
         ]
-        return "".join(words)
+        return "".join(limits)
 
 
 @dataclass(frozen=True, eq=False)
 class RoutingProblem:
-    """A checked request.
+    """A checked request, converted to costs and constraints.
 
     Attributes:
         mesh: The mesh.
-        pairs: Source and target port of each circuit to be routed; standing circuits that may move come last.
+        pairs: Source and target port of each circuit to route; active circuits that may move come last.
         pass_cost: Shape ``(n_pucs, 2)``; cost of passing a PUC in bar and in cross.
-        state_cost: Shape ``(n_pucs, 2)``; cost, once, of a PUC being held in bar or in cross by any circuit.
-        sunk: Cost of the circuits that stay.
+        state_cost: Shape ``(n_pucs, 2)``; one-time cost of holding a PUC in bar or in cross, shared by all circuits.
+        staying_cost: Cost of the circuits that stay.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: States that may not be used.
         limits: Limits of each circuit.
         equal: Groups of circuits that must have the same number of hops, as indices.
-        homes: WavePath of each circuit that may stay where it is, by index.
-        move_price: Cost of taking such a circuit off its way.
-        kept: Circuits that stay, with their ways.
+        current_paths: Current path of each active circuit that may move, by index.
+        move_price: Cost of moving such a circuit.
+        staying: Active circuits that must stay, with their paths.
     """
 
     mesh: MeshTopology
     pairs: tuple[tuple[int, int], ...]
     pass_cost: NDArray[np.float64]
     state_cost: NDArray[np.float64]
-    sunk: float
+    staying_cost: float
     loss_db: NDArray[np.float64]
     blocked: frozenset[tuple[int, State]]
     limits: tuple[RoutingLimits, ...]
     equal: tuple[tuple[int, ...], ...]
-    homes: Mapping[int, WavePath]
+    current_paths: Mapping[int, WavePath]
     move_price: float
-    kept: tuple[tuple[Path, WavePath], ...]
+    staying: tuple[tuple[Path, WavePath], ...]
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """All ports of all circuits to be routed."""
+        """All ports of the circuits to route."""
         return tuple(port for pair in self.pairs for port in pair)
 
-    def cost(self, ways: Sequence[WavePath]) -> float:
-        """Return what a set of ways costs, prices of moving included, circuits that stay not."""
-        passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in ways for wave, s in _steps(w)))
-        held = {(wave // 4, int(s == "cross")) for way in ways for wave, s in _steps(way)}
-        moved = sum(ways[index] != home for index, home in self.homes.items())
+    def cost(self, wave_paths: Sequence[WavePath]) -> float:
+        """Return the cost of a set of paths, including prices of moving but not the circuits that stay."""
+        passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in wave_paths for wave, s in _steps(w)))
+        held = {(wave // 4, int(s == "cross")) for wave_path in wave_paths for wave, s in _steps(wave_path)}
+        moved = sum(wave_paths[index] != home for index, home in self.current_paths.items())
         return passed + float(sum(self.state_cost[key] for key in held)) + self.move_price * moved
 
 
-def _steps(way: WavePath) -> Iterable[tuple[int, State]]:
-    return zip(way.waves, way.states, strict=True)
+def _steps(wave_path: WavePath) -> Iterable[tuple[int, State]]:
+    return zip(wave_path.waves, wave_path.states, strict=True)
 
 
 def opposite_state(state: State) -> State:
-    """Return the other one of the two states."""
+    """Return the opposite state of ``bar`` or ``cross``."""
     return "cross" if state == "bar" else "bar"
 
 
 def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
-    """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
+    """Raise ``NoPathError`` if a port does not exist, has no fibre, is dead, in use, or requested twice.
 
     Raises:
         NoPathError: The message and ``ports`` name the port.
     """
     seen: set[int] = set()
-    taken = {port for path in busy for port in (path.source, path.target)}
+    used_ports = {port for path in busy for port in (path.source, path.target)}
     for port in ports:
         if port not in mesh.fibre_ports:
-            raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Choose one of the mesh's fibre ports.")
+            raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Use a port with a fibre.")
         if port in faults.dead_ports:
-            raise NoPathError(f"port {port} is dead", ports=(port,), hint="Choose a port that is not.")
+            raise NoPathError(f"port {port} is dead", ports=(port,), hint="Use another port.")
         if port in seen:
-            raise NoPathError(f"port {port} is asked for twice", ports=(port,), hint="A port carries one circuit.")
-        if port in taken:
-            raise NoPathError(f"port {port} belongs to a standing circuit", ports=(port,), hint="End that one first.")
+            raise NoPathError(
+                f"port {port} is requested twice", ports=(port,), hint="Use each port for one circuit only."
+            )
+        if port in used_ports:
+            raise NoPathError(
+                f"port {port} is used by an active circuit", ports=(port,), hint="Remove that circuit first."
+            )
         seen.add(port)
 
 
 def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
-    """Return the loss of every PUC, or refuse what is no loss: a gain would make light go round for ever.
+    """Return the loss of every PUC, after checking the values (a gain would let light circulate for ever).
 
     Raises:
-        ConfigError: A loss is negative or not a number, or there are too few.
+        ConfigError: A loss is negative or not a finite number, or the shape is wrong.
     """
     loss = np.asarray(puc_loss_db, dtype=np.float64)
     if loss.shape not in ((), (mesh.n_pucs,)) or not np.all((loss >= 0) & np.isfinite(loss)):
         raise ConfigError(
-            f"PUC losses of shape {loss.shape} from {loss.min(initial=np.inf):g} dB cannot be weights",
-            hint=f"Give one finite number, or {mesh.n_pucs} of them, none negative.",
+            f"PUC losses of shape {loss.shape} with minimum {loss.min(initial=np.inf):g} dB are not valid",
+            hint=f"Give one finite number or {mesh.n_pucs} finite numbers, none negative.",
         )
     return np.broadcast_to(loss, (mesh.n_pucs,))
 
 
 def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
-    """Refuse PUCs that do not exist and states other than bar and cross.
+    """Raise ``ConfigError`` for PUCs that do not exist and states other than bar and cross.
 
     Raises:
         ConfigError: The message names the PUC.
@@ -263,7 +268,7 @@ def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None
     for puc, state in given:
         if not 0 <= puc < mesh.n_pucs or state not in STATES:
             raise ConfigError(
-                f"PUC {puc} cannot be {state!r}",
+                f"PUC {puc} cannot be in state {state!r}",
                 hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}; a state is 'bar' or 'cross'.",
             )
 
@@ -274,16 +279,16 @@ def costs(
     heater_power_mw: ArrayLike | None,
     surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cost of passing each PUC in each state, and of holding it there, both of shape ``(n_pucs, 2)``.
+    """Return the costs of passing and of holding each PUC in each state, both of shape ``(n_pucs, 2)``.
 
     Raises:
-        ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or none.
+        ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or invalid.
     """
     weights = _SHORTHAND.get(objective) if isinstance(objective, str) else objective
     if not weights or set(weights) - set(OBJECTIVES) or any(not weight >= 0.0 for weight in weights.values()):
         raise ConfigError(
-            f"{objective!r} is no objective",
-            hint=f"Say {', '.join(map(repr, _SHORTHAND))}, or weights of {', '.join(OBJECTIVES)}, none negative.",
+            f"unknown objective {objective!r}",
+            hint=f"Give {', '.join(map(repr, _SHORTHAND))}, or weights of {', '.join(OBJECTIVES)}, none negative.",
         )
     passing = np.repeat((weights.get("hops", 0.0) + weights.get("loss_db", 0.0) * loss_db)[:, None], 2, axis=1)
     holding = np.zeros_like(passing)
@@ -291,35 +296,39 @@ def costs(
         power = np.asarray(np.nan if heater_power_mw is None else heater_power_mw, dtype=np.float64)
         if power.shape != passing.shape or not np.all((power >= 0.0) & np.isfinite(power)):
             raise ConfigError(
-                f"heater powers of shape {power.shape} cannot be an objective",
+                f"the power objective needs valid heater powers, not an array of shape {power.shape}",
                 hint=f"Give heater_power_mw of shape {passing.shape}: bar and cross of every PUC, none negative.",
             )
-        # A PUC that no circuit uses is parked in its cooler state, so a circuit costs what it adds to that.
+        # Unused PUCs are parked in their cooler state, so a circuit costs only the additional power.
         holding = weight * (power - power.min(axis=1, keepdims=True))
     extra = np.asarray(surcharge, dtype=np.float64)
     if extra.shape not in ((), passing.shape) or not np.all((extra >= 0.0) & np.isfinite(extra)):
         raise ConfigError(
-            f"surcharges of shape {extra.shape} cannot be costs",
+            f"surcharges of shape {extra.shape} are not valid",
             hint=f"Give one finite number, or shape {passing.shape}, none negative.",
         )
     return passing + extra, holding
 
 
-def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, what: str) -> list[Ceiling | None]:
-    """Return the ceiling of each circuit from one number for all, one per circuit, or none.
+def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
+    """Return the upper limit of each circuit, given one number for all, one per circuit, or none.
 
     Raises:
-        ConfigError: There is not one for each circuit, or one is not a number.
+        ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.
     """
-    each = list(given) if isinstance(given, Sequence) else [given] * n_pairs
-    if len(each) != n_pairs:
-        raise ConfigError(f"{len(each)} {what} ceilings do not fit {n_pairs} circuits", hint="Give one for each.")
-    if wrong := [ceiling for ceiling in each if ceiling is not None and not 0 <= ceiling < math.inf]:
-        raise ConfigError(f"a {what} ceiling of {wrong[0]}", hint="Give a number of 0 or more, or None for none.")
-    return each
+    per_circuit = list(given) if isinstance(given, Sequence) else [given] * n_pairs
+    if len(per_circuit) != n_pairs:
+        raise ConfigError(
+            f"{len(per_circuit)} {quantity} ceilings do not match {n_pairs} circuits", hint="Give one per circuit."
+        )
+    if wrong := [ceiling for ceiling in per_circuit if ceiling is not None and not 0 <= ceiling < math.inf]:
+        raise ConfigError(
+            f"a {quantity} ceiling cannot be {wrong[0]}", hint="Give a number of 0 or more, or None for no limit."
+        )
+    return per_circuit
 
 
-def limits_of(
+def circuit_limits(
     n_pairs: int,
     max_hops: int | Sequence[int | None] | None,
     max_loss_db: float | Sequence[float | None] | None,
@@ -328,22 +337,22 @@ def limits_of(
     """Return the limits of each circuit.
 
     Raises:
-        ConfigError: There is not one ceiling for each circuit, or an exact length belongs to none.
+        ConfigError: The number of ceilings is wrong, or an exact length belongs to no circuit.
     """
     if any(not 0 <= index < n_pairs for index in exact_hops):
         raise ConfigError(
-            f"exact lengths for circuits {sorted(exact_hops)} do not fit {n_pairs} circuits",
-            hint="Circuits count from 0 in the order of the request.",
+            f"exact lengths for circuits {sorted(exact_hops)} do not match the {n_pairs} circuits",
+            hint="Number circuits from 0 in the order of the request.",
         )
     most = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
     return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(most))
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
-    """Refuse exact lengths of the wrong parity or below the shortest way (docs/mesh.md#routes).
+    """Raise ``NoPathError`` for exact lengths of the wrong parity, or below the shortest path (docs/mesh.md#routes).
 
     Raises:
-        NoPathError: The message says which lengths there are.
+        NoPathError: The message states which lengths are possible.
     """
     for (source, target), limit in zip(pairs, limits, strict=True):
         if limit.exact_hops is None:
@@ -352,18 +361,18 @@ def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits:
         if limit.exact_hops < shortest or (parity is not None and limit.exact_hops % 2 != parity):
             more = "more" if parity is None else "an even number more"
             raise NoPathError(
-                f"no path from port {source} to port {target} has {limit.exact_hops} hops (proven): every one has "
+                f"no path from port {source} to port {target} has {limit.exact_hops} hops (proven): every path has "
                 f"{shortest} or {more}",
                 ports=(source, target),
-                hint="Choose a length of that parity, or another port.",
+                hint="Use a possible length, or another port.",
             )
 
 
 def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
-    """Refuse groups of circuits that cannot have equal lengths.
+    """Raise an error for groups of circuits that cannot have equal lengths.
 
     Raises:
-        ConfigError: A group names a circuit that there is not, or a circuit is in two groups.
+        ConfigError: A group names a circuit that does not exist, or a circuit is in two groups.
         NoPathError: Two circuits of a group differ in parity; the message names them.
     """
     for group in equal:
@@ -372,26 +381,28 @@ def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Se
         even = [pairs[index] for index, parity in parities.items() if parity == 0]
         if odd and even:
             raise NoPathError(
-                f"ports {odd[0][0]} to {odd[0][1]} are an odd number of hops apart on every path, {even[0][0]} to "
-                f"{even[0][1]} an even one: their lengths cannot be equal (proven by parity)",
+                f"every path from port {odd[0][0]} to {odd[0][1]} has an odd number of hops, and every path from "
+                f"{even[0][0]} to {even[0][1]} an even number: their lengths cannot be equal (proven by parity)",
                 ports=(*odd[0], *even[0]),
-                hint="Exchange one port for its neighbour on the rim of the other colour.",
+                hint="Replace one port by a neighbouring port at another corner of the rim.",
             )
 
 
 def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
-    """Return the problem of a request, without its standing circuits; its ports have been checked, reverses folded.
+    """Return the routing problem of a request, without its active circuits.
+
+    The ports must have been checked, and reverse pairs merged.
 
     Raises:
-        ConfigError: The request is wrong.
-        NoPathError: Lengths that parity forbids are asked for.
+        ConfigError: The request is invalid.
+        NoPathError: A requested length is impossible because of parity.
     """
     request.faults.check(mesh)
-    refused = {*request.unusable, *request.faults.unusable_states()}
-    check_states(mesh, {*refused, *request.fixed.items()})
+    blocked = {*request.unusable, *request.faults.unusable_states()}
+    check_states(mesh, {*blocked, *request.fixed.items()})
     loss = losses_db(mesh, request.puc_loss_db) + request.faults.loss_db(mesh)
     passing, holding = costs(request.objective, loss, request.heater_power_mw, request.surcharge)
-    limits = limits_of(len(request.pairs), request.max_hops, request.max_loss_db, request.exact_hops)
+    limits = circuit_limits(len(request.pairs), request.max_hops, request.max_loss_db, request.exact_hops)
     check_parities(mesh, request.pairs, limits)
     check_groups(mesh, request.pairs, request.equal_hops)
     return RoutingProblem(
@@ -399,13 +410,13 @@ def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
         pairs=tuple((int(source), int(target)) for source, target in request.pairs),
         pass_cost=passing,
         state_cost=holding,
-        sunk=0.0,
+        staying_cost=0.0,
         loss_db=loss,
-        # A PUC that has to keep its state is one whose other state is closed.
-        blocked=frozenset(refused) | {(puc, opposite_state(state)) for puc, state in request.fixed.items()},
+        # Fixing a state means blocking the opposite state.
+        blocked=frozenset(blocked) | {(puc, opposite_state(state)) for puc, state in request.fixed.items()},
         limits=limits,
         equal=tuple(tuple(group) for group in request.equal_hops if len(group) > 1),
-        homes={},
+        current_paths={},
         move_price=request.move_price or 0.0,
-        kept=(),
+        staying=(),
     )

@@ -1,4 +1,4 @@
-"""What routing hands out, and the check that nothing leaves unproven."""
+"""Routing results, and the trace that verifies every result."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Path:
 
     Attributes:
         source: Port where light enters.
-        target: Port where it leaves.
-        pucs: PUCs passed, in order.
+        target: Port where light leaves.
+        pucs: PUCs on the path, in order.
         loss_db: Sum of the PUC losses.
     """
 
@@ -33,22 +33,22 @@ class Path:
 
     @property
     def hops(self) -> int:
-        """Number of PUCs passed."""
+        """Number of PUCs on the path."""
         return len(self.pucs)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """A conflict-free set of circuits, traced through the states it sets.
+    """A set of circuits without conflicts, traced through the states it sets.
 
     Attributes:
-        states: State of every PUC used, standing circuits included; all others are free.
+        states: State of every PUC in use, including active circuits; all other PUCs are free.
         paths: One path per requested pair, in the order of the request.
-        standing: The circuits that were there before, in the order given, where they now run.
-        moved: Which of them run elsewhere than before, as indices into ``active``.
-        cost: What the objective charges for everything, in its unit.
-        bound: No routing can cost less; proven.
-        method: ``"negotiation"`` or ``"cp-sat"``: who found it.
+        active: Paths of the circuits that were already active, in the order of the request.
+        moved: Indices into ``active`` of the circuits that have a new path.
+        cost: Total cost, in the unit of the objective.
+        bound: Proven lower bound of the cost of any routing.
+        method: Method that found the routing, ``"negotiation"`` or ``"cp-sat"``.
     """
 
     states: dict[int, State]
@@ -61,27 +61,27 @@ class Routing:
 
     @property
     def total_hops(self) -> int:
-        """Sum of the hops of all requested paths."""
+        """Total number of hops of all requested paths."""
         return sum(path.hops for path in self.paths)
 
     @property
     def gap(self) -> float:
-        """By how much of the bound the cost is above it, at the most; 0 where it is proven that nothing is cheaper."""
+        """Largest possible excess of the cost over the optimum, relative to the bound; 0 for a proven optimum."""
         return self.cost / self.bound - 1.0 if self.bound > 0.0 and self.outcome == "feasible" else 0.0
 
     @property
     def outcome(self) -> Literal["optimal", "feasible"]:
-        """``"optimal"`` if the cost meets the proven bound, else ``"feasible"``; other outcomes are raised."""
+        """``"optimal"`` if the cost meets the proven bound, else ``"feasible"``; all other outcomes raise an error."""
         return "optimal" if self.cost <= self.bound + _TOLERANCE * max(1.0, abs(self.cost)) else "feasible"
 
 
 @dataclass(frozen=True)
 class WavePath:
-    """One circuit as the directed waves it takes.
+    """Path of one circuit as a sequence of directed waves.
 
     Attributes:
-        waves: PUC-port at which each PUC is entered, in order.
-        states: State in which each PUC is passed.
+        waves: PUC-port where light enters each PUC, in order.
+        states: State of each PUC on the path.
     """
 
     waves: tuple[int, ...]
@@ -89,31 +89,31 @@ class WavePath:
 
     @property
     def pucs(self) -> tuple[int, ...]:
-        """PUCs passed, in order."""
+        """PUCs on the path, in order."""
         return tuple(wave // 4 for wave in self.waves)
 
 
 def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
-    """Return the waves and states of a path, worked out from its ports and PUCs.
+    """Return the waves and states of a path, derived from its ports and PUCs.
 
     Raises:
-        ConfigError: Light cannot take these PUCs in this order between these ports.
+        ConfigError: Light cannot pass these PUCs in this order between these ports.
     """
     waves: list[int] = []
     states: list[State] = []
     node = int(mesh.port_puc_port[path.source])
     for index, puc in enumerate(path.pucs):
-        wanted = path.pucs[index + 1] if index + 1 < len(path.pucs) else None
+        next_puc = path.pucs[index + 1] if index + 1 < len(path.pucs) else None
         options = (
             {} if node < 0 or node // 4 != puc else {s: int(mesh.mate[node ^ flip]) for s, flip in EXIT_XOR.items()}
         )
         exits = {s: int(mesh.port_at[node ^ EXIT_XOR[s]]) for s in options}
-        fits = [s for s, n in options.items() if (exits[s] == path.target if wanted is None else n // 4 == wanted)]
+        fits = [s for s, n in options.items() if (exits[s] == path.target if next_puc is None else n // 4 == next_puc)]
         if not fits:
             raise ConfigError(
-                f"no light goes from port {path.source} to port {path.target} over PUCs {list(path.pucs)}: "
-                f"it fails at PUC {puc}",
-                hint="Give paths as a routing of this mesh returned them.",
+                f"light cannot go from port {path.source} to port {path.target} through PUCs {list(path.pucs)}: "
+                f"the path breaks at PUC {puc}",
+                hint="Give paths that a routing of this mesh returned.",
             )
         states.append("bar" if fits[0] == "bar" else "cross")
         waves.append(node)
@@ -122,17 +122,20 @@ def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
 
 
 def states_for_paths(mesh: MeshTopology, paths: Iterable[Path]) -> dict[int, State]:
-    """Return the states that a set of paths needs.
+    """Return the PUC states that a set of paths needs.
 
     Raises:
-        ConfigError: A path is none, or two paths need one PUC in different states.
+        ConfigError: A path is impossible, or two paths need one PUC in different states.
     """
     states: dict[int, State] = {}
     for path in paths:
-        way = to_wave_path(mesh, path)
-        for puc, state in zip(way.pucs, way.states, strict=True):
+        wave_path = to_wave_path(mesh, path)
+        for puc, state in zip(wave_path.pucs, wave_path.states, strict=True):
             if states.setdefault(puc, state) != state:
-                raise ConfigError(f"paths need PUC {puc} in bar and in cross", hint="They cannot stand together.")
+                raise ConfigError(
+                    f"the paths need PUC {puc} both in bar and in cross",
+                    hint="Remove one of the paths through this PUC.",
+                )
     return states
 
 
@@ -144,10 +147,10 @@ def traced_paths(
     *,
     counter_propagation: bool = False,
 ) -> tuple[Path, ...]:
-    """Trace circuits through states, independently of whoever found them.
+    """Trace circuits through the states, independently of the method that found them.
 
     Raises:
-        VerifyError: Light ends elsewhere, or runs against other light in one joint.
+        VerifyError: Light ends at another port, or runs against other light in a joint.
     """
     paths: list[Path] = []
     entered: set[int] = set()
@@ -155,7 +158,7 @@ def traced_paths(
         trace = mesh.trace(source, states)
         if trace.port != target:
             raise VerifyError(
-                f"the route from port {source} to port {target} does not hold when traced",
+                f"the route from port {source} does not end at port {target} when traced",
                 wrote=target,
                 read=trace.port,
             )
@@ -165,10 +168,10 @@ def traced_paths(
             entered.add(node)
             node = int(mesh.mate[node ^ EXIT_XOR[states[puc]]])
     if not counter_propagation:
-        # The mate of a wave's PUC-port is where light comes in that went through the same joint the other way.
-        against = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})
-        if against:
+        # Light that passes the same joint in the opposite direction enters at the mate of the wave's PUC-port.
+        opposed = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})
+        if opposed:
             raise VerifyError(
-                "light runs against other light in a joint", wrote="no such joint", read=f"PUCs {against}"
+                "light runs against other light in a joint", wrote="no such joint", read=f"PUCs {opposed}"
             )
     return tuple(paths)

@@ -1,4 +1,4 @@
-"""The router's front door: negotiation first, then proofs that are cheap, then constraint programming."""
+"""Entry point of the router: negotiation first, then cheap proofs, then constraint programming."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from lumion_hw.errors import NoPathError, VerifyError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
-from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
+from lumion_hw.mesh.routing.lengths import improve_lengths, route_equal_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import (
     STATES,
     RouteRequest,
     RoutingProblem,
     check_ports,
-    limits_of,
+    circuit_limits,
     opposite_state,
     problem_for,
 )
 from lumion_hw.mesh.routing.result import Routing, WavePath, states_for_paths, to_wave_path, traced_paths
 from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
-from lumion_hw.mesh.routing.search import SearchBudgetExceeded, floor
+from lumion_hw.mesh.routing.search import SearchBudgetExceeded, cost_lower_bound
 
-_MOST_SUBSETS = 64
-"""Sets of standing circuits tried as those that move, the smaller ones first."""
+_MAX_SUBSETS = 64
+"""Maximum number of sets of active circuits that are tried as those that move, small sets first."""
 
 
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
@@ -35,27 +35,27 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 
     Args:
         mesh: The mesh.
-        request: The circuits, what they may not use or exceed, and how hard to try.
+        request: The circuits, their constraints, and the allowed effort.
 
     Returns:
-        The routing, traced anew through its own states. ``outcome`` tells ``"optimal"`` from ``"feasible"``.
+        The routing, verified by tracing it through its states. ``outcome`` is ``"optimal"`` or ``"feasible"``.
 
     Raises:
-        ConfigError: The request itself is wrong.
-        NoPathError: It is proven that it cannot be met; the message says by which ports, cut or circuits.
-        UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
+        ConfigError: The request is invalid.
+        NoPathError: The request is proven impossible; the message names the ports, cut or circuits.
+        UndecidedError: No routing was found within the allowed effort, and none was proven impossible.
     """
     duplex = Duplex(request.pairs, allowed=request.counter_propagation)
     check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.active)
-    problem = problem_for(mesh, duplex.folded(request))
-    return duplex.unfolded(_RoutingWithActiveCircuits(problem, request).settle())
+    problem = problem_for(mesh, duplex.merged(request))
+    return duplex.restored(_RoutingWithActiveCircuits(problem, request).solve())
 
 
 class _Effort:
-    """How hard to try, and the answer to one problem.
+    """Solves routing problems within the allowed effort.
 
     Args:
-        request: The request that says so.
+        request: Request that defines the effort.
     """
 
     def __init__(self, request: RouteRequest) -> None:
@@ -67,209 +67,221 @@ class _Effort:
         self._improve_s = request.improve_s
 
     def find_routes(self, problem: RoutingProblem) -> tuple[tuple[WavePath, ...] | None, float, tuple[int, ...]]:
-        """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
+        """Return the paths found by negotiation (or ``None``), a lower bound of the cost, and the PUCs still contested.
 
         Raises:
-            NoPathError: A circuit alone has no path, or it is soon proven that all together have none.
+            NoPathError: A circuit alone has no path, or all together are quickly proven impossible.
         """
         if problem.equal:
-            ways, contested = settle_lengths(problem, self._rounds, self._progress)
-            if ways is None:
+            wave_paths, contested = route_equal_lengths(problem, self._rounds, self._progress)
+            if wave_paths is None:
                 reasons.raise_if_scarce(problem, contested)
-            return ways, floor(problem), contested
+            return wave_paths, cost_lower_bound(problem), contested
         negotiation = Negotiation(problem)
         try:
-            alone = negotiation.alone()
+            alone = negotiation.route_each_alone()
         except SearchBudgetExceeded:
-            return None, floor(problem), ()
+            return None, cost_lower_bound(problem), ()
         for index, cost in enumerate(alone):
             if cost is None:
-                raise reasons.no_path_alone(problem, index)
-        # Circuits may share what a state costs: then only what each pays for passing adds up to a bound.
-        bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
-        # Little time for a proof at first: other attempts may still succeed.
+                raise reasons.no_path_error(problem, index)
+        # Circuits may share the cost of a state, so with state costs only the costs of passing add up to a bound.
+        bound = cost_lower_bound(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
+        # Spend little time on a proof at first, because other attempts may still succeed.
         settled = negotiation.run(
             self._rounds,
             bound,
             lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS),
             self._progress,
         )
-        if settled.ways is None:
+        if settled.wave_paths is None:
             reasons.raise_if_scarce(problem, settled.contested)
-        return settled.ways, bound, settled.contested
+        return settled.wave_paths, bound, settled.contested
 
     def decide(
-        self, problem: RoutingProblem, ways: tuple[WavePath, ...] | None, bound: float, contested: tuple[int, ...]
+        self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...] | None, bound: float, contested: tuple[int, ...]
     ) -> tuple[tuple[WavePath, ...], float, str]:
-        """Rescue or certify what negotiation found, and return ways, bound and method.
+        """Solve what negotiation could not, or certify its result; return paths, bound and method.
 
         Raises:
-            NoPathError: There is proven to be no routing.
-            UndecidedError: None was found and nothing proven.
+            NoPathError: No routing exists (proven).
+            UndecidedError: No routing was found, and nothing was proven.
         """
-        if ways is not None:
-            ways = self._improved(problem, ways, bound)
+        if wave_paths is not None:
+            wave_paths = self._improved(problem, wave_paths, bound)
             if self.exact != "always":
-                return ways, bound, "negotiation"
-        # Milliseconds on a small mesh, where it names joints and ports; CP-SAT could only say that there is nothing.
-        if ways is None and (cut := reasons.by_cut(problem)):
+                return wave_paths, bound, "negotiation"
+        # A cut takes milliseconds on a small mesh and names joints and ports; CP-SAT could only report infeasibility.
+        if wave_paths is None and (cut := reasons.cut_error(problem)):
             raise cut
-        if self.exact == "never" or not cpsat.available():
-            raise reasons.undecided(problem, self._rounds, contested, asked=self.exact != "never")
+        if self.exact == "never" or not cpsat.is_available():
+            raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact != "never")
         self._progress("proof", 0, 1)
-        verdict = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=ways)
-        if verdict.status == "infeasible":
-            if ways is not None:
-                raise VerifyError("CP-SAT denies a routing that was found", wrote=ways, read="infeasible")
-            raise self._by_conflict(problem)
-        if verdict.ways is None and ways is None:
-            raise reasons.undecided(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
-        found, method = ways, "negotiation"
-        if verdict.ways is not None and (found is None or problem.cost(verdict.ways) < problem.cost(found) - 1e-9):
-            found, method = verdict.ways, "cp-sat"
+        proof = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=wave_paths)
+        if proof.status == "infeasible":
+            if wave_paths is not None:
+                raise VerifyError(
+                    "CP-SAT reports infeasible although a routing was found", wrote=wave_paths, read="infeasible"
+                )
+            raise self._conflict_error(problem)
+        if proof.wave_paths is None and wave_paths is None:
+            raise reasons.undecided_error(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
+        found, method = wave_paths, "negotiation"
+        if proof.wave_paths is not None and (
+            found is None or problem.cost(proof.wave_paths) < problem.cost(found) - 1e-9
+        ):
+            found, method = proof.wave_paths, "cp-sat"
         if found is None:
-            raise VerifyError("CP-SAT found a routing and has lost it", wrote=verdict.status, read=None)
-        proven = problem.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
+            raise VerifyError("CP-SAT reports a routing but returned no paths", wrote=proof.status, read=None)
+        proven = problem.cost(found) if proof.status == "optimal" else max(bound, proof.bound)
         return found, proven, method
 
-    def _improved(self, problem: RoutingProblem, ways: tuple[WavePath, ...], bound: float) -> tuple[WavePath, ...]:
-        """Improve a routing while time is given."""
+    def _improved(
+        self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...], bound: float
+    ) -> tuple[WavePath, ...]:
+        """Improve a routing within the allowed time."""
         if not self._improve_s > 0.0:
-            return ways
+            return wave_paths
         until_s = time.monotonic() + self._improve_s
         if problem.equal:
-            return improve_lengths(problem, ways, self._rounds, until_s, time.monotonic)
+            return improve_lengths(problem, wave_paths, self._rounds, until_s, time.monotonic)
         negotiation = Negotiation(problem)
         try:
-            negotiation.alone()
+            negotiation.route_each_alone()
         except SearchBudgetExceeded:
-            return ways
-        return negotiation.improve(ways, bound, lambda: time.monotonic() >= until_s)
+            return wave_paths
+        return negotiation.improve(wave_paths, bound, lambda: time.monotonic() >= until_s)
 
-    def _by_conflict(self, problem: RoutingProblem) -> NoPathError:
-        """Return the error for a problem that is proven impossible, after the time to find a reason at the latest."""
+    def _conflict_error(self, problem: RoutingProblem) -> NoPathError:
+        """Return the error for a problem that is proven impossible, within the time allowed for explanations."""
         until_s = time.monotonic() + self._explain_s
-        return reasons.by_conflict(
+        return reasons.conflict_error(
             problem,
-            self._settles,
+            self._is_solvable,
             lambda problem: self.find_routes(problem)[0],
-            lambda problem: cpsat.conflicting(problem, time_limit_s=self._explain_s, workers=self._workers),
+            lambda problem: cpsat.conflicting_circuits(problem, time_limit_s=self._explain_s, workers=self._workers),
             lambda: time.monotonic() >= until_s,
         )
 
-    def _settles(self, problem: RoutingProblem) -> bool | None:
-        """Return whether there is a routing; ``None`` if that cannot be told soon."""
+    def _is_solvable(self, problem: RoutingProblem) -> bool | None:
+        """Return whether a routing exists; ``None`` if that cannot be decided quickly."""
         try:
             if self.find_routes(problem)[0] is not None:
                 return True
         except NoPathError:
             return False
-        verdict = cpsat.decide(
+        proof = cpsat.decide(
             problem, time_limit_s=min(1.0, self._time_limit_s), workers=self._workers, feasibility_only=True
         )
-        return {"optimal": True, "feasible": True, "infeasible": False}.get(verdict.status)
+        return {"optimal": True, "feasible": True, "infeasible": False}.get(proof.status)
 
 
 class _RoutingWithActiveCircuits:
-    """Settles a problem in the presence of circuits that run already.
+    """Solve a routing problem while other circuits are active. They stay, or may move at a price.
 
     Args:
-        problem: The problem without them.
-        request: The request it comes from, which names those circuits.
+        problem: The problem without the active circuits.
+        request: The original request, which lists the active circuits.
     """
 
     def __init__(self, problem: RoutingProblem, request: RouteRequest) -> None:
         self._problem = problem
-        self._standing = tuple(request.active)
-        self._ways = tuple(to_wave_path(problem.mesh, path) for path in self._standing)
-        self._all_stay = request.move_price is None or not self._standing
+        self._active = tuple(request.active)
+        self._active_wave_paths = tuple(to_wave_path(problem.mesh, path) for path in self._active)
+        self._must_stay = request.move_price is None or not self._active
         self._effort = _Effort(request)
 
-    def settle(self) -> Routing:
+    def solve(self) -> Routing:
         """Return the cheapest routing found.
 
         Raises:
-            NoPathError: Proven, under every permission given.
-            UndecidedError: Nothing found and nothing proven.
+            NoPathError: No routing exists even if all permitted circuits move (proven).
+            UndecidedError: No routing was found, and nothing was proven.
         """
-        if self._all_stay:
-            problem = self._with(())
+        if self._must_stay:
+            problem = self._with_movable(())
             return self._routing(problem, (), *self._effort.decide(problem, *self._effort.find_routes(problem)))
         best = self._cheapest_with_fewest_moves()
-        everything = tuple(range(len(self._standing)))
-        problem = self._with(everything)
-        bound = floor(problem)
+        all_active = tuple(range(len(self._active)))
+        problem = self._with_movable(all_active)
+        bound = cost_lower_bound(problem)
         if best is not None and self._effort.exact != "always":
-            chosen = self._with(best[0])
-            # The bound is of all circuits together; what those that stay cost is added again with the routing.
-            answer = self._effort.decide(chosen, best[1], bound - chosen.sunk, ())
+            chosen = self._with_movable(best[0])
+            # The bound covers all circuits; the cost of those that stay is added again when the routing is built.
+            answer = self._effort.decide(chosen, best[1], bound - chosen.staying_cost, ())
             return self._routing(chosen, best[0], *answer)
-        ways = None
+        wave_paths = None
         if best is not None:
-            homes = dict(enumerate(self._ways))
-            n_asked = len(self._problem.pairs)
-            at = dict(zip(best[0], best[1][n_asked:], strict=True))
-            ways = (*best[1][:n_asked], *(at.get(index, home) for index, home in homes.items()))
-        return self._routing(problem, everything, *self._effort.decide(problem, ways, bound, ()))
+            current_paths = dict(enumerate(self._active_wave_paths))
+            n_requested = len(self._problem.pairs)
+            at = dict(zip(best[0], best[1][n_requested:], strict=True))
+            wave_paths = (*best[1][:n_requested], *(at.get(index, home) for index, home in current_paths.items()))
+        return self._routing(problem, all_active, *self._effort.decide(problem, wave_paths, bound, ()))
 
     def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
-        """Return which circuits to set free and the ways found by negotiation, cheapest of the smaller sets."""
+        """Return which active circuits to move, and the paths found: the cheapest result among the smaller sets."""
         best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
-        numbers = range(len(self._standing))
+        numbers = range(len(self._active))
         subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))
-        # The number of subsets doubles with every circuit: the small ones, and all together as the last resort.
-        for free in [*islice(subsets, _MOST_SUBSETS), tuple(numbers)]:
-            problem = self._with(free)
+        # The number of subsets doubles with every circuit, so try the small ones, and all circuits as the last resort.
+        for free in [*islice(subsets, _MAX_SUBSETS), tuple(numbers)]:
+            problem = self._with_movable(free)
             try:
-                ways, _, _ = self._effort.find_routes(problem)
+                wave_paths, _, _ = self._effort.find_routes(problem)
             except NoPathError:
                 if len(free) == len(numbers):
-                    raise  # not even with every permission given
+                    raise  # impossible even if all active circuits may move
                 continue
-            if ways is not None:
-                cost = problem.cost(ways) + problem.sunk
+            if wave_paths is not None:
+                cost = problem.cost(wave_paths) + problem.staying_cost
                 if best is None or cost < best[0] - 1e-9:
-                    best = cost, free, ways
+                    best = cost, free, wave_paths
         return None if best is None else best[1:]
 
-    def _with(self, free: Sequence[int]) -> RoutingProblem:
-        """Return the problem in which some standing circuits may move and the others stay."""
+    def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
+        """Return the problem in which the given active circuits may move and the others stay."""
         problem = self._problem
-        stay = [path for index, path in enumerate(self._standing) if index not in free]
+        stay = [path for index, path in enumerate(self._active) if index not in free]
         kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)
         states = states_for_paths(problem.mesh, stay)
         holding = problem.state_cost.copy()
-        # What standing circuits hold already costs a new one nothing.
+        # States that active circuits already hold cost a new circuit nothing.
         for puc, state in states.items():
             holding[puc, STATES.index(state)] = 0.0
         first = len(problem.pairs)
-        spare = limits_of(len(free), None, None, {})
+        spare = circuit_limits(len(free), None, None, {})
         return replace(
             problem,
-            pairs=(*problem.pairs, *((self._standing[i].source, self._standing[i].target) for i in free)),
+            pairs=(*problem.pairs, *((self._active[i].source, self._active[i].target) for i in free)),
             state_cost=holding,
-            sunk=problem.cost([way for _, way in kept]),
+            staying_cost=problem.cost([wave_path for _, wave_path in kept]),
             blocked=problem.blocked | {(puc, opposite_state(state)) for puc, state in states.items()},
             limits=(*problem.limits, *spare),
-            homes={first + position: self._ways[i] for position, i in enumerate(free)},
-            kept=kept,
+            current_paths={first + position: self._active_wave_paths[i] for position, i in enumerate(free)},
+            staying=kept,
         )
 
     def _routing(
-        self, problem: RoutingProblem, free: Sequence[int], ways: tuple[WavePath, ...], bound: float, method: str
+        self, problem: RoutingProblem, free: Sequence[int], wave_paths: tuple[WavePath, ...], bound: float, method: str
     ) -> Routing:
-        """Trace everything through the states set, check it against the problem, and hand it out."""
-        everyone = [*ways, *(way for _, way in problem.kept)]
-        states = {w // 4: s for way in everyone for w, s in zip(way.waves, way.states, strict=True)}
-        pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.kept)]
+        """Trace all circuits through their states, check them against the problem, and return the routing."""
+        all_paths = [*wave_paths, *(wave_path for _, wave_path in problem.staying)]
+        states = {w // 4: s for wave_path in all_paths for w, s in zip(wave_path.waves, wave_path.states, strict=True)}
+        pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.staying)]
         paths = traced_paths(problem.mesh, pairs, states, problem.loss_db)
         reasons.check_limits(problem, paths, states)
-        n_asked = len(self._problem.pairs)
-        at = dict(zip(free, paths[n_asked : n_asked + len(free)], strict=True))
-        stands = tuple(at.get(index, path) for index, path in enumerate(self._standing))
+        n_requested = len(self._problem.pairs)
+        at = dict(zip(free, paths[n_requested : n_requested + len(free)], strict=True))
+        active_paths = tuple(at.get(index, path) for index, path in enumerate(self._active))
         moved = tuple(
-            i for i, (now, was) in enumerate(zip(stands, self._standing, strict=True)) if now.pucs != was.pucs
+            i for i, (now, was) in enumerate(zip(active_paths, self._active, strict=True)) if now.pucs != was.pucs
         )
         return Routing(
-            states, paths[:n_asked], stands, moved, problem.sunk + problem.cost(ways), problem.sunk + bound, method
+            states,
+            paths[:n_requested],
+            active_paths,
+            moved,
+            problem.staying_cost + problem.cost(wave_paths),
+            problem.staying_cost + bound,
+            method,
         )

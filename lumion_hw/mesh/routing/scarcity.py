@@ -1,12 +1,12 @@
-"""Proofs that a request cannot be met where no cut tells: places too small for the circuits that have to pass them.
+"""Prove by prices that a request is impossible where no cut does: places too small for the circuits that must pass.
 
-A cut counts joints. It does not see that a PUC is either in bar or in cross, nor that circuits get into each other's
-way in turns. Prices see both. Let each strand (one of the two ways through a PUC in one state) cost what it likes. If
-the circuits, each on its own cheapest way but none charged more than 1, pay more together than all PUCs can take, each
-in its better state, then there is no routing.
+A cut counts joints. It does not see that a PUC is either in bar or in cross, or that several circuits block each other
+in turn. Prices cover both. Assign any price to each strand (one of the two paths through a PUC in one state). Route
+each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can take,
+each in its better state, no routing exists.
 
-Linear programming finds such prices in the neighbourhood in which circuits were last at odds. Everything further away
-is free there: that asks for less, so a proof stays one. It is summed up again over the whole mesh before it is told.
+Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
+relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.topology import EXIT_XOR
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
-from lumion_hw.mesh.routing.search import least_costs
+from lumion_hw.mesh.routing.search import cheapest_costs
 
 _REACH = (4, 6)
-"""Joints from contested PUCs to the edge of the neighbourhood: the near one first."""
+"""Radius of the neighbourhood in joints from the contested PUCs, in the order of the attempts."""
 
 FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
-"""Arcs times circuits of the largest neighbourhood that takes about a tenth of a second, and about one."""
+"""Problem sizes (arcs times circuits) that take about 0.1 s and about 1 s."""
 
 _MARGIN = 1e-5
-"""By how much the circuits must pay more than PUCs can take: far above what rounding adds up to."""
+"""Required excess of payments over capacity; far above accumulated rounding errors."""
 
 
 @dataclass(frozen=True)
 class Scarcity:
-    """A proof that circuits cannot be had together.
+    """A proof, by prices, that some circuits are impossible together.
 
     Attributes:
         circuits: Indices of the circuits.
-        pucs: The PUCs that do not suffice for them.
+        pucs: PUCs that are too few for these circuits.
     """
 
     circuits: tuple[int, ...]
@@ -46,35 +46,35 @@ class Scarcity:
 
 
 def find_scarcity(
-    request: RoutingProblem, contested: Collection[int], most_unknowns: int = MANY_UNKNOWNS
+    request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
 ) -> Scarcity | None:
-    """Return circuits that are proven to have too little room near contested PUCs, if any are found.
+    """Return circuits that provably have too little room near contested PUCs, or ``None`` if no proof is found.
 
     Args:
-        request: The request; its limits and equal lengths are left out of account.
-        contested: PUCs over which circuits were at odds when negotiation was given up.
-        most_unknowns: Size of the largest neighbourhood to try.
+        request: The routing problem; its limits and equal lengths are ignored.
+        contested: PUCs that were contested when negotiation stopped.
+        max_unknowns: Size of the largest neighbourhood to try.
     """
     strands = _Strands(request)
-    tried = 0
+    largest_tried = 0
     for reach in _REACH:
-        place = _Neighbourhood(request, strands, contested, reach)
-        if tried < place.unknowns <= most_unknowns:
-            tried = place.unknowns
-            price = place.prices()
-            if price is not None and (proof := _summed_up(request, strands, price)) is not None:
+        neighbourhood = _Neighbourhood(request, strands, contested, reach)
+        if largest_tried < neighbourhood.unknowns <= max_unknowns:
+            largest_tried = neighbourhood.unknowns
+            prices = neighbourhood.prices()
+            if prices is not None and (proof := _check_proof(request, strands, prices)) is not None:
                 return proof
     return None
 
 
 class _Strands:
-    """The arcs of a mesh, bar and cross of each wave, and the strand that each takes, one for both directions.
+    """The arcs of a mesh (bar and cross of each wave) and their strands; both directions share a strand.
 
     Attributes:
         tail: Wave of each arc.
-        head: Node after each arc; ports are numbered behind the waves.
-        strand: Number of its strand; even in bar, odd in cross.
-        open: Whether it may be used.
+        head: Node at the end of each arc; ports are numbered after the waves.
+        strand: Strand number of each arc; even in bar, odd in cross.
+        open: Whether each arc may be used.
     """
 
     def __init__(self, request: RoutingProblem) -> None:
@@ -86,17 +86,21 @@ class _Strands:
         flip = np.array(list(EXIT_XOR.values()))[state]
         self.strand = np.minimum(np.arange(2 * waves), 2 * (self.tail ^ flip) + state)
         self.open = np.ones(2 * waves, dtype=bool)
-        for puc, shut in request.blocked:
-            self.open[8 * puc + STATES.index(shut) : 8 * puc + 8 : 2] = False
-        taken = [2 * w + STATES.index(s) for _, way in request.kept for w, s in zip(way.waves, way.states, strict=True)]
-        self.open[np.isin(self.strand, self.strand[taken])] = False
+        for puc, blocked_state in request.blocked:
+            self.open[8 * puc + STATES.index(blocked_state) : 8 * puc + 8 : 2] = False
+        used_arcs = [
+            2 * w + STATES.index(s)
+            for _, wave_path in request.staying
+            for w, s in zip(wave_path.waves, wave_path.states, strict=True)
+        ]
+        self.open[np.isin(self.strand, self.strand[used_arcs])] = False
 
 
 class _Neighbourhood:
-    """A part of the mesh, with all the rest as one node that light passes freely.
+    """A part of the mesh; the rest of the mesh is one node that light passes freely.
 
     Attributes:
-        unknowns: Size of its linear program.
+        unknowns: Size of the linear program.
     """
 
     def __init__(self, request: RoutingProblem, strands: _Strands, contested: Collection[int], reach: int) -> None:
@@ -123,14 +127,14 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return a price for each arc of the mesh, or ``None`` if shares of all circuits find room side by side.
+        """Return a price for each arc of the mesh, or ``None`` if fractions of all circuits can pass side by side.
 
-        The linear program lets as much of each circuit pass as there is room for; its shadow prices are the prices.
+        The linear program lets as much of each circuit pass as there is room for; its dual values are the prices.
         """
         import scipy.sparse as sp
         from scipy.optimize import linprog
 
-        csr: Any = sp.csr_array  # its stubs know no keywords of hstack and kron
+        csr: Any = sp.csr_array  # the type stubs lack keywords of hstack and kron
         n, nodes, arcs = len(self._first), self._far + 1, np.arange(len(self._tails))
         unit = np.ones(len(arcs))
         balance = csr((unit, (self._tails, arcs)), (nodes, len(arcs))) - csr(
@@ -143,7 +147,7 @@ class _Neighbourhood:
         )
         used, row = np.unique(self._strands.strand[self._arcs], return_inverse=True)
         takes = csr((np.ones(len(row)), (row, arcs[: len(row)])), (len(used), len(arcs)))
-        # A strand in cross has the room that its PUC is in cross, one in bar the rest.
+        # A cross strand has the capacity of the fraction that its PUC is in cross, a bar strand has the rest.
         sign = np.where(used % 2, -1.0, 1.0)
         held = csr((sign, (np.arange(len(used)), used // 8)), (len(used), self._n_pucs))
         result = linprog(
@@ -157,23 +161,25 @@ class _Neighbourhood:
         )
         if result.status != 0 or float(result.fun or 0.0) < _MARGIN - n:
             return None
-        price = np.zeros(len(self._strands.tail))
-        price[self._arcs] = np.maximum(-result.ineqlin.marginals, 0.0)[row]
-        return price
+        prices = np.zeros(len(self._strands.tail))
+        prices[self._arcs] = np.maximum(-result.ineqlin.marginals, 0.0)[row]
+        return prices
 
 
-def _summed_up(request: RoutingProblem, strands: _Strands, price: NDArray[np.float64]) -> Scarcity | None:
-    """Return the proof that prices of arcs make over the whole mesh, or ``None`` if they make none."""
+def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.float64]) -> Scarcity | None:
+    """Return the proof that prices of arcs give over the whole mesh, or ``None`` if they prove nothing."""
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
     tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T
-    costs = least_costs(price[strands.open], tails, heads, waves + mesh.n_ports, mesh.port_puc_port[sources])
+    costs = cheapest_costs(prices[strands.open], tails, heads, waves + mesh.n_ports, mesh.port_puc_port[sources])
     cheapest = costs[np.arange(len(sources)), waves + targets]
-    paid = np.minimum(cheapest, 1.0)
+    payments = np.minimum(cheapest, 1.0)
     takes = np.zeros((mesh.n_pucs, 2))
-    own = np.flatnonzero(strands.open & (strands.strand == np.arange(len(price))))
-    np.add.at(takes, (own // 8, own % 2), price[own])
-    most = takes.max(axis=1)
-    if paid.sum() <= most.sum() + _MARGIN:
+    own = np.flatnonzero(strands.open & (strands.strand == np.arange(len(prices))))
+    np.add.at(takes, (own // 8, own % 2), prices[own])
+    capacity = takes.max(axis=1)
+    if payments.sum() <= capacity.sum() + _MARGIN:
         return None
-    return Scarcity(tuple(np.flatnonzero(paid > _MARGIN).tolist()), tuple(np.flatnonzero(most > _MARGIN).tolist()))
+    return Scarcity(
+        tuple(np.flatnonzero(payments > _MARGIN).tolist()), tuple(np.flatnonzero(capacity > _MARGIN).tolist())
+    )

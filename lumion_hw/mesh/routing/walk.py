@@ -1,7 +1,7 @@
-"""The inner loop of the router: the cheapest walk under the present prices, by A*.
+"""Inner loop of the router: A* search for the cheapest walk at current prices.
 
-One source for two ways to run it: on lists as it stands, or on arrays compiled by numba (the extra ``fast``). Both do
-the same sums in the same order and break ties alike, so they return the same walk.
+One source runs in two ways: on lists as plain Python, or on arrays compiled by numba (the extra ``fast``). Both add in
+the same order and break ties the same way, so they return the same walk.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-_LARGE = 500
-"""PUCs above which loops are compiled: loading them takes half a second, in which small meshes are long routed."""
+_MIN_COMPILED_PUCS = 500
+"""Minimum number of PUCs for compiled loops: loading them takes 0.5 s, longer than routing a small mesh."""
 
 _Walk = Callable[..., tuple[float, list[int]]]
 
@@ -33,15 +33,15 @@ def cheapest_walk(
     cost: MutableSequence[float],
     before: MutableSequence[int],
 ) -> tuple[float, list[int]]:
-    """Return price and nodes of the cheapest walk; an infinite price if there is none.
+    """Return price and nodes of the cheapest walk; an infinite price if no walk exists.
 
     Args:
         bar: Node after each wave in bar.
         cross: Node after each wave in cross.
         price: Price of each state, as ``2 puc + (0 bar, 1 cross)``.
-        use: How many circuits use each state.
-        pressure: Price of each circuit that uses the other state of a PUC.
-        left: Least price from each node to the goal, never above the truth; infinite at all other ports.
+        use: Number of circuits that use each state.
+        pressure: Price per circuit that uses the opposite state of a PUC.
+        left: Lower bound of the price from each node to the goal; infinite at all other ports.
         start: First node.
         goal: Last node.
         cost: Infinity for each node; overwritten.
@@ -49,12 +49,12 @@ def cheapest_walk(
     """
     cost[start] = 0.0
     queue = [(left[start], 0, start)]
-    order = 0  # counts down: of equally cheap nodes the one found last, mostly the farthest, goes first
+    order = 0  # counts down: ties go to the node found last, usually the farthest
     while queue:
         node = heapq.heappop(queue)[2]
         so_far = cost[node]
         if so_far < 0.0:
-            continue  # was dearer when it was queued, and is done
+            continue  # already done at a lower price
         if node == goal:
             nodes = [goal]
             while node != start:
@@ -65,7 +65,7 @@ def cheapest_walk(
         arc = node >> 1 & -2
         for state in range(2):
             following = cross[node] if state else bar[node]
-            # Whoever uses this PUC in the other state is in the way: that is what pressure charges for.
+            # Circuits that use this PUC in the opposite state conflict; pressure is the price of each.
             total = so_far + (price[arc + state] + pressure * use[arc + 1 - state])
             if total < cost[following] and left[following] < math.inf:
                 cost[following] = total
@@ -76,16 +76,16 @@ def cheapest_walk(
 
 
 class Walker:
-    """Runs :func:`cheapest_walk` in one mesh.
+    """Runs :func:`cheapest_walk` on one mesh.
 
     Args:
         bar: Node after each wave in bar.
         cross: Node after each wave in cross.
         n_nodes: Number of nodes.
-        compiled: Whether to compile.
+        compiled: Whether to use compiled code.
 
     Attributes:
-        packed: Turns numbers into what the loop reads fastest: an array where it is compiled, else a list.
+        packed: Converts numbers to the fastest form for the loop: an array if compiled, else a list.
     """
 
     def __init__(self, bar: Sequence[int], cross: Sequence[int], n_nodes: int, *, compiled: bool) -> None:
@@ -98,15 +98,15 @@ class Walker:
     def cheapest(
         self, price: Any, use: Any, pressure: float, left: Any, start: int, goal: int
     ) -> tuple[float, list[int]]:
-        """Return price and nodes of the cheapest walk, see :func:`cheapest_walk`; what is long comes packed."""
-        # Copies: another thread may be searching the same mesh.
+        """Return price and nodes of the cheapest walk (see :func:`cheapest_walk`); array arguments must be packed."""
+        # Copy, because another thread may be searching the same mesh.
         far, before = self._far.copy(), self._before.copy()
         return self._run(self._bar, self._cross, price, use, pressure, left, start, goal, far, before)
 
 
-def worth_compiling(n_pucs: int) -> bool:
-    """Return whether searches in a mesh of so many PUCs are to run compiled."""
-    return n_pucs > _LARGE and importlib.util.find_spec("numba") is not None
+def should_compile(n_pucs: int) -> bool:
+    """Return whether searches in a mesh with this many PUCs should run compiled."""
+    return n_pucs > _MIN_COMPILED_PUCS and importlib.util.find_spec("numba") is not None
 
 
 def _listed(values: Any) -> list[Any]:
@@ -116,7 +116,7 @@ def _listed(values: Any) -> list[Any]:
 
 @cache
 def _compiled() -> _Walk:
-    """Return :func:`cheapest_walk` compiled; kept on disk for later processes."""
+    """Return :func:`cheapest_walk` compiled; the compiled code is stored on disk for later processes."""
     from numba import njit
 
     walk: _Walk = njit(cache=True)(cheapest_walk)

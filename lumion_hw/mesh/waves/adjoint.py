@@ -1,8 +1,8 @@
-"""Derivatives of anything computed from the scattering matrix, with respect to every parameter of every cell.
+"""Derivatives of any function of the scattering matrix with respect to every parameter of every cell.
 
-The equations of a mesh are symmetric, so the adjoint problem is the same mesh lit from its outputs: one more solution
-gives all derivatives at once (docs/calibration.md, 2). With ``a`` the waves of the light and ``h`` those of the adjoint
-light, T of a PUC counts with ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v with
+The equations of a mesh are symmetric, so the adjoint problem is the same mesh with light from its outputs. One more
+solution gives all derivatives at once (docs/calibration.md, 2). Let ``a`` be the waves of the light and ``h`` those of
+the adjoint light. Then T of a PUC has the weight ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v has the weight
 ``b_u(h)·b_v(a) + b_v(h)·b_u(a)``.
 """
 
@@ -26,15 +26,15 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class CellGradient:
-    """Derivatives of one real number with respect to the parameters of :class:`UnitCells`.
+    """Derivatives of a real number with respect to the parameters of :class:`UnitCells`.
 
-    Each has the shape ``(E,)`` or ``(J,)`` with the leading axes of the scattering matrix: of one wavelength and
-    sample each. Add them up over an axis whose samples share the parameter.
+    Each array has shape ``(E,)`` or ``(J,)``, with the leading axes of the scattering matrix: one value per wavelength
+    and sample. Sum over an axis whose samples share the parameter.
 
     Attributes:
         loss_db: Per dB.
         eta_in: Per unit of power splitting; infinite where the splitting is 0 or 1.
-        eta_out: Likewise.
+        eta_out: Per unit of power splitting; infinite where the splitting is 0 or 1.
         phase_upper: Per rad.
         phase_lower: Per rad.
         joint_phase: Per rad.
@@ -63,18 +63,18 @@ def gradient(
     cotangent: Complex,
     inputs: Sequence[int] | None = None,
 ) -> CellGradient:
-    """Return the derivatives of a real number F given how F depends on the scattering matrix.
+    """Return the derivatives of a real number F, given its derivative with respect to the scattering matrix.
 
     Args:
         solver: The solver of the mesh.
         cells: Unit cells.
         frequency_hz: One frequency or an array.
-        cotangent: c with dF = Re Σ c·dS, of the shape of ``solver.solve(cells, frequency_hz, inputs)``. For
-            F = Σ w·S·S* it is ``2·w·S.conj()``.
-        inputs: Ports where light enters; all ports when omitted.
+        cotangent: c with dF = Re Σ c·dS, of the shape of ``solver.solve(cells, frequency_hz, inputs)``. For F = Σ
+            w·S·S* it is ``2·w·S.conj()``.
+        inputs: Ports where light enters; all ports by default.
 
     Raises:
-        ConfigError: The cotangent has another shape than the scattering matrix.
+        ConfigError: The shape of the cotangent differs from that of the scattering matrix.
         LumionError: As :meth:`Solver.solve`.
     """
     mesh = solver.mesh
@@ -82,11 +82,14 @@ def gradient(
     batch = cells.batch_shape(frequency_hz)
     expected = (*batch, mesh.n_ports, len(ports))
     if np.shape(cotangent) != expected:
-        raise ConfigError(f"the cotangent has shape {np.shape(cotangent)}", hint=f"The matrix has {expected}.")
+        raise ConfigError(
+            f"the cotangent has the wrong shape, {np.shape(cotangent)}",
+            hint=f"Give the shape of the matrix, {expected}.",
+        )
     elements, factors, _ = solver.coefficients(cells, frequency_hz)
     everywhere = np.arange(4 * mesh.n_pucs)
     light = solver.entering(elements, factors, mesh.port_puc_port, everywhere)  # (n, 4E, n_ports)
-    # The mesh is reciprocal: light sent in at its outputs is a sum of the same solutions, no further one is needed.
+    # The mesh is reciprocal, so the adjoint light is a sum of the same solutions; no further solution is needed.
     adjoint = light @ np.reshape(cotangent, (-1, mesh.n_ports, len(ports)))
     light = light[:, :, ports]
     n = light.shape[0]
@@ -120,7 +123,7 @@ def _chain_rule(
     joint: Complex,
     batch: tuple[int, ...],
 ) -> CellGradient:
-    """Turn derivatives with respect to T and the joints into those with respect to the parameters."""
+    """Convert derivatives with respect to T and joints into derivatives with respect to the cell parameters."""
 
     def shaped(values: NDArray[np.generic]) -> Real:
         return np.real(values).reshape(*batch, -1)

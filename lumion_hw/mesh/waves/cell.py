@@ -1,12 +1,12 @@
-"""The programmable unit cell: two couplers and two heated arms, with loss, imbalance, phases and dispersion.
+"""The programmable unit cell (PUC): two couplers and two heated arms, with loss, imbalance, phases and dispersion.
 
 Convention: fields vary as e^{+jωt}; a phase φ > 0 is a delay and multiplies by e^{-jφ}. Arm u (upper) lies on rail L,
 arm l (lower) on rail R::
 
     T = g · C(η2) · diag(e^{-jφu}, e^{-jφl}) · C(η1)        C(η) = [[√(1-η), -j√η], [-j√η, √(1-η)]]
 
-T maps the waves at (A, L), (A, R) to those at (B, L), (B, R); the way back is its transpose (reciprocity). Unheated
-and ideal (φu = φl, η = ½) the cell is in the cross state; φu - φl = π is the bar state.
+T maps the waves at (A, L), (A, R) to those at (B, L), (B, R). The opposite direction is the transpose of T
+(reciprocity). An unheated ideal cell (φu = φl, η = ½) is in the cross state; φu - φl = π is the bar state.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ BASIC_UNIT_DELAY_S = 11.25e-12
 
 Parameter = NDArray[np.float64] | float
 Combine = Callable[..., None]
-"""Signature of :func:`combine_cells`."""
+"""Type of :func:`combine_cells`."""
 _Number = TypeVar("_Number", bound=np.generic)
 _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class UnitCells:
-    """Parameters of all unit cells and joints of one mesh at a reference frequency, for one sample or many.
+    """Parameters of all unit cells and joints of a mesh at a reference frequency, for one sample or many.
 
-    E is the number of PUCs and J that of joints. Every array may have a leading axis of samples, ``(N, E)`` or
-    ``(N, J)``: Monte-Carlo draws, steps of a sweep, temperatures. Arrays without it hold for all samples.
+    E is the number of PUCs and J the number of joints. Every array may have a leading axis of samples, ``(N, E)`` or
+    ``(N, J)``: Monte-Carlo draws, sweep steps or temperatures. Arrays without this axis apply to all samples.
 
     Attributes:
         loss_db: Shape ``(E,)``; insertion loss per PUC, positive.
         eta_in: Shape ``(E,)``; power splitting of the coupler at end A at the reference frequency.
         eta_out: Shape ``(E,)``; power splitting of the coupler at end B at the reference frequency.
-        phase_upper: Shape ``(E,)``; phase of arm u in rad, passive part included.
+        phase_upper: Shape ``(E,)``; phase of arm u in rad, including the passive phase.
         phase_lower: Shape ``(E,)``; phase of arm l in rad.
         joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``MeshTopology.joints``.
-        reference_hz: Frequency at which the values above hold.
+        reference_hz: Frequency to which the values above refer.
         delay_s: Group delay of a PUC; one number or shape ``(E,)``.
         eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.
         differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
         joint_loss_db: Loss of a joint; one number or shape ``(J,)``.
-        arm_difference_db: Loss of arm u less that of arm l, about their mean ``loss_db``; one number or shape ``(E,)``.
-        joint_reflection: Shape ``(2J,)``; field that a joint sends back from its middle (assumed), complex: into the
-            first PUC-port of every joint, then into the second. Nothing by default.
-        facet_reflection: Shape ``(n_ports,)``; field that each port sends back into the mesh, complex.
+        arm_difference_db: Loss of arm u minus that of arm l, about the mean ``loss_db``; one number or shape ``(E,)``.
+        joint_reflection: Shape ``(2J,)``, complex; field reflected from the middle of a joint (assumed), first into the
+            first PUC-port of every joint, then into the second. No reflection by default.
+        facet_reflection: Shape ``(n_ports,)``, complex; field that each port reflects back into the mesh.
     """
 
     loss_db: NDArray[np.float64]
@@ -75,7 +75,7 @@ class UnitCells:
 
     @classmethod
     def ideal(cls, n_pucs: int, n_joints: int, theta: NDArray[np.float64], loss_db: float = 0.0) -> UnitCells:
-        """Return balanced cells with half phase difference ``theta`` (0 cross, π/2 bar) and no passive phases.
+        """Return balanced lossy cells with half phase difference ``theta`` (0 cross, π/2 bar) and no passive phases.
 
         Args:
             n_pucs: Number of PUCs.
@@ -88,10 +88,10 @@ class UnitCells:
 
     @cached_property
     def n_samples(self) -> int | None:
-        """Number of samples N; ``None`` when no parameter has an axis of samples.
+        """Number of samples N; ``None`` if no parameter has a sample axis.
 
         Raises:
-            ConfigError: Two parameters have different numbers of samples, or more axes than one of samples.
+            ConfigError: Two parameters have different numbers of samples, or a parameter has too many axes.
         """
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
@@ -99,7 +99,8 @@ class UnitCells:
         if len(counts) > 1 or any(array.ndim > 2 for array in arrays.values()):
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array.ndim > 1)
             raise ConfigError(
-                f"samples do not agree: {shapes}", hint="Give (E,) or (N, E), with one N for all that have it."
+                f"cell parameters have different numbers of samples: {shapes}",
+                hint="Give shape (E,) or (N, E), with the same N everywhere.",
             )
         return counts.pop() if counts else None
 
@@ -107,7 +108,7 @@ class UnitCells:
         """Return T of every PUC, shape ``(E, 2, 2)``, with leading axes as in :meth:`batch_shape`.
 
         Raises:
-            LimitError: A splitting leaves 0 … 1 at this frequency.
+            LimitError: A splitting is outside 0 … 1 at this frequency.
         """
         return np.ascontiguousarray(np.moveaxis(self.elements(frequency_hz), (0, 1, 2), (-3, -2, -1)))
 
@@ -117,39 +118,39 @@ class UnitCells:
         return *np.shape(frequency_hz), *samples
 
     def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
-        """Return T with the axes of the batch last, shape ``(E, 2, 2, *batch_shape)``: what the solver works on.
+        """Return T with the batch axes last, shape ``(E, 2, 2, *batch_shape)``, as the solver needs it.
 
         Args:
             frequency_hz: One frequency or an array.
-            combine: Does the work of :func:`combine_cells`, if something faster is at hand.
+            combine: Faster replacement of :func:`combine_cells`, if available.
 
         Raises:
-            LimitError: A splitting leaves 0 … 1 at one of the frequencies.
+            LimitError: A splitting is outside 0 … 1 at one of the frequencies.
         """
         first, second = self._couplers(frequency_hz)
-        return self._between(first, *self._arms(frequency_hz), second, frequency_hz, combine or combine_cells)
+        return self._cell_matrices(first, *self._arms(frequency_hz), second, frequency_hz, combine or combine_cells)
 
     def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
-        """Return the derivatives of :meth:`elements` by splittings and arm phases, by the names of the parameters.
+        """Return the derivatives of :meth:`elements` with respect to splittings and arm phases, by parameter name.
 
-        Those by a splitting are infinite where it is 0 or 1.
+        Derivatives with respect to a splitting are infinite where it is 0 or 1.
         """
         (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
         upper, lower = self._arms(frequency_hz)
-        none = np.zeros((), dtype=np.complex128)
+        no_arm = np.zeros((), dtype=np.complex128)
         with np.errstate(divide="ignore"):
             by_in, by_out = (
                 # Slopes of √(1-η) and √η.
                 (-0.5 / through, 0.5 / cross)
                 for through, cross in ((through_in, cross_in), (through_out, cross_out))
             )
-        # T is linear in each arm: its derivative is T with that arm turned by -j, and nothing in the other one.
+        # T is linear in each arm: the derivative is T with this arm multiplied by -j and the other arm set to zero.
         first, second = (through_in, cross_in), (through_out, cross_out)
         return {
-            "eta_in": self._between(by_in, upper, lower, second, frequency_hz, combine_cells),
-            "eta_out": self._between(first, upper, lower, by_out, frequency_hz, combine_cells),
-            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz, combine_cells),
-            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz, combine_cells),
+            "eta_in": self._cell_matrices(by_in, upper, lower, second, frequency_hz, combine_cells),
+            "eta_out": self._cell_matrices(first, upper, lower, by_out, frequency_hz, combine_cells),
+            "phase_upper": self._cell_matrices(first, -1j * upper, no_arm, second, frequency_hz, combine_cells),
+            "phase_lower": self._cell_matrices(first, no_arm, -1j * lower, second, frequency_hz, combine_cells),
         }
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
@@ -159,9 +160,9 @@ class UnitCells:
         return first, second
 
     def _arms(self, frequency_hz: ArrayLike) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-        """Return what the two arms multiply a wave by, loss and delay included."""
+        """Return the factors by which the two arms multiply a wave, including loss and delay."""
         detuning_hz = self.detuning_hz(frequency_hz)
-        # The delay is reckoned from the detuning: 2πfτ itself is 1.4e4 rad and would cost precision.
+        # Calculate the delay from the detuning, because 2πfτ itself is 1.4e4 rad and would cost precision.
         half = np.exp(-0.5j * self._spread(self.differential_slope_per_hz, frequency_hz) * detuning_hz)
         delay = np.exp(-2j * np.pi * self._spread(self.delay_s, frequency_hz) * detuning_hz)
         gain = 10.0 ** (-self._spread(self.loss_db, frequency_hz) / 20.0)
@@ -172,7 +173,7 @@ class UnitCells:
             return upper * tilt, lower / tilt
         return upper, lower
 
-    def _between(
+    def _cell_matrices(
         self,
         first: _Amplitudes,
         upper: NDArray[np.complex128],
@@ -189,36 +190,36 @@ class UnitCells:
         return result.reshape(n_pucs, 2, 2, *batch)
 
     def joint_factor(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return what a joint multiplies a wave by, shape ``(J, *batch_shape)`` or with axes of length 1 in it."""
+        """Return the factor by which a joint multiplies a wave: ``(J, *batch_shape)``, or axes of length 1."""
         phase, loss_db = self._spread(self.joint_phase, frequency_hz), self._spread(self.joint_loss_db, frequency_hz)
         factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
         return factor
 
     def reflection_coefficients(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
-        """Return what light leaving cells comes back with: at joints' first ends, second ends, ports.
+        """Return the reflection coefficients at the first ends of joints, at their second ends, and at ports.
 
         Args:
-            factor: Shape ``(J, n)`` or ``(J, 1)``; what joints multiply a wave by.
+            factor: Shape ``(J, n)`` or ``(J, 1)``; factors by which joints multiply a wave.
             n_ports: Number of ports of the mesh.
 
         Returns:
-            Shape ``(2J + n_ports, n)`` or ``(2J + n_ports, 1)``; no rows where nothing comes back.
+            Shape ``(2J + n_ports, n)`` or ``(2J + n_ports, 1)``; no rows if nothing is reflected.
         """
         if self.joint_reflection is None and self.facet_reflection is None:
             return np.empty((0, factor.shape[1]), dtype=np.complex128)
         joints = np.zeros(2 * len(factor)) if self.joint_reflection is None else self.joint_reflection
         facets = np.zeros(n_ports) if self.facet_reflection is None else self.facet_reflection
-        # To the middle of a joint and back is as far as through it.
+        # The way to the middle of a joint and back is as long as the joint.
         back = joints[:, None] * np.concatenate([factor, factor])
         return np.concatenate([back, np.broadcast_to(facets[:, None], (n_ports, factor.shape[1]))])
 
     def detuning_hz(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return the distance from the reference frequency, broadcast against the spread parameters."""
+        """Return the frequency offset from the reference frequency, broadcast against the spread parameters."""
         detuning = np.asarray(frequency_hz, dtype=np.float64) - self.reference_hz
         return detuning if self.n_samples is None else detuning[..., None]
 
     def _spread(self, parameter: Parameter, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return a parameter with its element axis first, then one for frequencies and one for samples, if any."""
+        """Return a parameter with its element axis first, then an axis for frequencies and one for samples, if any."""
         array = np.asarray(parameter, dtype=np.float64)
         if array.ndim == 0:
             return array
@@ -229,12 +230,12 @@ class UnitCells:
 
     def _eta_shift(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
         shift: NDArray[np.float64] = self._spread(self.eta_slope_per_hz, frequency_hz) * self.detuning_hz(frequency_hz)
-        # Without a slope no axis of frequencies is needed; most of the work is saved.
+        # Without a slope no frequency axis is needed, which saves most of the work.
         return shift if np.any(shift) else np.zeros(())
 
 
 def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
-    """Return cells whose arms lose more by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
+    """Return cells with additional arm losses caused by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
     loss_db = cells.loss_db + 0.5 * (upper + lower)
     return replace(cells, loss_db=loss_db, arm_difference_db=cells.arm_difference_db + upper - lower)
@@ -249,9 +250,9 @@ def combine_cells(
     cross_out: NDArray[np.float64],
     result: NDArray[np.complex128],
 ) -> None:
-    """Put C(out)·diag(upper, lower)·C(in), with C = [[through, -j·cross], [-j·cross, through]], into ``result``.
+    """Write C(out)·diag(upper, lower)·C(in) into ``result``, with C = [[through, -j·cross], [-j·cross, through]].
 
-    All have the shape ``(E, n)`` or ``(E, 1)``, the result ``(E, 2, 2, n)``.
+    All arguments have shape ``(E, n)`` or ``(E, 1)``; the result has shape ``(E, 2, 2, n)``.
     """
     result[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
     result[:, 1, 1] = through_out * through_in * lower - cross_out * cross_in * upper
@@ -261,14 +262,14 @@ def combine_cells(
 
 
 def _rows(part: NDArray[_Number], n_pucs: int, batch: tuple[int, ...]) -> NDArray[_Number]:
-    """Return amplitudes as ``(E, n)``, or as ``(E, 1)`` where they are the same for all samples."""
+    """Return amplitudes as ``(E, n)``, or as ``(E, 1)`` if they are equal for all samples."""
     if part.size != n_pucs or part.ndim == 0:
         part = np.broadcast_to(part, (n_pucs, *batch) if part.ndim else (n_pucs, 1))
     return np.ascontiguousarray(part.reshape(n_pucs, -1))
 
 
 def _coupler(eta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the through and the cross amplitude √(1-η), √η. Raises ``LimitError`` where η is no splitting."""
+    """Return the through and cross amplitudes √(1-η), √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     return np.sqrt(1.0 - eta), np.sqrt(eta)
 
@@ -276,12 +277,14 @@ def _coupler(eta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
 def _check_splitting(eta: NDArray[np.float64]) -> None:
     outside = ~((eta >= 0.0) & (eta <= 1.0))
     if outside.any():
-        asked = float(eta[outside].flat[0])
-        raise LimitError("coupler splitting", asked=asked, limit=float(asked > 0.0), unit="of the power")
+        splitting = float(eta[outside].flat[0])
+        raise LimitError(
+            "a coupler splitting is impossible", requested=splitting, limit=float(splitting > 0.0), unit="of the power"
+        )
 
 
 def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return asin √η. Raises ``LimitError`` where η is no splitting."""
+    """Return asin √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
     return angle
@@ -289,18 +292,13 @@ def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class CouplingFloors:
-    """What imperfect couplers leave over: the least power in the output that should be dark.
-
-    Attributes:
-        bar_leak: Power left in the cross output in the bar state, sin²(a1 - a2).
-        cross_leak: Power left in the bar output in the cross state, cos²(a1 + a2).
-    """
+    """Smallest power that imperfect couplers leave in the output that should be dark."""
 
     bar_leak: NDArray[np.float64]
     cross_leak: NDArray[np.float64]
 
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
-    """Return the floors of PUCs with the given splittings, any shape (docs/calibration.md, 2; exact)."""
+    """Return the coupling floors of PUCs with the given splittings, of any shape (docs/calibration.md, 2; exact)."""
     a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

@@ -1,4 +1,4 @@
-"""Thermal crosstalk: what the heat of one heater does to the phases of other arms and of the joints."""
+"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of the joints."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.cell import UnitCells
 
 BUL_MM = 0.81141
-"""Length of a PUC, here also of a lattice edge (assumed; Sánchez-Jácome 2025 has the length)."""
+"""Length of a PUC (Sánchez-Jácome 2025), also used as the length of a lattice edge (assumed)."""
 
 _ARM_OFFSET_MM = 0.025
 _RING_PM_PER_PI = 119.0 / 2.0
-"""Half the free spectral range of a six-PUC ring: its shift for π of ring phase."""
+"""Half the free spectral range of a six-PUC ring, in pm: the resonance shift for π of ring phase."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeaterDistances:
-    """How far every heater is from every waveguide. The two arms of a PUC lie 50 µm apart (assumed).
+    """Distances between every heater and every waveguide. The two arms of a PUC are 50 µm apart (assumed).
 
     Attributes:
-        arm_mm: Shape ``(2E, 2E)``; from a heater (column) to the middle of an arm (row).
-        joint_mm: Shape ``(J, 2E)``; from a heater to the middle of a joint.
-        arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β of the way there, β its angle to the x axis; 0 for no way.
-        joint_turns: Shape ``(2, J, 2E)``.
+        arm_mm: Shape ``(2E, 2E)``; distance from a heater (column) to the middle of an arm (row).
+        joint_mm: Shape ``(J, 2E)``; distance from a heater to the middle of a joint.
+        arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β, with β the direction from heater to arm relative to the x
+            axis; 0 at zero distance.
+        joint_turns: Shape ``(2, J, 2E)``; the same for joints.
     """
 
     arm_mm: NDArray[np.float64]
@@ -40,28 +41,28 @@ class HeaterDistances:
         """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
         ends = mesh.end_positions * BUL_MM
         along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
-        # Rail L lies to the left of a traveller from A to B.
+        # Rail L lies on the left when looking from A to B.
         left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
         joints = mesh.joint_positions * BUL_MM
-        ways = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
-        turns = [np.divide(way, way.conj(), out=np.zeros_like(way), where=way != 0.0) for way in ways]
-        return cls(*(np.abs(way) for way in ways), *(np.stack([turn.real, turn.imag]) for turn in turns))
+        vectors = [(points[:, None] - arms[None]) @ (1.0, 1.0j) for points in (arms, joints)]
+        turns = [np.divide(vector, vector.conj(), out=np.zeros_like(vector), where=vector != 0.0) for vector in vectors]
+        return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
-        """Return the crosstalk of a kernel: rad per mW against distance in mm. A heater's own arm is left out."""
+        """Return the crosstalk of a kernel, in rad per mW against distance in mm; the heater's own arm is excluded."""
         on_arms = kernel(self.arm_mm)
-        # What a heater does to its own arm is its law; the kernel would count it twice.
+        # The heater's law describes its own arm; the kernel would count this effect twice.
         np.fill_diagonal(on_arms, 0.0)
         return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
 
     def directed(self, crosstalk: ThermalCrosstalk, rise: NDArray[np.float64]) -> ThermalCrosstalk:
-        """Return crosstalk that is larger by a share along one direction of the die, and smaller across it.
+        """Return crosstalk that is larger along one direction of the die and smaller across it.
 
         Args:
-            crosstalk: That of the same mesh, alike in all directions.
-            rise: Shape ``(2,)``; the share by which it rises along x and falls along y, and along and across x = y.
+            crosstalk: Crosstalk of the same mesh, equal in all directions.
+            rise: Shape ``(2,)``; relative increase along x (decrease along y), and along x = y (decrease across it).
         """
         arm, joint = (np.tensordot(rise, turns, axes=1) for turns in (self.arm_turns, self.joint_turns))
         return ThermalCrosstalk(crosstalk.arm_rad_per_mw * (1.0 + arm), crosstalk.joint_rad_per_mw * (1.0 + joint))
@@ -69,10 +70,12 @@ class HeaterDistances:
 
 @dataclass(frozen=True, eq=False)
 class ThermalCrosstalk:
-    """Phase per heat between all heaters and all waveguides of a mesh. Heater ``2·PUC`` is on arm u, the next on arm l.
+    """Crosstalk phase per heat between all heaters and waveguides.
+
+    Heater ``2·PUC`` is on arm u, ``2·PUC + 1`` on arm l.
 
     Attributes:
-        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of a heater (column), its own excluded.
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of a heater (column), 0 for its own heater.
         joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat of a heater.
     """
 
@@ -81,17 +84,17 @@ class ThermalCrosstalk:
 
     @classmethod
     def none(cls, mesh: MeshTopology) -> ThermalCrosstalk:
-        """Return crosstalk that is zero."""
+        """Return crosstalk that is zero everywhere."""
         heaters = 2 * mesh.n_pucs
         return cls(np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters)))
 
     @classmethod
     def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
-        """Return the published curve against distance, applied to every pair.
+        """Return the published curve of crosstalk against distance, applied to every pair.
 
-        The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
-        published samples, Teofilovic 2024). The aggressors were driven on both arms, so a single heater's heat per π is
-        Pπ of two. The distance between the two arms of a PUC makes the differential part.
+        The curve is the resonance shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm
+        (fit of the published samples, Teofilovic 2024). The aggressors were driven on both arms, so their heat per π is
+        twice Pπ of a single heater. The distance between the two arms of a PUC gives the differential part.
 
         Args:
             mesh: The mesh.
@@ -99,14 +102,14 @@ class ThermalCrosstalk:
         """
 
         def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
-            share = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
-            rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * p_pi_mw)
+            rad_per_pi = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
+            rad_per_mw: NDArray[np.float64] = rad_per_pi * np.pi / (2.0 * p_pi_mw)
             return rad_per_mw
 
         return HeaterDistances.from_mesh(mesh).crosstalk(kernel)
 
     def heated_cells(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
-        """Return cells with the phases of heated arms added, and those of their neighbours and of the joints.
+        """Return cells with the phases of heated arms added, including crosstalk to other arms and joints.
 
         Args:
             cells: Cells with all heaters cold.

@@ -1,11 +1,11 @@
-"""Gaussian elimination of a fixed pattern, worked out once per mesh and run over any number of samples.
+"""Gaussian elimination with a fixed pattern, prepared once per mesh and run for any number of samples.
 
-The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every single
-multiplication are known before the first number is: a :class:`Program` is that list. It never looks for a pivot, which
-is safe while light loses power in every PUC: each pivot is 1 − γ with the gain |γ| < 1 of a round trip.
+The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every multiplication
+are known in advance; a :class:`Program` is this list. The program never searches for a pivot, which is safe while light
+loses power in every PUC: each pivot is 1 − γ, with |γ| < 1 the gain of a round trip.
 
-The order is a nested dissection of the mesh: a cut between two halves of its corners crosses few PUCs, and the four
-waves that enter those are eliminated last.
+The order is a nested dissection of the mesh. A cut between two halves of its corners crosses few PUCs, and the four
+waves that enter those PUCs are eliminated last.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 _DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
 _OFF_CENTRE = 0.15
-"""A cut may leave the middle by this share of the corners, if that makes it shorter."""
+"""Largest distance of a cut from the middle, as a fraction of the corners, if that makes the cut shorter."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Elimination of the first ``n_pivots`` unknowns of a sparse matrix with a fixed pattern.
 
-    Every element of matrix and factors has a slot. For pivot ``k`` the elements below it are
-    ``below[below_start[k]:below_start[k+1]]``, those to its right likewise, and ``target`` holds the slots they change,
-    one row of the product after the other, without a gap from pivot to pivot.
+    Every element of the matrix and its factors has a slot. For pivot ``k``, the elements below it are
+    ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way. ``target`` lists the
+    slots that they change, row by row and without gaps between pivots.
 
     Attributes:
-        n_pivots: Unknowns eliminated.
-        n_slots: Elements of matrix and factors.
+        n_pivots: Number of unknowns to eliminate.
+        n_slots: Number of elements of matrix and factors.
         pivot: Shape ``(n_pivots,)``; slot of each diagonal element.
-        below_start: Shape ``(n_pivots + 1,)``.
+        below_start: Shape ``(n_pivots + 1,)``; start of each pivot in ``below``.
         below: Slots below the diagonal.
-        below_row: Their rows.
-        right_start: Shape ``(n_pivots + 1,)``.
+        below_row: Rows of the elements in ``below``.
+        right_start: Shape ``(n_pivots + 1,)``; start of each pivot in ``right``.
         right: Slots to the right of the diagonal.
-        right_column: Their columns.
-        target: Slots changed.
+        right_column: Columns of the elements in ``right``.
+        target: Slots that change.
         keys: Sorted ``row * width + column`` of the slots.
         width: Number of columns.
     """
@@ -66,15 +66,15 @@ class Program:
 
 
 def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
-    """Return the program for a square pattern whose elements are given; the diagonal of the pivots belongs to it.
+    """Return the program for a square pattern of elements; the pivots' diagonal elements must be in the pattern.
 
     Args:
         rows: Rows of the elements.
-        columns: Their columns.
-        size: Rows and columns of the matrix.
-        n_pivots: How many unknowns are eliminated, from the first one on.
+        columns: Columns of the elements.
+        size: Number of rows and columns of the matrix.
+        n_pivots: Number of unknowns to eliminate, starting from the first.
     """
-    # Rows and columns as the bits of one long integer each: a union is one operation, however wide.
+    # Each row and column is a set of bits in one long integer, so that a union is a single operation.
     row_sets, column_sets = [0] * size, [0] * size
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         row_sets[row] |= 1 << column
@@ -85,7 +85,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
         right, below = row_sets[k] >> (k + 1) << (k + 1), column_sets[k] >> (k + 1) << (k + 1)
         right_columns.append(_members(right))
         below_rows.append(_members(below))
-        # Fill-in: what stands to the right of the pivot appears in every row below it.
+        # Fill-in: the elements to the right of the pivot appear in every row below it.
         for row in below_rows[k].tolist():
             row_sets[row] |= right
         for column in right_columns[k].tolist():
@@ -119,52 +119,54 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
 
 
 def _members(bits: int) -> NDArray[np.int64]:
-    """Return the numbers of the bits that are set, ascending."""
+    """Return the positions of the bits that are set, ascending."""
     raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
 
 def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the PUCs in the order in which the waves entering them are best eliminated."""
-    places, corner = np.unique(mesh.corners, axis=0, return_inverse=True)
-    dissection = _Dissection(places, corner.reshape(mesh.n_pucs, 4))
-    return np.array(dissection.order(np.arange(len(places)), np.arange(mesh.n_pucs)), dtype=np.int64)
+    """Return the PUCs in the best order for eliminating the waves that enter them."""
+    positions, corner = np.unique(mesh.corners, axis=0, return_inverse=True)
+    dissection = _Dissection(positions, corner.reshape(mesh.n_pucs, 4))
+    return np.array(dissection.order(np.arange(len(positions)), np.arange(mesh.n_pucs)), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
-    """Corners of a mesh as points, and the PUCs that join them.
+    """Corners of a mesh as points, and the PUCs that connect them.
 
-    A cut that parts the corners parts the waves too, but for those that enter the PUCs it crosses: light gets from one
-    side to the other only through these (or through a joint whose ends are apart, which costs some fill-in, no more).
+    A cut through the corners also separates the waves, except those that enter the PUCs it crosses, because light
+    changes sides only through these PUCs. (Joints with separate ends are an exception, which only costs some fill-in.)
 
     Attributes:
-        places: Shape ``(n, 2)``; places of the corners, each once.
+        positions: Shape ``(n, 2)``; positions of the corners, each once.
         corners: Shape ``(n_pucs, 4)``; corner of every PUC-port.
     """
 
-    places: NDArray[np.float64]
+    positions: NDArray[np.float64]
     corners: NDArray[np.int64]
 
-    def order(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-        """Return the PUCs of a part of the mesh, those between its halves last."""
-        if len(places) < 2 or not len(pucs):
+    def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
+        """Return the PUCs of a part of the mesh; those between its two halves come last."""
+        if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
-        along, cut = self._shortest_cut(places, pucs)
-        beyond = along[self.corners[pucs]] >= cut
+        along, cut = self._shortest_cut(positions, pucs)
+        is_second_half = along[self.corners[pucs]] >= cut
         sides = [
-            self.order(places[(along[places] >= cut) == side], pucs[(beyond == side).all(axis=1)])
+            self.order(positions[(along[positions] >= cut) == side], pucs[(is_second_half == side).all(axis=1)])
             for side in (False, True)
         ]
-        return [*sides[0], *sides[1], *pucs[beyond.any(axis=1) & ~beyond.all(axis=1)].tolist()]
+        return [*sides[0], *sides[1], *pucs[is_second_half.any(axis=1) & ~is_second_half.all(axis=1)].tolist()]
 
-    def _shortest_cut(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """Return coordinates along the best direction and where to cut: over the fewest PUCs, then near the middle."""
+    def _shortest_cut(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        """Return coordinates along the best direction and the cut: fewest PUCs crossed, then nearest to the middle."""
         best: tuple[int, int, NDArray[np.float64], float] | None = None
-        middle, reach = len(places) // 2, int(_OFF_CENTRE * len(places))
+        middle, reach = len(positions) // 2, int(_OFF_CENTRE * len(positions))
         for x, y in _DIRECTIONS:
-            along = self.places @ (x, y) + 1e-7 * (self.places @ (-y, x))  # no two corners at one place
-            sorted_along = np.sort(along[places])
+            along = self.positions @ (x, y) + 1e-7 * (
+                self.positions @ (-y, x)
+            )  # no two corners have the same coordinate
+            sorted_along = np.sort(along[positions])
             first = max(middle - reach, 1)
             cuts = 0.5 * (sorted_along[first - 1 : middle + reach] + sorted_along[first : middle + reach + 1])
             reached = along[self.corners[pucs]]
@@ -176,5 +178,5 @@ class _Dissection:
             if best is None or candidate < best[:2]:
                 best = (*candidate, along, float(cuts[chosen]))
         if best is None:
-            raise ValueError("there is always a direction")
+            raise ValueError("no direction to cut along")
         return best[2], best[3]

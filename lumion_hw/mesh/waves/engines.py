@@ -1,7 +1,7 @@
-"""Three ways to solve the equations of a mesh: compiled, in numpy, and by a pivoting sparse LU where that is needed.
+"""Three solvers for the equations of a mesh: compiled, in numpy, and a pivoting sparse LU.
 
-The first two run the same fixed elimination without pivoting. Where a pivot comes out smaller than :data:`MIN_PIVOT`
-(a ring that loses next to nothing) the samples concerned are solved again by the third.
+The first two run the same fixed elimination without pivoting. If a pivot is smaller than :data:`MIN_PIVOT` (a ring with
+almost no loss), the affected samples are solved again by the sparse LU.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from lumion_hw.mesh.waves.elimination import Program, compile_elimination
 _log = logging.getLogger(__name__)
 
 MIN_PIVOT = 1e-3
-"""Magnitude of a pivot below which rounding errors could exceed 1e-12 of the light."""
+"""Smallest pivot magnitude; with smaller pivots, rounding errors could exceed 1e-12 of the light."""
 
 _FEW = 8
-"""Below as many samples the elimination in numpy is slower than a sparse LU of each."""
+"""Minimum number of samples for which elimination in numpy is faster than one sparse LU per sample."""
 
 _CHUNK = 4_000_000
-"""Complex numbers worked on at once in numpy: 64 MB."""
+"""Number of complex values processed at once in numpy (64 MB)."""
 
 Complex = NDArray[np.complex128]
 
 
 @dataclass(frozen=True, eq=False)
 class WaveEquations:
-    """The matrix I - C·S of a mesh in elimination order, with ports kept as extra rows and columns or not.
+    """The matrix I - C·S of a mesh in elimination order, with or without ports as extra rows and columns.
 
     Attributes:
-        program: Its elimination.
+        program: Elimination of the matrix.
         rows: Rows of the elements that depend on the cells.
-        columns: Their columns.
-        slots: Their slots.
-        element: Index of the T element of each.
-        joint: Index of the joint each passes; the number of joints where light leaves.
-        fixed_slots: Slots of the elements that are the same for all cells.
-        fixed: Their values.
+        columns: Columns of these elements.
+        slots: Slots of these elements.
+        element: Index of the T element in each of them.
+        joint: Index of the joint in each of them; equal to the number of joints where light leaves.
+        fixed_slots: Slots of the elements that do not depend on the cells.
+        fixed: Values of these elements.
         n_waves: Number of waves, 4E.
-        n_ports: Number of ports kept.
-        entry: Shape ``(n_ports,)``; the wave that is the light into each port kept.
-        port_slots: Shape ``(n_ports²,)``; where the matrix between ports is left.
+        n_ports: Number of ports in the matrix.
+        entry: Shape ``(n_ports,)``; wave that carries the light into each of these ports.
+        port_slots: Shape ``(n_ports²,)``; slots that hold the matrix between ports after elimination.
     """
 
     program: Program
@@ -76,7 +76,7 @@ class WaveEquations:
         n_waves: int,
         entry: NDArray[np.int64],
     ) -> WaveEquations:
-        """Work out the elimination; ``entry`` is empty where no ports are kept."""
+        """Prepare the elimination; ``entry`` is empty if the matrix has no ports."""
         n_ports, waves = len(entry), np.arange(n_waves)
         size = n_waves + n_ports
         ports = np.arange(n_waves, size)
@@ -103,7 +103,7 @@ class WaveEquations:
 
     @cached_property
     def for_kernel(self) -> tuple[object, ...]:
-        """What the compiled loops need to know of the mesh."""
+        """Mesh data that the compiled loops need."""
         program = self.program
         steps = (
             program.pivot,
@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """The equations of the waves alone, by columns: numbers among (ones of the diagonal, values), rows, starts."""
+        """Pattern of the wave equations in column order: indices into (diagonal ones, values), rows, column starts."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))
@@ -137,10 +137,10 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples: T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
+    """Solves wave equations for n samples, given T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
-        """Return the matrix between the ports kept, shape ``(n, n_ports, n_ports)``."""
+        """Return the scattering matrix between the ports of the equations, shape ``(n, n_ports, n_ports)``."""
         ...
 
     def waves(
@@ -151,44 +151,44 @@ class Engine(Protocol):
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return the waves at places ``wanted`` for a unit wave at each of ``sources``, ``(n, wanted, sources)``."""
+        """Return the waves at ``wanted`` for a unit wave at each of ``sources``, shape ``(n, wanted, sources)``."""
         ...
 
 
 def compiled_available() -> bool:
-    """Whether the compiled engine can be had here."""
+    """Return whether the compiled engine is available (numba is installed)."""
     return importlib.util.find_spec("numba") is not None
 
 
 def choose_engine(compiled: bool | None) -> Engine:
-    """Return the compiled engine, or the one in numpy.
+    """Return the compiled engine or the numpy engine.
 
     Args:
-        compiled: Which one; by default the compiled one if it is there.
+        compiled: Which engine to use; by default the compiled one if available.
 
     Raises:
-        ConfigError: The compiled one is asked for and not installed.
+        ConfigError: The compiled engine is requested but numba is not installed.
     """
-    there = compiled_available()
-    if compiled and not there:
-        raise ConfigError("the compiled solver needs numba", hint="pip install 'lumion-hw[fast]'")
-    if there and compiled is not False:
+    is_available = compiled_available()
+    if compiled and not is_available:
+        raise ConfigError("the compiled solver needs numba", hint="Install it: pip install 'lumion-hw[fast]'")
+    if is_available and compiled is not False:
         return CompiledEngine()
     return VectorEngine()
 
 
 class CompiledEngine:
-    """Runs the elimination in compiled loops; they are compiled at first use and kept on disk for later processes."""
+    """Runs the elimination in compiled loops, compiled at first use and cached on disk for later processes."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
-        """Return the matrix between the ports kept; see :class:`Engine`."""
+        """Return the scattering matrix between ports; see :class:`Engine`."""
         from lumion_hw.mesh.waves.kernels import LANES, run_eliminate
 
         result = np.empty((elements.shape[1], equations.n_ports**2), dtype=np.complex128)
         loops: Callable[..., NDArray[np.float64]] = run_eliminate
-        least = loops(*_for_kernel(equations, elements, factors), equations.port_slots, result)
+        min_squares = loops(*_for_kernel(equations, elements, factors), equations.port_slots, result)
         matrix = result.reshape(-1, equations.n_ports, equations.n_ports)
-        _repair(matrix, np.repeat(least, LANES), equations, elements, factors, _sparse_between_ports)
+        _repair(matrix, np.repeat(min_squares, LANES), equations, elements, factors, _sparse_between_ports)
         return matrix
 
     def waves(
@@ -204,12 +204,12 @@ class CompiledEngine:
 
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
         loops: Callable[..., NDArray[np.float64]] = run_solve
-        least = loops(*_for_kernel(equations, elements, factors), sources, wanted, result)
+        min_squares = loops(*_for_kernel(equations, elements, factors), sources, wanted, result)
 
-        def again(equations: WaveEquations, values: Complex) -> Complex:
+        def solve_with_pivoting(equations: WaveEquations, values: Complex) -> Complex:
             return _sparse_waves(equations, values, sources)[wanted]
 
-        _repair(result, np.repeat(least, LANES), equations, elements, factors, again)
+        _repair(result, np.repeat(min_squares, LANES), equations, elements, factors, solve_with_pivoting)
         return result
 
 
@@ -219,18 +219,18 @@ def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -
 
 
 class VectorEngine:
-    """Runs the elimination in numpy, all samples at once; few samples go to the sparse LU one by one."""
+    """Runs the elimination in numpy for all samples at once; few samples use one sparse LU each."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
-        """Return the matrix between the ports kept; see :class:`Engine`."""
+        """Return the scattering matrix between ports; see :class:`Engine`."""
         n_ports = equations.n_ports
         result = np.empty((elements.shape[1], n_ports, n_ports), dtype=np.complex128)
 
-        def take(part: slice, work: Complex) -> None:
+        def store_result(part: slice, work: Complex) -> None:
             result[part] = work[equations.port_slots].T.reshape(-1, n_ports, n_ports)
 
-        least = _in_chunks(equations, elements, factors, take)
-        _repair(result, least, equations, elements, factors, _sparse_between_ports)
+        min_squares = _eliminate_in_chunks(equations, elements, factors, store_result)
+        _repair(result, min_squares, equations, elements, factors, _sparse_between_ports)
         return result
 
     def waves(
@@ -244,26 +244,26 @@ class VectorEngine:
         """Return waves; see :class:`Engine`."""
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
 
-        def take(part: slice, work: Complex) -> None:
-            result[part] = np.moveaxis(_substituted(equations.program, work, sources)[wanted], 2, 0)
+        def store_result(part: slice, work: Complex) -> None:
+            result[part] = np.moveaxis(_substitute(equations.program, work, sources)[wanted], 2, 0)
 
-        def again(equations: WaveEquations, values: Complex) -> Complex:
+        def solve_with_pivoting(equations: WaveEquations, values: Complex) -> Complex:
             return _sparse_waves(equations, values, sources)[wanted]
 
-        least = _in_chunks(equations, elements, factors, take)
-        _repair(result, least, equations, elements, factors, again)
+        min_squares = _eliminate_in_chunks(equations, elements, factors, store_result)
+        _repair(result, min_squares, equations, elements, factors, solve_with_pivoting)
         return result
 
 
-def _in_chunks(
-    equations: WaveEquations, elements: Complex, factors: Complex, take: Callable[[slice, Complex], None]
+def _eliminate_in_chunks(
+    equations: WaveEquations, elements: Complex, factors: Complex, store_result: Callable[[slice, Complex], None]
 ) -> NDArray[np.float64]:
-    """Eliminate, as many samples at once as memory allows; return the smallest squared pivot of each sample.
+    """Eliminate as many samples at once as memory allows; return the smallest squared pivot of each sample.
 
-    Few samples are not worth it: their smallest pivot is said to be 0.
+    Few samples are not eliminated here: their smallest pivot is returned as 0, so that the sparse LU solves them.
     """
     n = elements.shape[1]
-    least = np.zeros(n)
+    min_squares = np.zeros(n)
     step = max(_CHUNK // equations.program.n_slots, _FEW)
     for first in range(0, n if n >= _FEW else 0, step):
         part = slice(first, min(first + step, n))
@@ -271,35 +271,35 @@ def _in_chunks(
         work[equations.fixed_slots] = equations.fixed[:, None]
         joints = factors if factors.shape[1] == 1 else factors[:, part]
         work[equations.slots] = equations.values(elements[:, part], joints)
-        least[part] = _eliminated(equations.program, work)
-        take(part, work)
-    return least
+        min_squares[part] = _eliminate(equations.program, work)
+        store_result(part, work)
+    return min_squares
 
 
-def _eliminated(program: Program, work: Complex) -> NDArray[np.float64]:
-    """Eliminate in place; pivots become their inverses. Returns the smallest squared pivot of each sample."""
-    least = np.full(work.shape[1], np.inf)
+def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
+    """Eliminate in place, replacing pivots by their inverses; return the smallest squared pivot of each sample."""
+    min_squares = np.full(work.shape[1], np.inf)
     done = 0
     for k, pivot in enumerate(program.pivot.tolist()):
         below = program.below[program.below_start[k] : program.below_start[k + 1]]
         right = program.right[program.right_start[k] : program.right_start[k + 1]]
-        np.minimum(least, work[pivot].real ** 2 + work[pivot].imag ** 2, out=least)
+        np.minimum(min_squares, work[pivot].real ** 2 + work[pivot].imag ** 2, out=min_squares)
         work[pivot] = 1.0 / work[pivot]
         if len(below):
             work[below] *= work[pivot]
             target = program.target[done : done + len(below) * len(right)]
             done += len(target)
             work[target] -= (work[below][:, None] * work[right]).reshape(len(target), work.shape[1])
-    return least
+    return min_squares
 
 
-def _substituted(program: Program, work: Complex, sources: NDArray[np.int64]) -> Complex:
+def _substitute(program: Program, work: Complex, sources: NDArray[np.int64]) -> Complex:
     """Return the waves for a unit wave at each source, shape ``(n_pivots, sources, n)``."""
     x = np.zeros((program.n_pivots, len(sources), work.shape[1]), dtype=np.complex128)
     x[sources, np.arange(len(sources))] = 1.0
     for k in range(program.n_pivots):
         part = slice(program.below_start[k], program.below_start[k + 1])
-        # Light from one port has not reached most of the first unknowns: nothing to subtract.
+        # Light from one port has not reached most of the first unknowns, so there is nothing to subtract.
         if part.start < part.stop and x[k].any():
             x[program.below_row[part]] -= work[program.below[part]][:, None] * x[k]
     for k in reversed(range(program.n_pivots)):
@@ -310,27 +310,30 @@ def _substituted(program: Program, work: Complex, sources: NDArray[np.int64]) ->
     return x
 
 
-# -- the pivoting way -----------------------------------------------------------------------------------------------
+# -- sparse LU with pivoting ---------------------------------------------------------------------------------------
+# -- sparse LU with pivoting ---------------------------------------------------------------------------------------
 
 
 def _repair(
     result: Complex,
-    least: NDArray[np.float64],
+    min_squares: NDArray[np.float64],
     equations: WaveEquations,
     elements: Complex,
     factors: Complex,
-    again: Callable[[WaveEquations, Complex], Complex],
+    solve_with_pivoting: Callable[[WaveEquations, Complex], Complex],
 ) -> None:
-    """Solve samples again whose smallest squared pivot is too small, or no number."""
-    # Not "smaller than": a pivot that is no number is doubtful, too.
-    doubtful = np.flatnonzero(~(least[: len(result)] >= MIN_PIVOT**2))
-    if len(doubtful) and least[doubtful].any():
+    """Solve samples again if their smallest squared pivot is too small or NaN."""
+    # Negated comparison, so that NaN pivots are included.
+    doubtful = np.flatnonzero(~(min_squares[: len(result)] >= MIN_PIVOT**2))
+    if len(doubtful) and min_squares[doubtful].any():
         _log.info(
-            "%d of %d samples are close to a lossless resonance: solved with pivoting", len(doubtful), len(result)
+            "%d of %d samples are close to a lossless resonance and were solved with pivoting",
+            len(doubtful),
+            len(result),
         )
     for index in doubtful.tolist():
         joints = factors if factors.shape[1] == 1 else factors[:, index : index + 1]
-        result[index] = again(equations, equations.values(elements[:, index : index + 1], joints)[:, 0])
+        result[index] = solve_with_pivoting(equations, equations.values(elements[:, index : index + 1], joints)[:, 0])
 
 
 def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np.int64]) -> Complex:
@@ -344,19 +347,19 @@ def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np
     unit = np.zeros((n, len(sources)), dtype=np.complex128)
     unit[sources, np.arange(len(sources))] = 1.0
     try:
-        # In the order of the dissection already; the diagonal gives way only to an element ten times as large.
+        # The matrix is already in dissection order; another pivot is used only if it is ten times the diagonal.
         lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
     except RuntimeError as error:
         raise LumionError(
-            "these cells make an undamped resonator: light in a closed ring has no loss and no way out",
-            hint="Give the PUCs a loss.",
+            "these cells form a closed ring without loss, so the field has no solution",
+            hint="Give the PUCs a loss above 0 dB.",
         ) from error
     waves: Complex = lu.solve(unit)
     return waves
 
 
 def _sparse_between_ports(equations: WaveEquations, values: Complex) -> Complex:
-    """Return the matrix between the ports kept, by a sparse LU with pivoting."""
+    """Return the scattering matrix between ports by a sparse LU with pivoting."""
     n, n_ports = equations.n_waves, equations.n_ports
     waves = _sparse_waves(equations, values, equations.entry)
     result = np.zeros((n_ports, n_ports), dtype=np.complex128)

@@ -1,4 +1,4 @@
-"""What of the light at a port's fibre reaches the mesh: it takes TE only."""
+"""Coupling of fibre light into the mesh at a port, which accepts TE light."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def entering_fraction(jones: NDArray[np.complex128], loss_db: ArrayLike, tm_rejection_db: float) -> NDArray[np.float64]:
-    """Return the power in the mesh over the power in the fibre.
+    """Return the ratio of the power in the mesh to the power in the fibre.
 
-    TM leaks in through the port ``tm_rejection_db`` below TE (assumed). The two are added in power
-    (docs/polarization.md, "The model"): were TM a field, some polarization would hide it altogether.
+    TM light enters with ``tm_rejection_db`` more loss than TE (assumed). Both are added as powers
+    (docs/polarization.md, "The model"): if TM were added as a field, some polarization would cancel it completely.
 
     Args:
-        jones: Shape ``(..., 2)``; field at the facet (TE, TM), of length 1.
+        jones: Shape ``(..., 2)``; field at the facet (TE, TM), normalised to 1.
         loss_db: Access loss of the port for TE, with the leading axes of ``jones`` or one number.
-        tm_rejection_db: Extra loss of TM.
+        tm_rejection_db: Extra loss of TM light.
     """
     te, tm = np.abs(jones[..., 0]) ** 2, np.abs(jones[..., 1]) ** 2
-    share = te + 10.0 ** (-tm_rejection_db / 10.0) * tm
-    fraction: NDArray[np.float64] = share * 10.0 ** (-np.asarray(loss_db) / 10.0)
+    relative_power = te + 10.0 ** (-tm_rejection_db / 10.0) * tm
+    fraction: NDArray[np.float64] = relative_power * 10.0 ** (-np.asarray(loss_db) / 10.0)
     return fraction

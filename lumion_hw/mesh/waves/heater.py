@@ -1,4 +1,4 @@
-"""The calibrated law of one heater: phase against current, and its inverse."""
+"""The calibrated law of one heater: phase as a function of current, and its inverse."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _NEWTON_STEPS = 8
 
 @dataclass(frozen=True)
 class HeaterLaw:
-    """Phase of one arm, φ = ρ2·I² + ρ4·I⁴ + ρ6·I⁶.
+    """Phase of one arm as a function of heater current, φ = ρ2·I² + ρ4·I⁴ + ρ6·I⁶.
 
-    The form that heating with a resistance that rises suggests (docs/decisions/0006-global-fit.md), one term longer
-    than the usual two: over three full turns two terms miss the physics by some 20 mrad.
+    This form follows from a resistance that rises with heat (docs/decisions/0006-global-fit.md). It has one term more
+    than the usual two, which are wrong by about 20 mrad over three full turns.
 
     Attributes:
         rho2_rad_per_ma2: Coefficient of I², positive.
         rho4_rad_per_ma4: Coefficient of I⁴.
-        max_ma: Largest current at which the law holds and the heater may be driven; the law rises up to there.
+        max_ma: Largest current at which the law is valid and the heater may be driven; the phase rises up to there.
         rho6_rad_per_ma6: Coefficient of I⁶.
     """
 
@@ -37,7 +37,7 @@ class HeaterLaw:
         return square * (self.rho2_rad_per_ma2 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6))
 
     def bend(self, current_ma: float) -> float:
-        """Return the phase at a current over that of ρ2 alone: what heating by its own rise of resistance adds."""
+        """Return the phase at a current divided by its ρ2 term, which shows the effect of the rising resistance."""
         square = current_ma * current_ma
         return 1.0 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6) / self.rho2_rad_per_ma2
 
@@ -59,10 +59,12 @@ class HeaterLaw:
         """Return the current for a phase of at least 0.
 
         Raises:
-            LimitError: The phase is negative or needs more than the largest current.
+            LimitError: The phase is negative, or needs more than the largest current.
         """
         if not 0.0 <= phase_rad <= self.max_phase_rad:
-            raise LimitError("heater phase out of reach", asked=phase_rad, limit=self.max_phase_rad, unit="rad")
+            raise LimitError(
+                "the heater cannot reach this phase", requested=phase_rad, limit=self.max_phase_rad, unit="rad"
+            )
         square = phase_rad / self.rho2_rad_per_ma2
         for _ in range(_NEWTON_STEPS):
             slope = self.rho2_rad_per_ma2 + square * (2 * self.rho4_rad_per_ma4 + 3 * square * self.rho6_rad_per_ma6)

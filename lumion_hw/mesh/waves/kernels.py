@@ -1,8 +1,8 @@
-"""The inner loops of the solver, compiled by numba (the extra ``fast``): eliminate, and solve for given light.
+"""Inner loops of the solver, compiled by numba (the extra ``fast``): elimination, and solution for given light.
 
-Samples are worked on in groups of :data:`LANES`, real and imaginary parts apart, so that every step of the elimination
-is a few vector instructions and the numbers of one group stay in the cache. The one step that takes all the time is
-written out as vector instructions: a compiler that cannot know that its operands never overlap leaves it scalar.
+Samples are processed in groups of :data:`LANES`, with real and imaginary parts separate, so that every elimination step
+is a few vector instructions and one group stays in the cache. The step that takes nearly all the time is written as
+explicit vector instructions, because the compiler cannot know that its operands never overlap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 LANES = 8
-"""Samples worked on together: one AVX-512 register of doubles, two of AVX, four of NEON."""
+"""Samples processed together: one AVX-512 register of doubles, two AVX registers, or four NEON registers."""
 
 _PARTS = ir.ArrayType(ir.VectorType(ir.DoubleType(), LANES), 2)
 _ELEMENT_BYTES = 8
@@ -30,8 +30,8 @@ def _index(value: int) -> Any:
 def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any:
     """Return an instruction y[i] = combine(y[i], a[j], b[k]) for one group of complex numbers.
 
-    y, a and b are C-contiguous arrays ``(rows, 2, LANES)`` of real and imaginary parts; all is loaded before anything
-    is stored, so that rows may coincide.
+    y, a and b are C-contiguous arrays ``(rows, 2, LANES)`` of real and imaginary parts. Everything is loaded before
+    anything is stored, so rows may coincide.
     """
 
     @intrinsic
@@ -80,7 +80,7 @@ _multiply = _three_rows(_product)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _aligned(rows):  # type: ignore[no-untyped-def]
-    """Return room for complex numbers of one group each, on the boundary of a cache line."""
+    """Return memory for one group of complex numbers per row, aligned to a cache line."""
     memory = np.empty(rows * 2 * LANES + LANES)
     ahead = -(memory.ctypes.data // _ELEMENT_BYTES) % LANES
     return memory[ahead : ahead + rows * 2 * LANES].reshape(rows, 2, LANES)
@@ -88,27 +88,27 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
-    """Put the matrix elements of a group of samples into their slots; lanes beyond the last sample repeat the first."""
+    """Write the matrix elements of a group of samples into their slots; unused lanes repeat the first sample."""
     step = 1 if through.shape[1] > 1 else 0
-    there = min(LANES, elements.shape[1] - first)
+    n_present = min(LANES, elements.shape[1] - first)
     for slot in range(len(start)):
         for lane in range(LANES):
             work[slot, 0, lane] = start[slot]
             work[slot, 1, lane] = 0.0
     for e in range(len(slots)):
         slot, row, passed = slots[e], element[e], joint[e]
-        for lane in range(there):
+        for lane in range(n_present):
             value = elements[row, first + lane] * through[passed, step * (first + lane)]
             work[slot, 0, lane] = value.real
             work[slot, 1, lane] = value.imag
-        for lane in range(there, LANES):
+        for lane in range(n_present, LANES):
             work[slot, 0, lane] = work[slot, 0, 0]
             work[slot, 1, lane] = work[slot, 1, 0]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _eliminate(pivot, below_start, below, right_start, right, target, work):  # type: ignore[no-untyped-def]
-    """Eliminate; pivots are replaced by their inverses. Returns the smallest squared magnitude of a pivot."""
+    """Eliminate, replacing pivots by their inverses; return the smallest squared magnitude of a pivot."""
     smallest = np.inf
     t = 0
     for k in range(len(pivot)):
@@ -116,7 +116,7 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
         for lane in range(LANES):
             square = work[diagonal, 0, lane] ** 2 + work[diagonal, 1, lane] ** 2
             smallest = min(smallest, square)
-            # 1 / (a + jb) = (a - jb) / (a² + b²), and the square is there already.
+            # 1 / (a + jb) = (a - jb) / (a² + b²), and the square is known already.
             inverse = 1.0 / square
             work[diagonal, 0, lane] *= inverse
             work[diagonal, 1, lane] *= -inverse
@@ -131,7 +131,7 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def]
-    """Solve for a unit wave at one source; what its light has not reached yet is skipped on the way forward."""
+    """Solve for a unit wave at one source; the forward pass skips waves that its light has not reached."""
     pivot, below_start, below, below_row, right_start, right, right_column, _ = steps
     x[:] = 0.0
     reached[:] = False
@@ -150,7 +150,7 @@ def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_eliminate(steps, start, slots, element, joint, elements, through, wanted, result):  # type: ignore[no-untyped-def]
-    """Eliminate for every sample and fetch the wanted slots. Returns the smallest squared pivot of each group."""
+    """Eliminate for every sample and copy the wanted slots; return the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps
     n_samples = elements.shape[1]
     work = _aligned(len(start))
@@ -167,7 +167,7 @@ def run_eliminate(steps, start, slots, element, joint, elements, through, wanted
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_solve(steps, start, slots, element, joint, elements, through, sources, wanted, result):  # type: ignore[no-untyped-def]
-    """Solve for a unit wave at each source. Returns the smallest squared pivot of each group."""
+    """Solve for a unit wave at each source; return the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps
     n_samples, n = elements.shape[1], len(pivot)
     work = _aligned(len(start))
@@ -187,7 +187,7 @@ def run_solve(steps, start, slots, element, joint, elements, through, sources, w
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(through_in, cross_in, upper, lower, through_out, cross_out, result):  # type: ignore[no-untyped-def]
-    """Do what :func:`lumion_hw.mesh.waves.cell.combine_cells` does, without room for intermediate results."""
+    """Do the same as :func:`lumion_hw.mesh.waves.cell.combine_cells`, without memory for intermediate results."""
     n = result.shape[3]
     steps = (
         int(through_in.shape[1] > 1),

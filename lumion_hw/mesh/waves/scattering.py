@@ -1,9 +1,9 @@
-"""Scattering matrix of a mesh of unit cells: eliminated in a fixed order, vectorised over wavelengths and samples.
+"""Scattering matrix of a mesh of unit cells, solved by elimination in a fixed order for many wavelengths and samples.
 
-With ``a`` the waves entering the 4E PUC-ports, S the block-diagonal scattering of the cells, C the partial permutation
-of the joints and x the light injected at ports: ``(I - C·S)·a = x``; the waves leaving open PUC-ports are the answer.
-Where joints or facets send light back, C has a diagonal.
-All directed waves are kept: on a hexagonal mesh light comes back through waveguides it has used, backwards.
+Let ``a`` be the waves entering the 4E PUC-ports, S the block-diagonal scattering of the cells, C the partial
+permutation of the joints and x the light injected at ports. Then ``(I - C·S)·a = x``, and the waves leaving open
+PUC-ports are the result. If joints or facets reflect light, C has a diagonal. All directed waves are included, because
+on a hexagonal mesh light can return through waveguides it has used, in the opposite direction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Solver"]
 
 
 class _Pattern:
-    """What follows from the mesh alone: which wave feeds which, and the order of their elimination."""
+    """Properties of the mesh alone: which wave feeds which, and the order of elimination."""
 
     def __init__(self, mesh: MeshTopology) -> None:
         self.mesh = mesh
@@ -34,12 +34,12 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Place of every wave in the elimination: light from outside first, then as the PUCs are dissected."""
+        """Position of every wave in the elimination: waves from outside first, then in the order of the dissection."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
         place = np.empty_like(waves)
-        # Light from outside is fed by no other wave: eliminated first, it fills in nothing.
+        # No other wave feeds the waves from outside, so eliminating them first causes no fill-in.
         place[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
         return place
 
@@ -49,12 +49,12 @@ class _Pattern:
 
     @cached_property
     def ports_equations(self) -> WaveEquations:
-        """The same with a column for the light into each port and a row for the light out of it."""
+        """Wave equations with a column for the light into each port and a row for the light out of it."""
         return self._equations(keep_ports=True)
 
     @cached_property
     def reflecting_equations(self) -> WaveEquations:
-        """Those of the waves where both ends of every joint and all ports may send back: twice the work."""
+        """Wave equations in which joint ends and ports may reflect light; they take twice the work."""
         return self._equations(keep_ports=False, reflecting=True)
 
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
@@ -65,15 +65,18 @@ class _Pattern:
         wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
         rows, columns, joint = place[np.repeat(joined, 2)], place[wave], np.repeat(joint_of[joined], 2)
         if reflecting:
-            at = np.concatenate([*mesh.joints.T, mesh.port_puc_port])
-            sent, through = feeds(np.repeat(at, 2), np.tile([0, 1], len(at)))
-            rows, columns = np.concatenate([rows, place[np.repeat(at, 2)]]), np.concatenate([columns, place[sent]])
+            reflectors = np.concatenate([*mesh.joints.T, mesh.port_puc_port])
+            feeding, through = feeds(np.repeat(reflectors, 2), np.tile([0, 1], len(reflectors)))
+            rows, columns = (
+                np.concatenate([rows, place[np.repeat(reflectors, 2)]]),
+                np.concatenate([columns, place[feeding]]),
+            )
             element = np.concatenate([element, through])
-            joint = np.concatenate([joint, len(mesh.joints) + np.repeat(np.arange(len(at)), 2)])
+            joint = np.concatenate([joint, len(mesh.joints) + np.repeat(np.arange(len(reflectors)), 2)])
             if len(set(zip(rows.tolist(), columns.tolist(), strict=True))) < len(rows):
                 raise ConfigError(
-                    "a joint of this mesh joins the two ports of one end of a PUC, which is a mirror already",
-                    hint="Give its joints and facets no reflections of their own.",
+                    "a joint of this mesh connects both rails of one PUC end, which already reflects all light",
+                    hint="Remove the reflections of joints and facets for this mesh.",
                 )
         if keep_ports:
             ports = n + np.arange(mesh.n_ports)
@@ -85,40 +88,41 @@ class _Pattern:
         return WaveEquations.compile(rows, columns, element, joint, n_waves=n, entry=entry)
 
 
-_MOST_PATTERNS = 8
+_MAX_PATTERNS = 8
 _patterns: dict[bytes, _Pattern] = {}
 _patterns_guard = threading.Lock()
 
 
-def _pattern_of(mesh: MeshTopology) -> _Pattern:
-    """Return the pattern of a mesh, worked out once for all solvers of equal meshes: it costs more than an answer."""
+def _cached_pattern(mesh: MeshTopology) -> _Pattern:
+    """Return the pattern of a mesh; cached for all equal meshes, because building it costs more than a solution."""
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:
-        if key not in _patterns and len(_patterns) == _MOST_PATTERNS:
+        if key not in _patterns and len(_patterns) == _MAX_PATTERNS:
             del _patterns[next(iter(_patterns))]
         return _patterns.setdefault(key, _Pattern(mesh))
 
 
 class Solver:
-    """Solves one mesh for any cells; everything that depends on the mesh alone is worked out once.
+    """Solves the field of one mesh for any cells; everything that depends only on the mesh is prepared once.
 
     Uses one thread. Results agree with a pivoting sparse LU to 1e-12. With the extra ``fast`` (numba) the inner loops
-    are compiled; without it they run in numpy and scipy, with the same results some ten times slower.
+    are compiled; without it they run in numpy and scipy, about ten times slower with the same results.
 
     Args:
         mesh: The mesh.
-        compiled: Whether the compiled loops are used; by default if they are there.
+        compiled: Whether to use the compiled loops; by default if available.
 
     Raises:
-        ConfigError: ``compiled`` is asked for, but numba is not installed.
+        ConfigError: ``compiled`` is set, but numba is not installed.
     """
 
     def __init__(self, mesh: MeshTopology, *, compiled: bool | None = None) -> None:
         self.mesh = mesh
         self._engine: Engine = choose_engine(compiled)
-        self._pattern = _pattern_of(mesh)
+        self._pattern = _cached_pattern(mesh)
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- results
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def solve(
         self, cells: UnitCells, frequency_hz: ArrayLike, inputs: Sequence[int] | None = None
@@ -128,20 +132,20 @@ class Solver:
         Args:
             cells: Unit cells of this mesh, for one sample or N.
             frequency_hz: One optical frequency, or an array of shape ``(W,)``.
-            inputs: Ports where light enters; all ports when omitted.
+            inputs: Ports where light enters; all ports by default.
 
         Returns:
             Field transmission, shape ``(n_ports, len(inputs))``, with leading axes ``(W,)``, ``(N,)`` or ``(W, N)`` for
             an array of frequencies and for samples.
 
         Raises:
-            ConfigError: A port does not exist, or the cells are those of another mesh.
-            LimitError: A splitting leaves 0 … 1 at one of the frequencies.
-            LumionError: Light in a closed ring has no loss and no way out.
+            ConfigError: A port does not exist, or the cells belong to another mesh.
+            LimitError: A splitting is outside 0 … 1 at one of the frequencies.
+            LumionError: A closed ring has no loss.
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
-        # Many inputs: ports kept in the elimination give all of the matrix at once. Few: a substitution for each.
+        # For many inputs, elimination with ports gives the whole matrix at once; for few, substitute for each input.
         if 2 * len(ports) >= self.mesh.n_ports and len(factors) == len(self.mesh.joints):
             matrix = self._engine.between_ports(self._pattern.ports_equations, elements, factors)
             matrix = matrix if inputs is None else matrix[:, :, ports]
@@ -155,7 +159,7 @@ class Solver:
     ) -> NDArray[np.complex128]:
         """Return the waves entering every PUC-port for unit light at each input.
 
-        Args and errors as in :meth:`solve`; the shape is ``(4E, len(inputs))``, with the same leading axes.
+        Arguments and errors as in :meth:`solve`; the shape is ``(4E, len(inputs))``, with the same leading axes.
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
@@ -163,14 +167,15 @@ class Solver:
         waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         return waves.reshape(*batch, 4 * self.mesh.n_pucs, len(ports))
 
-    # -- the parts, for what is built on the solver -------------------------------------------------------------------
+    # -- building blocks for other modules
+    # -- building blocks for other modules ----------------------------------------------------------------------------
 
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of T, factors of joints, and the axes n stands for.
+        """Return elements of T, factors of joints, and the batch axes that n represents.
 
-        Those of T have the shape ``(4E, n)``, the factors ``(J, n)`` or ``(J, 1)``; below them follow those of
+        Elements have shape ``(4E, n)``, factors ``(J, n)`` or ``(J, 1)``, followed by the rows of
         :meth:`UnitCells.reflection_coefficients`.
         """
         batch = cells.batch_shape(frequency_hz)
@@ -189,45 +194,47 @@ class Solver:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> NDArray[np.complex128]:
-        """Return the waves entering the PUC-ports ``wanted`` for a unit wave added to those entering at ``sources``.
+        """Return the waves entering at PUC-ports ``wanted`` for a unit wave added at each of ``sources``.
 
         Shape ``(n, len(wanted), len(sources))``.
         """
         place, pattern = self._pattern.order, self._pattern
-        one_way = len(factors) == len(self.mesh.joints)
-        equations = pattern.waves_equations if one_way else pattern.reflecting_equations
+        is_reflection_free = len(factors) == len(self.mesh.joints)
+        equations = pattern.waves_equations if is_reflection_free else pattern.reflecting_equations
         return self._engine.waves(equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return the waves leaving at ports, ``(n, n_ports, k)``, for those entering the PUC-ports that feed them."""
+        """Return the waves leaving at ports, ``(n, n_ports, k)``, given the waves that feed them."""
         parts = elements[self._pattern.out_element].T[:, :, None] * waves
         total: NDArray[np.complex128] = parts[:, 0::2] + parts[:, 1::2]
         return total
 
     @property
     def port_feeds(self) -> NDArray[np.int64]:
-        """Shape ``(2 n_ports,)``; the two PUC-ports whose entering waves feed the light out of each port."""
+        """PUC-ports whose entering waves feed the light out of each port, two per port, shape ``(2 n_ports,)``."""
         return self._pattern.out_wave
 
     def checked_inputs(self, cells: UnitCells, inputs: Sequence[int] | None) -> NDArray[np.int64]:
-        """Return the inputs, by default all. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
+        """Return the inputs, by default all ports. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
         mesh = self.mesh
         ports = np.arange(mesh.n_ports) if inputs is None else np.asarray(list(inputs), dtype=np.int64)
         wrong = ports[(ports < 0) | (ports >= mesh.n_ports)].tolist()
         n_pucs, n_joints = cells.loss_db.shape[-1], cells.joint_phase.shape[-1]
         if wrong or n_pucs != mesh.n_pucs or n_joints != len(mesh.joints):
             raise ConfigError(
-                f"inputs {wrong} do not exist" if wrong else f"cells for {n_pucs} PUCs and {n_joints} joints",
-                hint=f"It has {mesh.n_pucs} PUCs, {len(mesh.joints)} joints and {mesh.n_ports} ports.",
+                f"input ports {wrong} do not exist"
+                if wrong
+                else f"the cells have {n_pucs} PUCs and {n_joints} joints, which does not match the mesh",
+                hint=f"The mesh has {mesh.n_pucs} PUCs, {len(mesh.joints)} joints and {mesh.n_ports} ports.",
             )
         return ports
 
 
 def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return which wave feeds a wave leaving at ``puc_port`` and the index of the T element it passes.
+    """Return the wave that feeds a wave leaving at ``puc_port``, and the index of the T element between them.
 
-    The wave leaving at (B, r) is fed by those entering at end A through T[r, rail]; the one leaving at (A, r) by those
-    entering at end B through the transpose, T[rail, r].
+    The wave leaving at (B, r) is fed by those entering at end A through T[r, rail]. The wave leaving at (A, r) is fed
+    by those entering at end B through the transpose, T[rail, r].
     """
     puc, end, side = puc_port // 4, (puc_port % 4) // 2, puc_port % 2
     wave = 4 * puc + 2 * (1 - end) + rail
@@ -236,7 +243,7 @@ def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray
 
 
 def _combine(engine: Engine) -> Combine:
-    """Return what puts unit cells together: compiled, where the elimination is."""
+    """Return the function that builds unit cells; it is compiled if the engine is."""
     if not isinstance(engine, CompiledEngine):
         return combine_cells
     from lumion_hw.mesh.waves.kernels import combine

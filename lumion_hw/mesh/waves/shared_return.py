@@ -1,4 +1,4 @@
-"""Drives that share a return: the current of one lifts the potential of the others, so that less flows through them."""
+"""Heater channels with a shared return: the current of one raises the return potential and reduces the others."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 RETURN_GROUP_SIZES = (4, 8, 12, 16, 24, 32, 40)
-"""Drives in a row of channels that may share one: those of usual modules, converters and connectors (assumed)."""
-_MOST_STEPS = 20
-_EXACT_MA = 1e-9
+"""Possible numbers of consecutive channels with a shared return: sizes of common modules and connectors (assumed)."""
+_MAX_STEPS = 20
+_CONVERGED_MA = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class SharedReturns:
-    """What heaters lose to others on their return.
+    """Current that heaters lose because other heaters use the same return.
 
-        I = driven - Σ j·(a·driven + b)    j: mean current of the others of the group, were all of its drives there
+        I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters in a group, assuming a full group
 
-    There is one a, in 1/mA, and one b for every size of a group in :data:`RETURN_GROUP_SIZES`: a drive of finite output
-    resistance loses a share of its current, one that holds its voltage a current.
+    There is one a, in 1/mA, and one b for every group size in :data:`RETURN_GROUP_SIZES`. A channel of finite output
+    resistance loses a fraction of its current; a voltage source loses a fixed current.
 
     Attributes:
-        members: For every size, shape ``(2E, g)``: 1 where a heater is of one of g groups.
+        members: For every group size, shape ``(2E, g)``: 1 where a heater belongs to one of the g groups.
     """
 
     members: tuple[Real, ...]
 
     @classmethod
     def from_channels(cls, channels: Sequence[int]) -> SharedReturns:
-        """Return those of heaters on these drive channels."""
+        """Return the groups for heaters on these controller channels."""
         groups = [np.asarray(channels, dtype=np.int64) // size for size in RETURN_GROUP_SIZES]
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
     def others_ma(self, driven_ma: Real) -> Real:
-        """Return j of heaters driven with ``(…, 2E)``, shape ``(T, …, 2E)``."""
+        """Return j for heaters driven with ``(…, 2E)``, shape ``(T, …, 2E)``."""
         sums = [driven_ma @ members @ members.T for members in self.members]
         return np.stack(
             [(sum_ma - driven_ma) / (size - 1) for sum_ma, size in zip(sums, RETURN_GROUP_SIZES, strict=True)]
@@ -48,22 +48,22 @@ class SharedReturns:
         """Return the currents that flow, shape ``(…, 2E)``.
 
         Args:
-            driven_ma: Shape ``(…, 2E)``.
-            per_ma: Shape ``(2T,)``; a of all sizes, then b; ``None`` where nothing is lost.
+            driven_ma: Driven currents, shape ``(…, 2E)``.
+            per_ma: Shape ``(2T,)``; a of all group sizes, then b; ``None`` if no current is lost.
         """
         if per_ma is None:
             return driven_ma
-        share, lost_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
-        flowing: Real = driven_ma - share * driven_ma - lost_ma
+        lost_fraction, lost_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
+        flowing: Real = driven_ma - lost_fraction * driven_ma - lost_ma
         return flowing
 
     def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:
-        """Return the currents to drive, so that these flow, shape ``(2E,)``; none below zero."""
+        """Return the currents to drive so that the given currents flow, shape ``(2E,)``; none below zero."""
         driven = flowing_ma
-        for _ in range(_MOST_STEPS):
-            # What is lost is a small part: a step leaves as small a part of the error.
+        for _ in range(_MAX_STEPS):
+            # Only a small fraction is lost, so each step reduces the error by this small factor.
             step = flowing_ma - self.flowing_ma(driven, per_ma)
             driven = np.maximum(driven + step, 0.0)
-            if np.abs(step).max(initial=0.0) < _EXACT_MA:
+            if np.abs(step).max(initial=0.0) < _CONVERGED_MA:
                 break
         return driven

@@ -1,7 +1,7 @@
-"""Sweeping a few PUCs of a mesh: a low-rank change of the equations, solved in a handful of unknowns per step.
+"""Sweep a few PUCs of a mesh: a low-rank change of the equations, solved with a few unknowns per step.
 
-With the base solved once for its inputs and for unit light emitted from each PUC-port of the swept PUCs, the waves
-entering those PUC-ports follow from a matrix of four times their number, ``(1 - G·ΔS)·a = a0`` (Woodbury).
+The base setting is solved once, for its inputs and for unit light emitted from each PUC-port of the swept PUCs. The
+waves entering those PUC-ports then follow from a matrix of four times their number, ``(1 - G·ΔS)·a = a0`` (Woodbury).
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from lumion_hw.mesh.waves.scattering import Solver
 
 
 class SweepSolver:
-    """Solves a mesh for many settings of a few of its PUCs, everything else fixed.
+    """Solves a mesh for many settings of a few of its PUCs, with everything else fixed.
 
-    Making one costs a solution of the mesh; after that a step costs microseconds, whatever the size of the mesh. Make
-    another one when anything but these PUCs has changed.
+    Creating a solver costs one solution of the mesh; after that each step takes microseconds, whatever the size of the
+    mesh. Create a new solver when anything except these PUCs changes.
 
     Args:
         solver: The solver of the mesh.
         cells: Unit cells without samples.
         frequency_hz: One optical frequency.
-        pucs: PUCs that are swept, all different.
-        inputs: Ports where light enters; all ports when omitted.
+        pucs: PUCs to sweep, each once.
+        inputs: Ports where light enters; all ports by default.
 
     Raises:
         ConfigError: A PUC or port does not exist, a PUC is named twice, or the cells have samples.
-        LumionError: As :meth:`Solver.solve`.
+        LumionError: As for :meth:`Solver.solve`.
     """
 
     def __init__(
@@ -46,7 +46,9 @@ class SweepSolver:
         wrong = [puc for puc in pucs if not 0 <= puc < mesh.n_pucs]
         if wrong or len(set(pucs)) != len(pucs) or cells.n_samples is not None or np.ndim(frequency_hz):
             raise ConfigError(
-                f"PUCs {wrong} do not exist" if wrong else "one setting at one frequency is the base of a sweep",
+                f"PUCs {wrong} do not exist"
+                if wrong
+                else "a sweep needs one base setting, one frequency and different PUCs",
                 hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give cells without samples and one frequency.",
             )
         ports = solver.checked_inputs(cells, inputs)
@@ -54,7 +56,7 @@ class SweepSolver:
         self.pucs = tuple(pucs)
         self._base = elements.reshape(-1, 2, 2)[list(pucs)]
         entering = (4 * np.asarray(pucs, dtype=np.int64)[:, None] + np.arange(4)).ravel()
-        # Light that leaves a PUC-port goes on through its joint and enters the next one, or is out of the mesh.
+        # Light that leaves a PUC-port passes its joint and enters the next PUC-port, or leaves the mesh.
         mate = mesh.mate[entering]
         inside = mate >= 0
         joint = np.searchsorted(mesh.joints[:, 0], np.minimum(entering, mate)[inside])
@@ -82,27 +84,28 @@ class SweepSolver:
             Field transmission, shape ``(N, n_ports, len(inputs))``.
 
         Raises:
-            ConfigError: The array has another shape.
+            ConfigError: The array has the wrong shape.
         """
         m = len(self.pucs)
         if transfer.shape[1:] != (m, 2, 2):
             raise ConfigError(
-                f"T has shape {transfer.shape}", hint=f"Give (N, {m}, 2, 2): one T for each of PUCs {self.pucs}."
+                f"T has the wrong shape, {transfer.shape}",
+                hint=f"Give (N, {m}, 2, 2): one T for each of PUCs {self.pucs}.",
             )
         # ΔS of a PUC is [[0, ΔTᵀ], [ΔT, 0]] in the order AL, AR, BL, BR.
         change = np.zeros((len(transfer), m, 4, 4), dtype=np.complex128)
         change[:, :, 2:, :2] = transfer - self._base
         change[:, :, :2, 2:] = change[:, :, 2:, :2].swapaxes(2, 3)
         n, size, k = len(transfer), 4 * m, self._entering.shape[1]
-        # One product of large matrices is much faster than N of small ones.
+        # One product of large matrices is much faster than N products of small ones.
         system = np.empty((n, size, size), dtype=np.complex128)
         for index in range(m):
             part = slice(4 * index, 4 * index + 4)
             columns = self._emitted_here[:, part] @ change[:, index].transpose(1, 0, 2).reshape(4, 4 * n)
             system[:, :, part] = -columns.reshape(size, n, 4).swapaxes(0, 1)
         system[:, np.arange(size), np.arange(size)] += 1.0
-        there = np.linalg.solve(system, self._entering[None])
-        emitted = np.einsum("nmij,nmjk->nkmi", change, there.reshape(n, m, 4, k))
+        entering = np.linalg.solve(system, self._entering[None])
+        emitted = np.einsum("nmij,nmjk->nkmi", change, entering.reshape(n, m, 4, k))
         result: NDArray[np.complex128] = (emitted.reshape(n * k, size) @ self._emitted_out.T).reshape(n, k, -1)
         result += self._leaving.T
         return result.swapaxes(1, 2)

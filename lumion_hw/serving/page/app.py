@@ -116,7 +116,7 @@ class PageApp:
             plan = self._owner.what_if(requests)
             circuits = [
                 {
-                    "name": f"{each.request.source}:{each.request.target}",
+                    "name": each.request.name,
                     "hops": each.hops,
                     "margin_db": each.budget.margin_db,
                     "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(each)],

@@ -146,7 +146,7 @@ def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -
     return target.error(
         LimitError,
         f"{_name(request)} refused, and nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
-        asked=refusal.value,
+        requested=refusal.value,
         limit=refusal.limit,
         unit="mW" if whole else "code",
     )

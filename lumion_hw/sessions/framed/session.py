@@ -176,7 +176,7 @@ class FramedSession(DeviceErrors):
         self._baud = baud
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
         self._first_seq = first_seq
-        self._lock = fork_safe(TurnLock(clock.own_event))
+        self._lock = fork_safe(TurnLock(clock.thread_event))
         self._owner = OwnerProcess()
         self._exchanging = False
         self._hello: HelloReply | None = None

@@ -161,11 +161,11 @@ class LaserGrids:
         nearest = [value for value in (below, above) if value is not None]
         if not nearest:
             what = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
-            return LimitError(f"no frequency on {what}", asked=mhz, limit=0, unit="MHz")
+            return LimitError(f"no frequency on {what}", requested=mhz, limit=0, unit="MHz")
         names = " and ".join(f"{value} MHz" for value in nearest)
         return LimitError(
             f"{mhz} MHz cannot be reached; nearest {names}",
-            asked=mhz,
+            requested=mhz,
             limit=min(nearest, key=lambda value: abs(value - mhz)),
             unit="MHz",
         )

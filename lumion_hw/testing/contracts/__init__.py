@@ -2,7 +2,7 @@
 
 Subclass a contract in a test file, name the subclass ``Test...``, and give the fixtures it asks for; ``driver`` is
 always one of them. Fixtures that are not given skip the promises that need them, and say so. A contract knows only
-the interface: neither a driver nor an emulator. :class:`OverItsWire` runs it on an emulated device in memory, and
+the interface: neither a driver nor an emulator. :class:`WireFixtures` runs it on an emulated device in memory, and
 what wires do on the device's own wire. Users import them from :mod:`lumion_hw.testing`.
 """
 
@@ -14,7 +14,6 @@ from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
 from lumion_hw.testing.contracts.mesh_states import MeshStatesContract
 from lumion_hw.testing.contracts.optical_switch import OpticalSwitchContract
-from lumion_hw.testing.contracts.over_its_wire import OverItsWire
 from lumion_hw.testing.contracts.polarimeter import PolarimeterContract
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
 from lumion_hw.testing.contracts.polarization_optimizer import PolarizationOptimizerContract
@@ -23,6 +22,7 @@ from lumion_hw.testing.contracts.spectrum_analyzer import SpectrumAnalyzerContra
 from lumion_hw.testing.contracts.temperature import TemperatureControllerContract
 from lumion_hw.testing.contracts.transponder import TransponderContract
 from lumion_hw.testing.contracts.tunable_laser import TunableLaserContract
+from lumion_hw.testing.contracts.wire_fixtures import WireFixtures
 
 __all__ = [
     "BreakoutTransponderContract",
@@ -32,7 +32,6 @@ __all__ = [
     "MeshStatesContract",
     "OpticalAmplifierContract",
     "OpticalSwitchContract",
-    "OverItsWire",
     "PolarimeterContract",
     "PolarizationControllerContract",
     "PolarizationOptimizerContract",
@@ -42,4 +41,5 @@ __all__ = [
     "TransponderContract",
     "TunableLaserContract",
     "VariableAttenuatorContract",
+    "WireFixtures",
 ]

@@ -15,11 +15,11 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, NotSup
 from lumion_hw.interfaces import AmplifierLimits, AmplifierMode, OpticalAmplifier
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
+    fail_without_fixture,
     is_done,
-    not_given,
     promised,
     refused,
+    skip_without_fixture,
     unless_refused,
 )
 from lumion_hw.testing.contracts.tunable_laser import within
@@ -56,17 +56,17 @@ class OpticalAmplifierContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> OpticalAmplifier:
         """An open driver."""
-        not_given("driver", "an open OpticalAmplifier whose output is off, closed again after the test")
+        fail_without_fixture("driver", "an open OpticalAmplifier whose output is off, closed again after the test")
 
     @pytest.fixture
     def emitted_dbm(self) -> Callable[[], float | None]:
         """Tells the power in dBm that really leaves, ``None`` in the dark, with light at the input."""
-        cannot_tell("emitted_dbm", "a function that returns the power in dBm that really leaves it, or None")
+        skip_without_fixture("emitted_dbm", "a function that returns the power in dBm that really leaves it, or None")
 
     @pytest.fixture
     def change_mode(self) -> Callable[[], None]:
         """Lets another session make the amplifier hold another quantity; its output is off."""
-        cannot_tell("change_mode", "a function by which another session makes it hold another quantity")
+        skip_without_fixture("change_mode", "a function by which another session makes it hold another quantity")
 
     # -- what another session changes
 

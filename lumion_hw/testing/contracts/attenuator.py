@@ -14,13 +14,13 @@ from lumion_hw.errors import ConfigError, LimitError, NotSupportedError
 from lumion_hw.interfaces import VariableAttenuator
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
+    fail_without_fixture,
     is_done,
-    not_given,
-    on_wires_alone,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
     unless_refused,
 )
 from lumion_hw.testing.contracts.tunable_laser import within
@@ -57,27 +57,31 @@ class VariableAttenuatorContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> VariableAttenuator:
         """An open driver."""
-        not_given("driver", "an open VariableAttenuator, closed again after the test")
+        fail_without_fixture("driver", "an open VariableAttenuator, closed again after the test")
 
     @pytest.fixture
     def taken_db(self) -> Callable[[int], float | None]:
         """Tells what a channel really takes from the light in dB, ``None`` while none passes."""
-        cannot_tell("taken_db", "a function that returns what a channel really takes in dB, None while none passes")
+        skip_without_fixture(
+            "taken_db", "a function that returns what a channel really takes in dB, None while none passes"
+        )
 
     @pytest.fixture
     def change_offset(self) -> Callable[[int], None]:
         """Lets another session set an offset of the displayed attenuation of a channel."""
-        cannot_tell("change_offset", "a function by which another session sets an offset of the attenuation")
+        skip_without_fixture("change_offset", "a function by which another session sets an offset of the attenuation")
 
     @pytest.fixture
     def change_wavelength(self) -> Callable[[int], None]:
         """Lets another session change the wavelength of a channel."""
-        cannot_tell("change_wavelength", "a function by which another session changes the wavelength of a channel")
+        skip_without_fixture(
+            "change_wavelength", "a function by which another session changes the wavelength of a channel"
+        )
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
         """Lets another session reset the attenuator, as by ``*RST``."""
-        cannot_tell("reset", "a function by which another session resets the attenuator, as by *RST")
+        skip_without_fixture("reset", "a function by which another session resets the attenuator, as by *RST")
 
     # -- what another session changes
 
@@ -252,7 +256,7 @@ class VariableAttenuatorContract(DeviceContract):
             refused(ConfigError, f"channel {channel}", partial(driver.settings, channel))
             refused(ConfigError, f"channel {channel}", partial(driver.set_attenuation_db, channel, 5.0))
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: VariableAttenuator, clock: Clock) -> None:
         """While one thread sets, another reads attenuations that were set."""
         wanted_db = [within(driver.limits(1).attenuation_db, fraction) for fraction in (0.3, 0.32)]
@@ -269,7 +273,7 @@ class VariableAttenuatorContract(DeviceContract):
                 known = any(abs(found_db - each) <= slack_db for each in wanted_db)
                 promised(known, f"{found_db:g} dB was read, which nobody set")
 
-        side_by_side(clock, set_them, read)
+        run_parallel(clock, set_them, read)
 
     def test_closing_leaves_the_light_as_it_is(
         self, driver: VariableAttenuator, taken_db: Callable[[int], float | None]

@@ -9,7 +9,13 @@ import pytest
 
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.interfaces import BreakoutTransponder
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    fail_without_fixture,
+    promised,
+    refused,
+    skip_without_fixture,
+)
 
 
 class BreakoutTransponderContract(DeviceContract):
@@ -36,12 +42,12 @@ class BreakoutTransponderContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> BreakoutTransponder:
         """An open driver of a module that is powered up and dark."""
-        not_given("driver", "an open BreakoutTransponder, powered up and dark, closed again after the test")
+        fail_without_fixture("driver", "an open BreakoutTransponder, powered up and dark, closed again after the test")
 
     @pytest.fixture
     def launched_w(self) -> Callable[[int], float]:
         """Returns the power that really leaves the path from a host lane, in watts."""
-        cannot_tell("launched_w", "a function that measures what the path from a host lane launches, in watts")
+        skip_without_fixture("launched_w", "a function that measures what the path from a host lane launches, in watts")
 
     @pytest.fixture
     def starts(self, driver: BreakoutTransponder) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, LockStage, Performance, Quality
-from lumion_hw.testing.contracts.common import not_given, promised, refused
+from lumion_hw.testing.contracts.common import fail_without_fixture, promised, refused
 from lumion_hw.testing.contracts.transponder import TransponderContract
 
 _MHZ = 1e-6
@@ -47,7 +47,7 @@ class CoherentTransponderContract(TransponderContract):
     @pytest.fixture
     def driver(self) -> CoherentTransponder:
         """An open driver of a module whose data path is up: only then do receivers report."""
-        not_given("driver", "an open CoherentTransponder that has been enabled, closed again after the test")
+        fail_without_fixture("driver", "an open CoherentTransponder that has been enabled, closed again after the test")
 
     # -- what it says of itself
 

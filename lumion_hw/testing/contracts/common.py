@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 
-from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import ForkError, LinkError, LumionError, NotSupportedError
 from lumion_hw.testing.forking import in_child
 
@@ -27,13 +27,13 @@ _THREAD_PATIENCE_S = 120.0
 
 
 def on_wires(test: FunctionT) -> FunctionT:
-    """Mark a promise that a wire can break: :class:`OverItsWire` proves it in memory and on the device's own wire."""
+    """Mark a promise that a wire can break: :class:`WireFixtures` proves it in memory and on the device's own wire."""
     vars(test)["transports"] = ("memory", "wires")
     return test
 
 
-def on_wires_alone(test: FunctionT) -> FunctionT:
-    """Mark a promise about threads, which virtual time cannot have: :class:`OverItsWire` proves it on the wire."""
+def on_wires_only(test: FunctionT) -> FunctionT:
+    """Mark a promise about threads, which virtual time cannot have: :class:`WireFixtures` proves it on the wire."""
     vars(test)["transports"] = ("wires",)
     return test
 
@@ -74,22 +74,22 @@ def is_done(action: Callable[[], object]) -> bool:
     return True
 
 
-def not_given(fixture: str, what: str) -> NoReturn:
+def fail_without_fixture(fixture: str, what: str) -> NoReturn:
     """Fail a test whose suite lacks a fixture that every driver author has to give."""
     pytest.fail(f"give this contract a fixture {fixture!r}: {what}", pytrace=False)
 
 
-def cannot_tell(fixture: str, what: str) -> NoReturn:
+def skip_without_fixture(fixture: str, what: str) -> NoReturn:
     """Skip a test whose suite lacks an optional fixture."""
     pytest.skip(f"without a fixture {fixture!r} this promise stays unproven; it is {what}")
 
 
-def side_by_side(clock: Clock, *actions: Callable[[], object]) -> None:
+def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
     """Run actions at once, each in a thread of its own; raise what the first of them raised.
 
     Virtual time is single-threaded by design: there the test is skipped.
     """
-    if isinstance(clock, VirtualClock):
+    if clock.is_virtual:
         pytest.skip("virtual time belongs to one thread")
     failures: list[BaseException] = []
     start = threading.Barrier(len(actions))
@@ -140,7 +140,7 @@ class DeviceContract:
     @pytest.fixture
     def driver(self) -> Any:
         """An open driver of the device. Close it behind the ``yield``; the suite may have closed it already."""
-        not_given("driver", "an open driver, closed again after the test")
+        fail_without_fixture("driver", "an open driver, closed again after the test")
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -155,27 +155,29 @@ class DeviceContract:
     @pytest.fixture
     def unplug(self) -> Callable[[], None]:
         """Takes the device off its wire."""
-        cannot_tell("unplug", "a function without arguments that takes the device off its wire")
+        skip_without_fixture("unplug", "a function without arguments that takes the device off its wire")
 
     @pytest.fixture
     def disturb(self) -> Callable[[bytes], None]:
         """Lets bytes that no device sent arrive in front of the next reply."""
-        cannot_tell("disturb", "a function that lets given bytes arrive in front of the next reply")
+        skip_without_fixture("disturb", "a function that lets given bytes arrive in front of the next reply")
 
     @pytest.fixture
     def hold_replies(self) -> Callable[[bool], None]:
         """``True`` holds back all replies of the device, ``False`` lets them arrive, late."""
-        cannot_tell("hold_replies", "a function that holds back all replies (True) and lets them arrive late (False)")
+        skip_without_fixture(
+            "hold_replies", "a function that holds back all replies (True) and lets them arrive late (False)"
+        )
 
     @pytest.fixture
     def drip(self) -> Callable[[], None]:
         """Lets replies arrive byte by byte."""
-        cannot_tell("drip", "a function after which replies arrive byte by byte")
+        skip_without_fixture("drip", "a function after which replies arrive byte by byte")
 
     @pytest.fixture
     def leave(self) -> Callable[[bytes], None]:
         """Sends bytes to the device over a link of its own, and closes that."""
-        cannot_tell("leave", "a function that sends given bytes to the device, as a program that then ends")
+        skip_without_fixture("leave", "a function that sends given bytes to the device, as a program that then ends")
 
     @pytest.fixture
     def left(self, leave: Callable[[bytes], None]) -> bytes:
@@ -183,7 +185,7 @@ class DeviceContract:
         leave(LEFT)
         return LEFT
 
-    @on_wires_alone
+    @on_wires_only
     def test_what_another_program_has_sent_spoils_no_opening(self, left: bytes, driver: Any) -> None:
         """Bytes without an end, as of a driver of another kind, may stay in the input of a device on a serial line."""
         before = self.observe(driver)
@@ -305,6 +307,6 @@ class DeviceContract:
             try:
                 return self.observe(driver)
             except LinkError:
-                if isinstance(clock, VirtualClock) or clock.now() >= end_s:
+                if clock.is_virtual or clock.now() >= end_s:
                     raise
                 clock.sleep(0.01)

@@ -15,13 +15,13 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import BadValueError, ConfigError, LimitError, LinkError, NotSupportedError, SafetyError
 from lumion_hw.interfaces import ControllerLimits, MeshController
 from lumion_hw.testing.contracts.common import (
-    cannot_tell,
-    not_given,
+    fail_without_fixture,
     on_wires,
-    on_wires_alone,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 from lumion_hw.testing.contracts.mesh_streams import MeshStreamPromises
 from lumion_hw.testing.contracts.mesh_tables import allowed_table, power_mw, reads, reads_zero, tolerance_ma
@@ -66,32 +66,36 @@ class MeshControllerContract(MeshStreamPromises):
     @pytest.fixture
     def driver(self) -> MeshController:
         """An open driver, not yet configured."""
-        not_given("driver", "an open MeshController, not yet configured, closed again after the test")
+        fail_without_fixture("driver", "an open MeshController, not yet configured, closed again after the test")
 
     @pytest.fixture
     def limits(self) -> ControllerLimits:
         """Limits the controller accepts; at least two heaters may be driven."""
-        not_given("limits", "ControllerLimits that the controller accepts")
+        fail_without_fixture("limits", "ControllerLimits that the controller accepts")
 
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
         """Tells what the outputs really carry, past the driver: mA, shape ``(n_heaters,)``."""
-        cannot_tell("driven_ma", "a function that returns what the outputs really carry, measured past the driver")
+        skip_without_fixture(
+            "driven_ma", "a function that returns what the outputs really carry, measured past the driver"
+        )
 
     @pytest.fixture
     def carried_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
         """Tells which tables the outputs have carried one after the other since it was asked last, past the driver."""
-        cannot_tell("carried_ma", "a function that returns all tables the outputs carried since it was called last")
+        skip_without_fixture(
+            "carried_ma", "a function that returns all tables the outputs carried since it was called last"
+        )
 
     @pytest.fixture
     def saturate(self) -> Callable[[], int]:
         """Brings one monitor above its full scale and returns its number."""
-        cannot_tell("saturate", "a function that brings one monitor above full scale and returns its number")
+        skip_without_fixture("saturate", "a function that brings one monitor above full scale and returns its number")
 
     @pytest.fixture
     def hold_fault(self) -> Callable[[bool], None]:
         """``True`` makes the controller trip on a cause that stays, ``False`` takes the cause away."""
-        cannot_tell("hold_fault", "a function that makes (True) and ends (False) the cause of a fault")
+        skip_without_fixture("hold_fault", "a function that makes (True) and ends (False) the cause of a fault")
 
     @pytest.fixture
     def controller(self, driver: MeshController, limits: ControllerLimits) -> MeshController:
@@ -325,6 +329,9 @@ class MeshControllerContract(MeshStreamPromises):
         promised(reads_zero(controller), "a table refused for safety drives currents")
         unknown = latched[-1].fault_id + 999_999
         refused(BadValueError, "clearing an id that no fault was given", lambda: controller.clear_fault(unknown))
+        wrong: Any
+        for wrong in (True, float(latched[-1].fault_id), str(latched[-1].fault_id)):
+            refused(BadValueError, f"clearing the id {wrong!r}", partial(controller.clear_fault, wrong))
         promised(
             [fault for fault in controller.faults() if fault.latched] == latched,
             "clearing an id that no fault was given cleared a fault",
@@ -362,7 +369,7 @@ class MeshControllerContract(MeshStreamPromises):
 
     # -- sharing and closing
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, controller: MeshController, limits: ControllerLimits, clock: Clock) -> None:
         """While one thread programs, another reads back whole tables only, and monitors of driven generations."""
         tables = [allowed_table(limits), allowed_table(limits, 0.5)]
@@ -382,7 +389,7 @@ class MeshControllerContract(MeshStreamPromises):
                 promised(whole, "a table was read back that nobody programmed")
                 _read_something(controller)
 
-        side_by_side(clock, program, read)
+        run_parallel(clock, program, read)
 
     def test_closing_brings_the_outputs_to_zero(
         self,

@@ -13,12 +13,12 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import MeshStates, PucState, Submission
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 _SHARED_ROUNDS = 5
@@ -42,12 +42,12 @@ class MeshStatesContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> MeshStates:
         """A driver, ready."""
-        not_given("driver", "a MeshStates, ready, closed again after the test")
+        fail_without_fixture("driver", "a MeshStates, ready, closed again after the test")
 
     @pytest.fixture
     def in_force(self) -> Callable[[], Mapping[int, PucState]]:
         """Tells the state of every unit cell that is active, past the driver."""
-        cannot_tell("in_force", "a function that returns the states that are really in force, by unit cell")
+        skip_without_fixture("in_force", "a function that returns the states that are really in force, by unit cell")
 
     def test_it_says_how_many_cells_it_has_and_what_it_lacks(self, driver: MeshStates) -> None:
         """``info`` names the number of unit cells, and what cannot be relied on."""
@@ -105,7 +105,7 @@ class MeshStatesContract(DeviceContract):
         driver.close()
         promised(dict(in_force()) == _SETTING, "close() changed cells")
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: MeshStates, clock: Clock) -> None:
         """Each thread's configurations are whole and its own."""
         settings: tuple[dict[int, PucState], ...] = ({0: "bar"}, {1: "cross"})
@@ -116,5 +116,5 @@ class MeshStatesContract(DeviceContract):
             for _ in range(_SHARED_ROUNDS):
                 sent.append((which, driver.program_states(settings[which])))
 
-        side_by_side(clock, partial(program, 0), partial(program, 1))
+        run_parallel(clock, partial(program, 0), partial(program, 1))
         promised(all(each.line == lines[which] for which, each in sent), f"configurations were mixed up: {sent}")

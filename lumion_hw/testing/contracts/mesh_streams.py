@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, NotSupportedError
 from lumion_hw.interfaces import ControllerLimits, MeshController, SweepPlan, TelemetrySample
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, promised, refused
+from lumion_hw.testing.contracts.common import DeviceContract, promised, refused, skip_without_fixture
 from lumion_hw.testing.contracts.mesh_tables import allowed_table, reads, tolerance_ma
 
 _PERIOD_S = 0.02
@@ -40,7 +40,7 @@ class MeshStreamPromises(DeviceContract):
     @pytest.fixture
     def lever(self) -> tuple[int, int]:
         """A heater and a monitor whose photocurrent grows with the current in that heater."""
-        cannot_tell("lever", "a heater and a monitor whose photocurrent grows with the current in that heater")
+        skip_without_fixture("lever", "a heater and a monitor whose photocurrent grows with the current in that heater")
 
     # -- sweeps
 

@@ -13,12 +13,12 @@ from lumion_hw.errors import BusyError, ConfigError
 from lumion_hw.interfaces import OpticalSwitch
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 _SHARED_ROUNDS = 4
@@ -45,12 +45,14 @@ class OpticalSwitchContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> OpticalSwitch:
         """An open driver."""
-        not_given("driver", "an open OpticalSwitch, closed again after the test")
+        fail_without_fixture("driver", "an open OpticalSwitch, closed again after the test")
 
     @pytest.fixture
     def joined(self) -> Callable[[], Mapping[int, int]]:
         """Tells which inputs the light really leaves from which output."""
-        cannot_tell("joined", "a function that returns the output at which the light of each input really leaves")
+        skip_without_fixture(
+            "joined", "a function that returns the output at which the light of each input really leaves"
+        )
 
     # -- promises
 
@@ -125,7 +127,7 @@ class OpticalSwitchContract(DeviceContract):
         driver.disconnect(list(second))
         promised(dict(joined()) == first | third, f"{first | third} was set, the light goes {dict(joined())}")
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: OpticalSwitch, clock: Clock) -> None:
         """While one thread sets, another reads connections that were set."""
         first, second, _ = self._pairs(driver)
@@ -141,7 +143,7 @@ class OpticalSwitchContract(DeviceContract):
                 found = dict(driver.connections())
                 promised(found in wanted, f"{found} was read, which nobody set")
 
-        side_by_side(clock, set_them, read)
+        run_parallel(clock, set_them, read)
 
     def test_closing_leaves_the_connections(
         self, driver: OpticalSwitch, joined: Callable[[], Mapping[int, int]]

@@ -15,12 +15,12 @@ from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.interfaces import Polarimeter, PolarizationReading
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 Shine = Callable[[float, tuple[float, float, float], float], None]
@@ -69,12 +69,14 @@ class PolarimeterContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> Polarimeter:
         """An open driver; there is light that can be measured."""
-        not_given("driver", "an open Polarimeter with measurable light, closed again after the test")
+        fail_without_fixture("driver", "an open Polarimeter with measurable light, closed again after the test")
 
     @pytest.fixture
     def shine(self) -> Shine:
         """Sets the light that arrives."""
-        cannot_tell("shine", "a function that sets the light: power in W, state (S1, S2, S3), degree of polarization")
+        skip_without_fixture(
+            "shine", "a function that sets the light: power in W, state (S1, S2, S3), degree of polarization"
+        )
 
     # -- promises
 
@@ -154,7 +156,7 @@ class PolarimeterContract(DeviceContract):
         refused(LimitError, f"{value} s", partial(driver.set_averaging_s, value))
         promised(self.agree(before, driver.read()), "a refused setting changed the readings")
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: Polarimeter, clock: Clock) -> None:
         """While one thread reads, another sets."""
         before = driver.read()
@@ -168,7 +170,7 @@ class PolarimeterContract(DeviceContract):
             for _ in range(_SHARED_ROUNDS):
                 driver.set_averaging_s(self.averaging_s)
 
-        side_by_side(clock, read, set_it)
+        run_parallel(clock, read, set_it)
 
     def _differs(
         self, reading: PolarizationReading, power_w: float, stokes: np.ndarray[Any, Any], dop: float

@@ -15,12 +15,12 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import PolarizationController
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 _SHARED_ROUNDS = 4
@@ -56,12 +56,12 @@ class PolarizationControllerContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> PolarizationController:
         """An open driver."""
-        not_given("driver", "an open PolarizationController, closed again after the test")
+        fail_without_fixture("driver", "an open PolarizationController, closed again after the test")
 
     @pytest.fixture
     def in_force(self) -> Callable[[], NDArray[np.float64]]:
         """Tells what the actuators really carry, past the driver, in their units."""
-        cannot_tell("in_force", "a function that returns what the actuators really carry, in their units")
+        skip_without_fixture("in_force", "a function that returns what the actuators really carry, in their units")
 
     # -- promises
 
@@ -135,7 +135,7 @@ class PolarizationControllerContract(DeviceContract):
         for shape in ((n_actuators - 1,), (n_actuators + 1,), (1, n_actuators)):
             refused(ConfigError, f"shape {shape}", partial(driver.set, np.zeros(shape)))
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: PolarizationController, clock: Clock) -> None:
         """While one thread sets, another reads whole settings only."""
         wanted = [positions(driver, 0.5), positions(driver, 0.52)]
@@ -150,7 +150,7 @@ class PolarizationControllerContract(DeviceContract):
                 found = driver.read()
                 promised(any(np.allclose(found, each) for each in wanted), f"{found} was read, which nobody set")
 
-        side_by_side(clock, set_them, read)
+        run_parallel(clock, set_them, read)
 
     def test_closing_leaves_the_settings(
         self, driver: PolarizationController, in_force: Callable[[], NDArray[np.float64]]

@@ -13,12 +13,12 @@ from lumion_hw.errors import LimitError
 from lumion_hw.interfaces import PolarizationOptimizer
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 _SHARED_ROUNDS = 5
@@ -51,12 +51,12 @@ class PolarizationOptimizerContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> PolarizationOptimizer:
         """An open driver."""
-        not_given("driver", "an open PolarizationOptimizer, closed again after the test")
+        fail_without_fixture("driver", "an open PolarizationOptimizer, closed again after the test")
 
     @pytest.fixture
     def factors_taken(self) -> Callable[[], Sequence[float]]:
         """Tells the factor of each step that the box has taken, past the driver."""
-        cannot_tell("factors_taken", "a function that returns the factor of every step that the box has taken")
+        skip_without_fixture("factors_taken", "a function that returns the factor of every step that the box has taken")
 
     # -- promises
 
@@ -104,7 +104,7 @@ class PolarizationOptimizerContract(DeviceContract):
             driver.stop()
         promised(len(factors_taken()) == 2, f"two steps were asked for, {len(factors_taken())} were taken")
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(
         self, driver: PolarizationOptimizer, clock: Clock, factors_taken: Callable[[], Sequence[float]]
     ) -> None:
@@ -115,6 +115,6 @@ class PolarizationOptimizerContract(DeviceContract):
             for _ in range(_SHARED_ROUNDS):
                 driver.improve(factor)
 
-        side_by_side(clock, partial(tell, 20.0), partial(tell, 80.0))
+        run_parallel(clock, partial(tell, 20.0), partial(tell, 80.0))
         taken = sorted(round(factor) for factor in factors_taken())
         promised(taken == [20] * _SHARED_ROUNDS + [80] * _SHARED_ROUNDS, f"the steps taken are {taken}")

@@ -22,12 +22,12 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import LoggingMeter, PowerMeter, PowerReading, RangeState
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
     unless_refused,
 )
 
@@ -39,7 +39,7 @@ class PowerMeterContract(DeviceContract):
 
     Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``,
     ``wavelength_limits_nm`` and ``averaging_limits_s``. Optional: ``overload``, ``break_zeroing``,
-    ``wavelength_in_force_nm``, what another session can do (``change_unit``, ``change_wavelength``, ``change_range``,
+    ``active_wavelength_nm``, what another session can do (``change_unit``, ``change_wavelength``, ``change_range``,
     ``reset``), and those of :class:`DeviceContract`.
 
     Attributes:
@@ -80,57 +80,67 @@ class PowerMeterContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> PowerMeter:
         """An open driver."""
-        not_given("driver", "an open PowerMeter, ranging automatically if it can, closed again after the test")
+        fail_without_fixture(
+            "driver", "an open PowerMeter, ranging automatically if it can, closed again after the test"
+        )
 
     @pytest.fixture
     def illuminate(self) -> Callable[[int, float], None]:
         """Sets the light at a channel, in watts."""
-        not_given("illuminate", "a function (channel, power_w) that sets the light at a channel")
+        fail_without_fixture("illuminate", "a function (channel, power_w) that sets the light at a channel")
 
     @pytest.fixture
     def wavelength_limits_nm(self) -> tuple[float, float]:
         """Smallest and largest wavelength the meter takes."""
-        not_given("wavelength_limits_nm", "the smallest and the largest wavelength the meter takes, in nm")
+        fail_without_fixture("wavelength_limits_nm", "the smallest and the largest wavelength the meter takes, in nm")
 
     @pytest.fixture
     def averaging_limits_s(self) -> tuple[float, float]:
         """Shortest and longest averaging time the meter takes."""
-        not_given("averaging_limits_s", "the shortest and the longest averaging time the meter takes, in s")
+        fail_without_fixture("averaging_limits_s", "the shortest and the longest averaging time the meter takes, in s")
 
     @pytest.fixture
     def overload(self) -> Callable[[int], None]:
         """Brings a channel above its range, by its light or by its range."""
-        cannot_tell("overload", "a function that brings a channel above its range")
+        skip_without_fixture("overload", "a function that brings a channel above its range")
 
     @pytest.fixture
     def break_zeroing(self) -> Callable[[bool], None]:
         """Makes the meter itself fail to zero, or mends it."""
-        cannot_tell("break_zeroing", "a function (broken) that makes the meter fail to zero in the dark, or mends it")
+        skip_without_fixture(
+            "break_zeroing", "a function (broken) that makes the meter fail to zero in the dark, or mends it"
+        )
 
     @pytest.fixture
-    def wavelength_in_force_nm(self) -> Callable[[int], float]:
+    def active_wavelength_nm(self) -> Callable[[int], float]:
         """Tells the wavelength a channel really uses, from the instrument itself."""
-        cannot_tell("wavelength_in_force_nm", "a function that asks the instrument for the wavelength of a channel")
+        skip_without_fixture(
+            "wavelength_in_force_nm", "a function that asks the instrument for the wavelength of a channel"
+        )
 
     @pytest.fixture
     def change_unit(self) -> Callable[[int], None]:
         """Lets another session give the powers of a channel another unit."""
-        cannot_tell("change_unit", "a function by which another session changes the unit of a channel")
+        skip_without_fixture("change_unit", "a function by which another session changes the unit of a channel")
 
     @pytest.fixture
     def change_wavelength(self) -> Callable[[int, float], None]:
         """Lets another session change the wavelength of a channel."""
-        cannot_tell("change_wavelength", "a function by which another session sets the wavelength of a channel, in nm")
+        skip_without_fixture(
+            "change_wavelength", "a function by which another session sets the wavelength of a channel, in nm"
+        )
 
     @pytest.fixture
     def change_range(self) -> Callable[[int], None]:
         """Lets another session choose the smallest range of a channel."""
-        cannot_tell("change_range", "a function by which another session chooses the smallest range of a channel")
+        skip_without_fixture(
+            "change_range", "a function by which another session chooses the smallest range of a channel"
+        )
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
         """Lets another session reset the meter, as by ``*RST``."""
-        cannot_tell("reset", "a function by which another session resets the meter, as by *RST")
+        skip_without_fixture("reset", "a function by which another session resets the meter, as by *RST")
 
     # -- what another session changes
 
@@ -281,7 +291,7 @@ class PowerMeterContract(DeviceContract):
         self,
         driver: PowerMeter,
         wavelength_limits_nm: tuple[float, float],
-        wavelength_in_force_nm: Callable[[int], float],
+        active_wavelength_nm: Callable[[int], float],
     ) -> None:
         """Every wavelength from limit to limit is taken and read back, for one channel and not for the others."""
         first, last = driver.channels[0], driver.channels[-1]
@@ -289,20 +299,20 @@ class PowerMeterContract(DeviceContract):
         driver.set_wavelength_nm(last, lowest)
         for wavelength_nm in (lowest, 0.5 * (lowest + highest), highest):
             driver.set_wavelength_nm(first, wavelength_nm)
-            found_nm = wavelength_in_force_nm(first)
+            found_nm = active_wavelength_nm(first)
             promised(abs(found_nm - wavelength_nm) < 0.01, f"{wavelength_nm:g} nm was set, {found_nm:g} nm is in force")
         if first != last:
-            promised(abs(wavelength_in_force_nm(last) - lowest) < 0.01, f"setting {first} changed channel {last}")
+            promised(abs(active_wavelength_nm(last) - lowest) < 0.01, f"setting {first} changed channel {last}")
 
     def test_a_wavelength_outside_the_limits_is_refused_and_nothing_changes(
         self,
         driver: PowerMeter,
         wavelength_limits_nm: tuple[float, float],
-        wavelength_in_force_nm: Callable[[int], float],
+        active_wavelength_nm: Callable[[int], float],
     ) -> None:
         """Limits reject, they never clip; NaN is no wavelength."""
         channel = driver.channels[0]
-        before_nm = wavelength_in_force_nm(channel)
+        before_nm = active_wavelength_nm(channel)
         for wavelength_nm in (0.99 * wavelength_limits_nm[0], 1.01 * wavelength_limits_nm[1], math.nan):
             error = refused(
                 LimitError,
@@ -310,7 +320,7 @@ class PowerMeterContract(DeviceContract):
                 partial(driver.set_wavelength_nm, channel, wavelength_nm),
             )
             promised(error.unit == "nm", f"the refusal speaks in {error.unit}, the caller in nm")
-        promised(wavelength_in_force_nm(channel) == before_nm, "a refused wavelength changed the one in force")
+        promised(active_wavelength_nm(channel) == before_nm, "a refused wavelength changed the one in force")
         promised(driver.errors() == (), "a refused wavelength was sent to the instrument")
 
     def test_averaging_times_outside_the_limits_are_refused(
@@ -451,7 +461,7 @@ class PowerMeterContract(DeviceContract):
 
     # -- sharing
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
     ) -> None:
@@ -464,7 +474,7 @@ class PowerMeterContract(DeviceContract):
             for _ in range(_SHARED_ROUNDS):
                 self._check(driver.read(channel), channel, power_w)
 
-        side_by_side(
+        run_parallel(
             clock,
             lambda: read(one, self.bright_w),
             lambda: read(other, 0.01 * self.bright_w if other != one else self.bright_w),

@@ -15,10 +15,10 @@ from lumion_hw.errors import ConfigError, DeviceTimeoutError, LimitError
 from lumion_hw.interfaces import Spectrum, SpectrumAnalyzer
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
+    fail_without_fixture,
     promised,
     refused,
+    skip_without_fixture,
     unless_refused,
 )
 from lumion_hw.testing.contracts.tunable_laser import within
@@ -57,22 +57,24 @@ class SpectrumAnalyzerContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> SpectrumAnalyzer:
         """An open driver."""
-        not_given("driver", "an open SpectrumAnalyzer, closed again after the test")
+        fail_without_fixture("driver", "an open SpectrumAnalyzer, closed again after the test")
 
     @pytest.fixture
     def shine(self) -> Callable[[float, float | None], None]:
         """Lets light of a wavelength in nm and a power in dBm into the analyser, with ``None`` none at all."""
-        cannot_tell("shine", "a function that lets light of a wavelength in nm and a power in dBm (or None) in")
+        skip_without_fixture(
+            "shine", "a function that lets light of a wavelength in nm and a power in dBm (or None) in"
+        )
 
     @pytest.fixture
     def change_scale(self) -> Callable[[], None]:
         """Lets another session give the axes other units, such as a linear scale and wavelengths in air."""
-        cannot_tell("change_scale", "a function by which another session changes the units of the axes")
+        skip_without_fixture("change_scale", "a function by which another session changes the units of the axes")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
         """Lets another session reset the analyser, as by ``*RST``."""
-        cannot_tell("reset", "a function by which another session resets the analyser, as by *RST")
+        skip_without_fixture("reset", "a function by which another session resets the analyser, as by *RST")
 
     # -- what another session changes
 

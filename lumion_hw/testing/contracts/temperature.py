@@ -14,12 +14,12 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError
 from lumion_hw.interfaces import TemperatureController
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 from lumion_hw.testing.contracts.tunable_laser import within
 
@@ -59,22 +59,22 @@ class TemperatureControllerContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> TemperatureController:
         """An open driver."""
-        not_given("driver", "an open TemperatureController whose output is off, closed again after the test")
+        fail_without_fixture("driver", "an open TemperatureController whose output is off, closed again after the test")
 
     @pytest.fixture
     def true_c(self) -> Callable[[], float]:
         """Tells the temperature that the controlled body really has."""
-        cannot_tell("true_c", "a function that returns the temperature the body really has")
+        skip_without_fixture("true_c", "a function that returns the temperature the body really has")
 
     @pytest.fixture
     def push(self) -> Callable[[float], None]:
         """Warms the body up at once by some kelvin, as a draught or a lamp would."""
-        cannot_tell("push", "a function that warms the body up at once by some kelvin")
+        skip_without_fixture("push", "a function that warms the body up at once by some kelvin")
 
     @pytest.fixture
     def pull_sensor(self) -> Callable[[], None]:
         """Takes the sensor off the controller."""
-        cannot_tell("pull_sensor", "a function that takes the sensor off the controller")
+        skip_without_fixture("pull_sensor", "a function that takes the sensor off the controller")
 
     # -- settings
 
@@ -187,7 +187,7 @@ class TemperatureControllerContract(DeviceContract):
 
     # -- sharing and closing
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: TemperatureController, clock: Clock) -> None:
         """While one thread sets, another reads set points that were set."""
         wanted_c = [25.0, 26.0]
@@ -203,7 +203,7 @@ class TemperatureControllerContract(DeviceContract):
                 known = any(abs(found_c - each) <= self.resolution_c for each in wanted_c)
                 promised(known, f"{found_c:g} °C was read, which nobody set")
 
-        side_by_side(clock, set_them, read)
+        run_parallel(clock, set_them, read)
 
     def test_closing_leaves_the_output_on(
         self, driver: TemperatureController, true_c: Callable[[], float], clock: Clock

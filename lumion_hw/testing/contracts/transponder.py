@@ -12,11 +12,11 @@ from lumion_hw.clock import Clock
 from lumion_hw.interfaces import Transponder
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
-    not_given,
-    on_wires_alone,
+    fail_without_fixture,
+    on_wires_only,
     promised,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
 )
 
 _SHARED_ROUNDS = 8
@@ -58,17 +58,17 @@ class TransponderContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> Transponder:
         """An open driver of a module that has started up."""
-        not_given("driver", "an open Transponder whose module has started up, closed again after the test")
+        fail_without_fixture("driver", "an open Transponder whose module has started up, closed again after the test")
 
     @pytest.fixture
     def receive_dbm(self) -> Callable[[float | None], None]:
         """Sets the light at the receiver in dBm; ``None`` is dark."""
-        not_given("receive_dbm", "a function that sets the light at the receiver in dBm, None for dark")
+        fail_without_fixture("receive_dbm", "a function that sets the light at the receiver in dBm, None for dark")
 
     @pytest.fixture
     def launched_w(self) -> Callable[[], float]:
         """Tells what really leaves the transmitter, in watts."""
-        cannot_tell("launched_w", "a function that measures what leaves the transmitter, in watts")
+        skip_without_fixture("launched_w", "a function that measures what leaves the transmitter, in watts")
 
     # -- identity
 
@@ -166,7 +166,7 @@ class TransponderContract(DeviceContract):
 
     # -- sharing and closing
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(
         self, driver: Transponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
@@ -188,7 +188,7 @@ class TransponderContract(DeviceContract):
                     f"received power {power_dbm} dBm, while somebody else read the identity",
                 )
 
-        side_by_side(clock, identify, monitor)
+        run_parallel(clock, identify, monitor)
 
     def test_closing_leaves_the_transmitter_as_it_is(
         self, driver: Transponder, launched_w: Callable[[], float]

@@ -17,13 +17,13 @@ from lumion_hw.interfaces import LaserState, LaserSweep, TunableLaser
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 from lumion_hw.testing.contracts.common import (
     DeviceContract,
-    cannot_tell,
+    fail_without_fixture,
     is_done,
-    not_given,
-    on_wires_alone,
+    on_wires_only,
     promised,
     refused,
-    side_by_side,
+    run_parallel,
+    skip_without_fixture,
     unless_refused,
 )
 
@@ -75,22 +75,24 @@ class TunableLaserContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> TunableLaser:
         """An open driver."""
-        not_given("driver", "an open TunableLaser whose output is off, closed again after the test")
+        fail_without_fixture("driver", "an open TunableLaser whose output is off, closed again after the test")
 
     @pytest.fixture
     def emitted(self) -> Callable[[], tuple[float, float] | None]:
         """Tells what really leaves the laser: frequency in THz and power in dBm, or ``None`` in the dark."""
-        cannot_tell("emitted", "a function that returns the frequency in THz and power in dBm that leave, or None")
+        skip_without_fixture(
+            "emitted", "a function that returns the frequency in THz and power in dBm that leave, or None"
+        )
 
     @pytest.fixture
     def change_unit(self) -> Callable[[], None]:
         """Lets another session give powers another unit."""
-        cannot_tell("change_unit", "a function by which another session changes the unit of powers")
+        skip_without_fixture("change_unit", "a function by which another session changes the unit of powers")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
         """Lets another session reset the laser, as by ``*RST``."""
-        cannot_tell("reset", "a function by which another session resets the laser, as by *RST")
+        skip_without_fixture("reset", "a function by which another session resets the laser, as by *RST")
 
     # -- what another session changes
 
@@ -313,7 +315,7 @@ class TunableLaserContract(DeviceContract):
 
     # -- sharing and closing
 
-    @on_wires_alone
+    @on_wires_only
     def test_two_threads_share_it(self, driver: TunableLaser, clock: Clock) -> None:
         """While one thread sets the power, another reads powers that were set."""
         low_high_dbm = driver.ranges.power_dbm or (6.0, 10.0)
@@ -331,7 +333,7 @@ class TunableLaserContract(DeviceContract):
                 known = any(abs(found_dbm - each) <= 0.51 * step_db + 1e-6 for each in wanted_dbm)
                 promised(known, f"{found_dbm:g} dBm was read, which nobody set")
 
-        side_by_side(clock, set_them, read)
+        run_parallel(clock, set_them, read)
 
     def test_closing_leaves_the_output_as_it_is(
         self, driver: TunableLaser, emitted: Callable[[], tuple[float, float] | None], clock: Clock

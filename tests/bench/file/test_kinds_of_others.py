@@ -76,9 +76,9 @@ def test_a_bench_is_checked_emulated_and_opened_with_it(site: Path, file: Path, 
         laser.enable()
         laser.wait_ready(60.0)
         seen_w = meter.read(2).power_w
-        assert seen_w == pytest.approx(bench.emulated.world.tapped_w("acme0", 2), rel=1e-5)
+        assert seen_w == pytest.approx(bench.emulated.world.meter_w("acme0", 2), rel=1e-5)
         assert seen_w > 0.0
-        assert {"no_power", "no_cable", "lens_cap"} == {fault.name for fault in faults.of("acme0")}
+        assert {"no_power", "no_cable", "lens_cap"} == {fault.name for fault in faults.list_faults("acme0")}
         faults.inject("acme0", "lens_cap")
         assert meter.read(2).power_w == 0.0
         faults.end("acme0", "lens_cap")
@@ -117,7 +117,7 @@ def test_lumion_emulate_serves_it_on_its_wire(site: Path, file: Path, tmp_path: 
 
 def test_its_keys_are_in_the_schema_and_in_messages(site: Path) -> None:
     assert bench_schema()["$defs"]["AcmeMeterModel"]["properties"]["averaging_s"]["maximum"] == 1.0
-    assert "AcmeMeterModel" not in bench_schema(known_kinds.own_kinds())["$defs"]
+    assert "AcmeMeterModel" not in bench_schema(known_kinds.builtin_kinds())["$defs"]
 
     def mistakes(old: str, new: str) -> str:
         return "\n".join(str(problem) for problem in check_bench("f.yaml", text=FILE.replace(old, new)))
@@ -196,7 +196,7 @@ def test_without_its_checkout_the_kinds_are_those_it_was_installed_with(
     install(tmp_path / "site", "lumion-hw", "cmis = lumion_hw.bench.kinds.cmis:KIND")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(registered, "_CHECKOUT", tmp_path / "pyproject.toml")
-    assert [kind.name for kind in known_kinds.own_kinds()] == ["cmis"]
+    assert [kind.name for kind in known_kinds.builtin_kinds()] == ["cmis"]
 
 
 def test_an_installation_without_kinds_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

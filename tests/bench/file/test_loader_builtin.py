@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 import yaml
 
-from lumion_hw.bench.file.known_kinds import own_kinds
+from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.loader import bench_schema, builtin_names, builtin_path, check_bench, load_bench
 from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.kinds.keysight_n77xx import PowerMeterModel
@@ -110,4 +110,4 @@ def test_the_schema_finds_faults_without_this_package(old: str, new: str) -> Non
 
 def test_the_schema_that_editors_read_is_up_to_date() -> None:
     stored = builtin_path("lumion-prototype").with_name("bench.schema.json")
-    assert json.loads(stored.read_text()) == bench_schema(own_kinds()), f"run: lumion bench schema > {stored}"
+    assert json.loads(stored.read_text()) == bench_schema(builtin_kinds()), f"run: lumion bench schema > {stored}"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from lumion_hw.bench.file.checks import cross_check, path_text
-from lumion_hw.bench.file.known_kinds import KnownKinds
+from lumion_hw.bench.file.known_kinds import KindRegistry
 from lumion_hw.bench.file.loader import check_bench, load_bench
 from tests.effort import examples
 
@@ -391,11 +391,11 @@ fibres = st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(fibre_keys, a
 @examples(300)
 @given(parts | anything)
 def test_checks_skip_what_has_the_wrong_type(data: object) -> None:
-    assert isinstance(cross_check(data, KnownKinds()), list)
+    assert isinstance(cross_check(data, KindRegistry()), list)
 
 
 @examples(200)
 @given(fibres, anything)
 def test_checks_of_wiring_skip_what_has_the_wrong_type(listed: list[object], devices: object) -> None:
     data = {"devices": {"a": devices, "b": {"kind": "sfp-8472"}}, "wiring": {"inputs": listed, "outputs": listed}}
-    assert isinstance(cross_check(data, KnownKinds()), list)
+    assert isinstance(cross_check(data, KindRegistry()), list)

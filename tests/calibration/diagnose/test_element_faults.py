@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from calibration.diagnose.element_faults import (
-    died_heater,
-    exchanged_channels,
-    fitted_defects,
-    named_once,
-    ports_joined,
-    stuck_puc,
-    unseen_named,
+    defects_from_fit,
+    exchanged_channel_defects,
+    heater_breakdown_defect,
+    mark_unseen_pucs,
+    merge_dead_ports,
+    stuck_puc_defect,
+    without_duplicates,
 )
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -32,7 +32,7 @@ def healthy() -> MeshParameters:
 
 def _found(parameters: MeshParameters) -> list[Defect]:
     covariance = np.diag(np.full(SMALL.n_pucs, 1e-6))
-    return list(fitted_defects(parameters, covariance, slice(0, SMALL.n_pucs), CHANNELS, 2.5))
+    return list(defects_from_fit(parameters, covariance, slice(0, SMALL.n_pucs), CHANNELS, 2.5))
 
 
 def test_nothing_is_said_of_a_healthy_mesh(healthy: MeshParameters) -> None:
@@ -61,7 +61,7 @@ def test_a_stuck_puc_has_a_coupling_with_its_error(healthy: MeshParameters) -> N
 
 @pytest.mark.parametrize(("coupling", "states"), [(0.004, ("bar",)), (0.995, ("cross",)), (0.03, ())])
 def test_a_stuck_puc_may_be_used_in_the_state_it_is_in(coupling: float, states: tuple[str, ...]) -> None:
-    assert stuck_puc(3, CHANNELS, coupling, 1e-4).usable_states == states
+    assert stuck_puc_defect(3, CHANNELS, coupling, 1e-4).usable_states == states
 
 
 def test_a_heater_of_less_than_a_fringe_is_weak_and_its_couplings_are_stated(healthy: MeshParameters) -> None:
@@ -82,15 +82,15 @@ def test_couplers_off_balance_are_named_with_what_can_be_set(healthy: MeshParame
 
 
 def test_exchanged_channels_are_both_named() -> None:
-    one, other = exchanged_channels([(3, 8)], CHANNELS)
+    one, other = exchanged_channel_defects([(3, 8)], CHANNELS)
     assert one.evidence.startswith("channels 103 and 108 appear exchanged")
     assert (one.number, other.number) == (3, 8)
     assert "PUC 4 upper heater (channel 108)" in one.evidence
 
 
 def test_a_heater_that_died_says_when() -> None:
-    assert "12 of 300 random settings" in died_heater(5, CHANNELS, 12, 300).evidence
-    assert "no effect in 300 random settings" in died_heater(5, CHANNELS, 0, 300).evidence
+    assert "12 of 300 random settings" in heater_breakdown_defect(5, CHANNELS, 12, 300).evidence
+    assert "no effect in 300 random settings" in heater_breakdown_defect(5, CHANNELS, 0, 300).evidence
 
 
 def test_a_port_that_is_dark_both_ways_is_one_fault() -> None:
@@ -99,19 +99,22 @@ def test_a_port_that_is_dark_both_ways_is_one_fault() -> None:
         Defect("dead monitor", "monitor", 6),
         Defect("dead monitor", "monitor", 7),
     ]
-    assert [(found.kind, found.number) for found in ports_joined(defects)] == [("dead monitor", 7), ("dead port", 6)]
+    assert [(found.kind, found.number) for found in merge_dead_ports(defects)] == [
+        ("dead monitor", 7),
+        ("dead port", 6),
+    ]
 
 
 def test_each_fault_is_named_once_and_a_stuck_puc_stands_for_its_heaters() -> None:
     stuck, heater = Defect("stuck PUC", "puc", 3), Defect("dead heater", "heater", 7)
-    assert named_once([stuck, heater, Defect("stuck PUC", "puc", 3, "again")]) == (stuck,)
+    assert without_duplicates([stuck, heater, Defect("stuck PUC", "puc", 3, "again")]) == (stuck,)
 
 
 def test_a_puc_that_no_light_passes_is_not_seen_rather_than_broken() -> None:
     """Its heaters show no effect because nothing of it shows: the wires are not to blame."""
     dead = Defect("dead heater", "heater", 11, "no effect")
     other = Defect("dead heater", "heater", 12, "no effect")
-    kept, unseen = unseen_named((stuck_puc(5, range(30)), dead, other), (5,), range(30))
+    kept, unseen = mark_unseen_pucs((stuck_puc_defect(5, range(30)), dead, other), (5,), range(30))
     assert kept == other
     assert (unseen.kind, unseen.element, unseen.number) == ("unseen PUC", "puc", 5)
     assert "nothing is known of it" in unseen.evidence

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, drift_trajectories, excess_db
-from calibration.measure.design import Walk
+from calibration.diagnose.drift_trajectory import DriftTrajectories, excess_db, fit_drift_trajectories, measure_drift
+from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import LogbookEntry, times_s
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
@@ -30,7 +30,7 @@ def small() -> SimulatedMesh:
 
 def _settings(small: SimulatedMesh) -> Observations:
     """Random settings, every source lit in three stretches."""
-    return Walk(REACH_MA, small.ports[:4], small.ports, stay=20).random(COUNT, small.rng)
+    return IncrementalSettings(REACH_MA, small.ports[:4], small.ports, settings_per_source=20).random(COUNT, small.rng)
 
 
 def _model(small: SimulatedMesh) -> MeshModel:
@@ -38,7 +38,9 @@ def _model(small: SimulatedMesh) -> MeshModel:
 
 
 def _trajectories(small: SimulatedMesh, observations: Observations) -> DriftTrajectories:
-    return drift_trajectories(drift_of(_model(small), small.parameters(), observations, TAKEN_S, NOISE, REACH_MA))
+    return fit_drift_trajectories(
+        measure_drift(_model(small), small.parameters(), observations, TAKEN_S, NOISE, REACH_MA)
+    )
 
 
 def test_a_run_at_rest_has_not_moved_and_names_nothing(small: SimulatedMesh) -> None:
@@ -128,14 +130,14 @@ def test_excess_is_what_drift_and_noise_do_not_explain(small: SimulatedMesh) -> 
         (small.parameters(), 0.0, 0.06),  # noise is 0.022 dB
         (replace(small.parameters(), passive_phase_rad=small.parameters().passive_phase_rad + 0.05), 0.5, 5.0),
     ):
-        drift = drift_of(model, parameters, drifted, TAKEN_S, NOISE, REACH_MA)
+        drift = measure_drift(model, parameters, drifted, TAKEN_S, NOISE, REACH_MA)
         assert least <= excess_db(drift, model, parameters, drifted, NOISE) < most
 
 
 def test_a_setting_that_tells_nothing_of_its_phase_has_that_of_its_neighbours(small: SimulatedMesh) -> None:
     plan, model = _settings(small), _model(small)
     drifted = small.measure(plan.currents_ma, plan.source, power_db=0.3 * RAMP, common_rad=0.05 * RAMP)
-    drift = drift_of(model, small.parameters(), drifted, TAKEN_S, NOISE, REACH_MA)
+    drift = measure_drift(model, small.parameters(), drifted, TAKEN_S, NOISE, REACH_MA)
     astray = np.arange(COUNT) % 5 == 2
     lost = replace(
         drift,

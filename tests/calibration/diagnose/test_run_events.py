@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from calibration.diagnose.breakdowns import (
-    Death,
-    heater_death,
-    monitor_deaths,
+    Breakdown,
+    find_dead_heater,
+    find_dead_monitors,
     without_dead_heater,
     without_dead_monitors,
 )
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
@@ -30,9 +30,9 @@ def small() -> SimulatedMesh:
     return SimulatedMesh.draw(SMALL, 5)
 
 
-def _readings(small: SimulatedMesh, deaths: tuple[Death, ...] = (), count: int = 120) -> Observations:
+def _readings(small: SimulatedMesh, deaths: tuple[Breakdown, ...] = (), count: int = 120) -> Observations:
     """Settings as asked for, and what was read though heaters had died."""
-    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:3], small.ports, changed=60)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:3], small.ports, changed=60)
     asked = walk.random(count, small.rng)
     done = asked
     for death in deaths:
@@ -41,13 +41,15 @@ def _readings(small: SimulatedMesh, deaths: tuple[Death, ...] = (), count: int =
     return replace(measured, currents_ma=asked.currents_ma)
 
 
-def _found(small: SimulatedMesh, observations: Observations) -> Death | None:
-    return heater_death(MeshModel(SMALL, small.ports, small.ports), small.parameters(), Likelihood(observations, NOISE))
+def _found(small: SimulatedMesh, observations: Observations) -> Breakdown | None:
+    return find_dead_heater(
+        MeshModel(SMALL, small.ports, small.ports), small.parameters(), Likelihood(observations, NOISE)
+    )
 
 
 @pytest.mark.parametrize("first", [0, 40, 90])
 def test_a_heater_that_dies_is_found_with_the_setting_it_died_at(small: SimulatedMesh, first: int) -> None:
-    observations = _readings(small, (Death(11, first),))
+    observations = _readings(small, (Breakdown(11, first),))
     found = _found(small, observations)
     assert found is not None
     assert found.number == 11
@@ -63,8 +65,8 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
     observations = _readings(small)
     observations.reading_ma[69:, 3] = 0.01, *np.zeros(50)
     port = observations.monitors[3]
-    (death,) = monitor_deaths(observations, NOISE)
-    assert death == Death(port, 70)
+    (death,) = find_dead_monitors(observations, NOISE)
+    assert death == Breakdown(port, 70)
     seen = without_dead_monitors(observations, (death,))
     assert np.isnan(seen.reading_ma[70:, 3]).all()
     assert np.isfinite(seen.reading_ma[:70]).all()
@@ -73,11 +75,11 @@ def test_a_monitor_is_dead_where_it_stays_dark_to_the_end(small: SimulatedMesh) 
 def test_a_monitor_that_is_dark_for_a_while_only_is_alive(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[30:60, 3] = 0.0
-    assert monitor_deaths(observations, NOISE) == ()
+    assert find_dead_monitors(observations, NOISE) == ()
 
 
 def test_a_saturated_monitor_is_not_dark(small: SimulatedMesh) -> None:
     observations = _readings(small)
     observations.reading_ma[70:, 3] = np.nan
     observations.saturated[70:, 3] = True
-    assert monitor_deaths(observations, NOISE) == ()
+    assert find_dead_monitors(observations, NOISE) == ()

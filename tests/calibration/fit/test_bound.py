@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.fit.bound import Bound, bound_of, plan_bound
+from calibration.fit.bound import Bound, fit_bound, plan_bound
 from calibration.fit.global_fit import GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -89,7 +89,7 @@ def test_the_losses_of_dark_corners_show_as_sums(
 ) -> None:
     """Chains 62-56-52, 43-37-33 and 24-18-14: what one has more its neighbour has less (docs/calibration.md, 1.3)."""
     bound = plan_bound(model, simulated.parameters(), plan[:100], NOISE, free=PHASES_AND_LOSS)
-    loss = bound.unseen_directions()[:, _loss_places(bound)]
+    loss = bound.unobservable_directions()[:, _loss_places(bound)]
     chains = np.zeros((3, 72))
     for row, chain in enumerate(((62, 56, 52), (43, 37, 33), (24, 18, 14))):
         chains[row, list(chain)] = 1.0
@@ -134,7 +134,7 @@ def test_a_fit_of_too_few_settings_falls_short_of_what_its_ports_can_show() -> N
         readings = cell.measure(currents, np.zeros(settings, dtype=np.int64))
         likelihood = Likelihood(readings, NOISE)
         fit = GlobalFit(model, likelihood, default_prior(model.space, parameters), PHASES_AND_LOSS).run(parameters)
-        bound = bound_of(fit, model, np.full(2 * cell.mesh.n_pucs, 6.0), likelihood)
+        bound = fit_bound(fit, model, np.full(2 * cell.mesh.n_pucs, 6.0), likelihood)
         assert bound.reachable_rank is not None
         assert (bound.rank == bound.reachable_rank) is enough
         assert bound.rank <= bound.reachable_rank <= bound.n_free

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
-from calibration.fit.frequencies import nearest_branches, other_branches
-from calibration.measure.design import Walk
+from calibration.fit.frequencies import equivalent_branches, nearest_branches
+from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
@@ -43,9 +43,9 @@ def _model(small: SimulatedMesh) -> MeshModel:
 def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
     """Measure with light of four modules, and fit from a start."""
     model = _model(small)
-    plan = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:4], small.ports, stay=10).random(
-        SETTINGS, small.rng
-    )
+    plan = IncrementalSettings(
+        np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:4], small.ports, settings_per_source=10
+    ).random(SETTINGS, small.rng)
     detuning_hz = APART_HZ[np.searchsorted(model.space.sources, plan.source)]
     read = small.measure(plan.currents_ma, plan.source, detuning_hz=detuning_hz)
     diagnosis = FaultDiagnosis(
@@ -80,8 +80,8 @@ def test_without_slopes_the_other_branch_is_the_same_light(small: SimulatedMesh)
     model = _model(small)
     here = replace(_start(small), differential_slope_rad_per_hz=0.0, coupler_slope_rad_per_hz=0.0)
     # Cold: what heat adds goes with the frequency, by 1e-4 of it.
-    cold = Walk(np.zeros(2 * SMALL.n_pucs), small.ports[:4], small.ports).random(4, small.rng)
-    ((there, cost),) = other_branches(here, SIGMA_HZ)
+    cold = IncrementalSettings(np.zeros(2 * SMALL.n_pucs), small.ports[:4], small.ports).random(4, small.rng)
+    ((there, cost),) = equivalent_branches(here, SIGMA_HZ)
     there_hz = np.asarray(there.source_detuning_hz)
     np.testing.assert_allclose(np.diff(there_hz - APART_HZ), [-TURN_HZ, 0.0, 0.0], atol=1e-3)
     assert abs(there_hz.mean() - APART_HZ.mean()) < 1e-3
@@ -91,13 +91,13 @@ def test_without_slopes_the_other_branch_is_the_same_light(small: SimulatedMesh)
 
 def test_sources_near_their_frequencies_have_no_other_branch(small: SimulatedMesh) -> None:
     near = replace(_start(small), source_detuning_hz=np.array([3e9, -8e9, 5e9, 0.0]))
-    assert other_branches(near, SIGMA_HZ) == []
+    assert equivalent_branches(near, SIGMA_HZ) == []
 
 
 @pytest.mark.long
 def test_the_branch_that_readings_tell_is_taken_from_wherever_the_fit_begins(small: SimulatedMesh) -> None:
     right = _start(small)
-    ((wrong, _),) = other_branches(right, SIGMA_HZ)
+    ((wrong, _),) = equivalent_branches(right, SIGMA_HZ)
     for start in (right, wrong):
         found = _diagnosed(small, start)
         assert found.certified

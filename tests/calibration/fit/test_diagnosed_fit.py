@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import DriftTrajectories
-from calibration.fit import row_scores
+from calibration.fit import diagnosed_fit, row_scores, stated_errors
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import Round
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.gauge import gauge_fixed_difference, loop_rms_rad, wrapped
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
@@ -49,8 +49,12 @@ class Bench:
     @classmethod
     def draw(cls, seed: int = 11) -> Bench:
         simulated = SimulatedMesh.draw(SMALL, seed)
-        walk = Walk(
-            np.full(2 * SMALL.n_pucs, FULL_TURN_MA), simulated.ports[:4], simulated.ports, stay=10, off_share=0.3
+        walk = IncrementalSettings(
+            np.full(2 * SMALL.n_pucs, FULL_TURN_MA),
+            simulated.ports[:4],
+            simulated.ports,
+            settings_per_source=10,
+            off_share=0.3,
         )
         return cls(simulated, walk.random(ALL, np.random.default_rng(seed)))
 
@@ -89,7 +93,9 @@ class Bench:
         self, taken: Observations, count: int, dead: tuple[int, ...] = (), before: DiagnosedFit | None = None
     ) -> DiagnosedFit:
         diagnosis = self.diagnosis(taken, count, dead)
-        return diagnosis.settle(diagnosis.begin(self.start(dead))) if before is None else diagnosis.go_on(before)
+        return (
+            diagnosis.settle(diagnosis.begin(self.start(dead))) if before is None else diagnosis.continue_from(before)
+        )
 
     def errors_mrad(self, found: MeshParameters, but: tuple[int, ...] = ()) -> tuple[float, float]:
         """Rms error of the passive phases and of the loops; a phase common to all joints is the end of a course."""
@@ -123,9 +129,27 @@ def test_a_fit_that_explains_its_readings_is_let_end_where_the_work_allowed_is_s
     first = bench.diagnosed(taken, FIRST)
     diagnosis = bench.diagnosis(taken, ALL)
     diagnosis.model.work.allowed = 0.0
-    second = diagnosis.go_on(first)
+    second = diagnosis.continue_from(first)
     assert len(second.fit.rounds) > 1  # one step does not end it
     assert diagnosis.stated(second).certified
+
+
+def test_a_row_without_which_nothing_is_certified_is_fitted_though_the_work_allowed_is_spent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench.draw()
+    taken = bench.measured()
+    taken = replace(taken, reading_ma=taken.reading_ma * (1.0 - 2.0 * COMPRESSION_PER_MA * taken.reading_ma))
+    now = bench.diagnosed(taken, ALL)
+    assert now.physics.names == ()
+    diagnosis = bench.diagnosis(taken, ALL)
+    diagnosis.model.work.allowed = 0.0
+    assert diagnosis.stated(now).physics.names == ()  # it widens errors by 1.5, which a certificate allows
+    monkeypatch.setattr(diagnosed_fit, "MAX_ERROR_FACTOR", 1.3)
+    monkeypatch.setattr(stated_errors, "MAX_ERROR_FACTOR", 1.3)
+    found = diagnosis.stated(now)
+    assert found.physics.names == ("compression_per_ma",)
+    assert found.certified
 
 
 def test_what_a_pass_over_the_readings_holds_is_free_once_rows_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +241,7 @@ def test_of_a_stuck_puc_the_split_is_found_its_couplers_are_held_and_all_others_
     assert _coupling(found.parameters) == pytest.approx(_coupling(bench.simulated.parameters()), abs=2e-3)
     assert bench.errors_mrad(found.parameters, but=(STUCK,))[0] < 5.0
     # light that no fit has seen is told, though couplers and loops about the PUC are not the true ones
-    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), space.sources, space.monitors)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), space.sources, space.monitors)
     plan = walk.random(50, np.random.default_rng(1))
     currents = np.where(np.isin(np.arange(2 * SMALL.n_pucs), dead), 0.0, plan.currents_ma)
     exact = bench.simulated.exact_ma(currents, plan.source)

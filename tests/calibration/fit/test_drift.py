@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from calibration.fit.drift import DriftModel, renew, widened_prior
+from calibration.fit.drift import DriftModel, prior_after_time, renew
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -35,7 +35,7 @@ def model(small: SimulatedMesh) -> MeshModel:
 
 
 def _readings(small: SimulatedMesh, count: int) -> Likelihood:
-    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports)
     plan = walk.random(count, small.rng)
     return Likelihood(small.measure(plan.currents_ma, plan.source), NOISE)
 
@@ -107,7 +107,7 @@ def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_as_uncertain_as
 
 def test_without_time_only_light_and_temperature_are_uncertain(small: SimulatedMesh, model: MeshModel) -> None:
     last = _fitted(small, model)
-    prior = widened_prior(model.space, last, DriftModel(), days=0.0)
+    prior = prior_after_time(model.space, last, DriftModel(), days=0.0)
     known = prior.information(last.free)
     places = np.flatnonzero(last.free)
     passive = np.isin(places, np.arange(*model.space.group("passive_phase_rad").indices(model.space.size)))
@@ -137,4 +137,4 @@ def test_a_fit_that_says_nothing_of_a_parameter_is_no_start(small: SimulatedMesh
     blind = replace(last, information=0.0 * last.information, prior_information=0.0 * last.information)
     nothing = DriftModel(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     with pytest.raises(CalibrationError, match="says nothing about"):
-        widened_prior(model.space, blind, nothing, 1.0)
+        prior_after_time(model.space, blind, nothing, 1.0)

@@ -9,7 +9,7 @@ import pytest
 
 from calibration.fit.frequencies import find_detunings
 from calibration.fit.global_fit import GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -40,7 +40,7 @@ def _passive_mrad(small: SimulatedMesh, found: np.ndarray) -> float:
 @pytest.mark.long
 def test_a_tunable_laser_tells_delay_and_slopes(small: SimulatedMesh) -> None:
     model = MeshModel(SMALL, small.ports, small.ports)
-    plan = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports).random(200, small.rng)
+    plan = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports).random(200, small.rng)
     detuning = np.array([0.0, -20e9, 60e9, 150e9])[np.arange(200) // 50]
     readings = small.measure(plan.currents_ma, plan.source, detuning_hz=detuning)
     likelihood = Likelihood(replace(readings, detuning_hz=detuning), NOISE)
@@ -58,14 +58,18 @@ def test_a_tunable_laser_tells_delay_and_slopes(small: SimulatedMesh) -> None:
 def test_modules_tell_how_far_apart_they_are(small: SimulatedMesh) -> None:
     """Each module somewhere within ±0.1 nm; the mesh is first found with the light of one."""
     model = MeshModel(SMALL, small.ports, small.ports)
-    plan = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports, stay=100).random(100, small.rng)
+    plan = IncrementalSettings(
+        np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports, settings_per_source=100
+    ).random(100, small.rng)
     first = Likelihood(small.measure(plan.currents_ma, plan.source), NOISE)
     start = start_near(small, 0.05, 0.02)
     prior = default_prior(model.space, start)
     one = GlobalFit(model, first, prior).run(start)
     assert one.certified
     apart = np.concatenate([[0.0], small.rng.uniform(-12e9, 12e9, len(small.ports) - 1)])
-    others = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports).random(160, small.rng)
+    others = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports).random(
+        160, small.rng
+    )
     frequency = apart[np.searchsorted(small.ports, others.source)]
     second = small.measure(others.currents_ma, others.source, detuning_hz=frequency)
     together = Likelihood(first.observations + second, NOISE)

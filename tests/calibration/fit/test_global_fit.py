@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.diagnose.drift_trajectory import drift_of
+from calibration.diagnose.drift_trajectory import measure_drift
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
@@ -84,7 +84,7 @@ def test_a_mesh_is_found_from_a_tenth_of_a_radian_away(small: SimulatedMesh) -> 
 @pytest.mark.campaign
 def test_the_whole_72_puc_mesh_is_found_from_a_third_of_a_radian_away() -> None:
     simulated = SimulatedMesh.draw(HexMesh.smartlight(), 10)
-    walk = Walk(np.full(144, FULL_TURN_MA), simulated.ports, simulated.ports)
+    walk = IncrementalSettings(np.full(144, FULL_TURN_MA), simulated.ports, simulated.ports)
     plan = walk.random(300, np.random.default_rng(10))
     likelihood = Likelihood(simulated.measure(plan.currents_ma, plan.source), NOISE)
     fit = _fitted(simulated, likelihood, start_near(simulated, 0.3, 0.05))
@@ -243,7 +243,7 @@ def test_light_that_drifts_and_a_chip_that_warms_are_told_from_the_mesh(small: S
     ):
         assert error < 2 * bound
         assert error < before
-    found = drift_of(
+    found = measure_drift(
         _model(small), fit.parameters, observations, np.arange(250.0), NOISE, np.full(2 * SMALL.n_pucs, np.inf)
     )
     off_db = found.power_db - power_db

@@ -14,9 +14,9 @@ from calibration.fit.phase_search import (
     PhaseSearch,
     SearchPlan,
     SearchResult,
-    lock_in,
+    guess_passive_phases,
+    is_same_valley,
     mean_levels,
-    same_valley,
 )
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.heating import Heating
@@ -40,8 +40,8 @@ def _searched(
     common_rad: float = 0.0,
     dim: int | None = None,
     plan: SearchPlan | None = None,
-    known: SearchResult | None = None,
-    most_work: float = math.inf,
+    seed_result: SearchResult | None = None,
+    max_work: float = math.inf,
 ) -> tuple[PassiveGuess, SearchResult]:
     """Search with true heater laws; every source's light may have a common phase of its own, a monitor may be dim."""
     mesh, sources = simulated.mesh, np.array(simulated.ports)
@@ -55,11 +55,11 @@ def _searched(
         column[column < np.quantile(column, 0.6)] = 0.0
     light, heated = MeanLight.of(mesh), Heating(mesh).phases(simulated.parameters(), currents)
     levels = mean_levels(seen, simulated.ports, light)
-    guess = lock_in(seen, heated.arm_rad, simulated.ports, light, levels)
+    guess = guess_passive_phases(seen, heated.arm_rad, simulated.ports, light, levels)
     model = AmplitudeModel(mesh, simulated.ports, simulated.ports)
     plan = plan or SearchPlan(source_phase_rad=common_rad)
     search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
-    return guess, search.run(guess, levels, lambda step, share: None, known=known, most_work=most_work)
+    return guess, search.run(guess, levels, lambda step, share: None, seed_result=seed_result, max_work=max_work)
 
 
 def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
@@ -68,14 +68,14 @@ def test_a_search_that_ends_where_another_did_makes_no_more_starts() -> None:
     plan = SearchPlan(plausible=0.0, starts=2, portion=100, steps=60)
     found = _searched(simulated, 200, plan=plan)[1]
     elsewhere = replace(found, passive_rad=found.passive_rad + 1.0)
-    assert [_searched(simulated, 200, plan=plan, known=each)[1].starts for each in (found, elsewhere)] == [1, 2]
+    assert [_searched(simulated, 200, plan=plan, seed_result=each)[1].starts for each in (found, elsewhere)] == [1, 2]
 
 
 def test_a_search_begins_no_start_beyond_the_work_it_may_take() -> None:
     simulated = SimulatedMesh.draw(SMALL, 2)
     plan = SearchPlan(plausible=0.0, starts=3, portion=100, steps=60)
     one = _searched(simulated, 200, plan=replace(plan, starts=1))[1].work
-    starts = [_searched(simulated, 200, plan=plan, most_work=share * one)[1].starts for share in (0.5, 1.5)]
+    starts = [_searched(simulated, 200, plan=plan, max_work=share * one)[1].starts for share in (0.5, 1.5)]
     assert starts == [1, 2]
 
 
@@ -183,7 +183,10 @@ def _with_lasers(
     seen = simulated.measure(currents, np.array(sources)[number], common_rad=off_rad[number])
     light, heated = MeanLight.of(mesh), Heating(mesh).phases(simulated.parameters(), currents)
     levels = mean_levels(seen, sources, light)
-    guess, model = lock_in(seen, heated.arm_rad, sources, light, levels), AmplitudeModel(mesh, sources, seen.monitors)
+    guess, model = (
+        guess_passive_phases(seen, heated.arm_rad, sources, light, levels),
+        AmplitudeModel(mesh, sources, seen.monitors),
+    )
     rng = np.random.default_rng(draw)
     search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
     return search.run(guess, levels, lambda step, share: None)
@@ -225,7 +228,7 @@ def test_with_phases_found_by_one_laser_the_others_are_told_apart_at_once() -> N
     seen = simulated.measure(currents, np.array(lit)[number], common_rad=apart_rad[number])
     light, heated = MeanLight.of(SMALL), Heating(SMALL).phases(simulated.parameters(), currents)
     levels = mean_levels(seen, lit, light)
-    guess = lock_in(seen, heated.arm_rad, lit, light, levels)
+    guess = guess_passive_phases(seen, heated.arm_rad, lit, light, levels)
 
     def among(count: int, plan: SearchPlan) -> PhaseSearch:
         own = np.flatnonzero(number < count)
@@ -235,7 +238,7 @@ def test_with_phases_found_by_one_laser_the_others_are_told_apart_at_once() -> N
     alone = among(1, SearchPlan()).run(guess, levels.of_first(), lambda step, share: None)
     assert _passive_errors_rad(simulated, alone.passive_rad).max() < 0.4
     search = among(len(lit), SearchPlan(source_phase_rad=0.4))
-    before = search.with_other_lasers(alone, levels)
+    before = search.add_other_lasers(alone, levels)
     assert np.abs(wrapped(before.source_phase_rad - apart_rad)).max() < np.pi / 6.0  # no valley off
     found = search.run(guess, levels, lambda step, share: None, before)
     assert found.starts == 1
@@ -262,7 +265,7 @@ def test_readings_that_nothing_explains_are_not_explained() -> None:
     light, ports = MeanLight.of(SMALL), simulated.ports
     heated = Heating(SMALL).phases(simulated.parameters(), nonsense.currents_ma)
     levels = mean_levels(nonsense, ports, light)
-    guess = lock_in(nonsense, heated.arm_rad, ports, light, levels)
+    guess = guess_passive_phases(nonsense, heated.arm_rad, ports, light, levels)
     number, model = np.searchsorted(ports, nonsense.source), AmplitudeModel(SMALL, ports, ports)
     plan = SearchPlan(steps=60, starts=2)
     search = PhaseSearch(
@@ -286,6 +289,6 @@ def test_searches_end_in_the_same_valley_only_with_the_same_phases_and_the_same_
     passive = rng.uniform(0.0, 2.0 * np.pi, 72)
     one = SearchResult(passive, np.zeros(52), np.zeros(8), Levels(np.ones(8), np.ones(28)), np.zeros(124), 0.01, 60, 1)
     near = replace(one, passive_rad=np.mod(passive + rng.normal(0.0, 0.05, 72), 2.0 * np.pi))
-    assert same_valley(one, near)
-    assert not same_valley(one, replace(near, unexplained=0.011))  # other loops
-    assert not same_valley(one, replace(one, passive_rad=passive + np.where(np.arange(72) < 20, 1.0, 0.0)))
+    assert is_same_valley(one, near)
+    assert not is_same_valley(one, replace(near, unexplained=0.011))  # other loops
+    assert not is_same_valley(one, replace(one, passive_rad=passive + np.where(np.arange(72) < 20, 1.0, 0.0)))

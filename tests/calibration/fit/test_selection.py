@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -24,7 +24,7 @@ MOST_MA = 2.3
 
 def _fit(small: SimulatedMesh, free: tuple[str, ...] = FREE_GROUPS) -> tuple[FitResult, MeshModel]:
     model = MeshModel(SMALL, small.ports, small.ports)
-    walk = Walk(np.full(2 * SMALL.n_pucs, MOST_MA), small.ports, small.ports)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, MOST_MA), small.ports, small.ports)
     plan = walk.random(250, np.random.default_rng(5))
     likelihood = Likelihood(small.measure(plan.currents_ma, plan.source), NoiseModel(RELATIVE, FLOOR_MA))
     start = start_near(small, 0.05, 0.02)
@@ -54,7 +54,7 @@ def test_the_sign_of_a_coupler_difference_stays_open_where_only_its_square_shows
     """PUCs 10 and 12 have a port at either end: paths of one PUC, and half of their light meets no loop."""
     small = SimulatedMesh.draw(SMALL, 51)
     model = MeshModel(SMALL, small.ports, small.ports)
-    walk = Walk(np.full(2 * SMALL.n_pucs, MOST_MA), small.ports, small.ports)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, MOST_MA), small.ports, small.ports)
     plan = walk.random(150, np.random.default_rng(5))
     likelihood = Likelihood(small.measure(plan.currents_ma, plan.source), NoiseModel(RELATIVE, FLOOR_MA))
     start = small.parameters()

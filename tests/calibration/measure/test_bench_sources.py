@@ -44,10 +44,10 @@ def seen_ma(bench: Bench) -> float:
 def test_a_laser_lights_its_port_and_no_other(bench: Bench) -> None:
     probe = BenchProbe(bench)
     assert probe.sources == (1, 11)
-    probe.light(1)
+    probe.light_only_port(1)
     assert [bench.lasers[name].state().emitting for name in ("tls-a", "tls-b")] == [True, False]
     lit_ma = seen_ma(bench)
-    probe.light(None)
+    probe.light_only_port(None)
     assert not any(laser.state().emitting for laser in bench.lasers.values())
     assert lit_ma > 100.0 * seen_ma(bench)
 
@@ -55,13 +55,13 @@ def test_a_laser_lights_its_port_and_no_other(bench: Bench) -> None:
 def test_what_a_laser_launches_is_its_setting_less_the_fixed_loss(bench: Bench) -> None:
     bench.lasers["tls-a"].set_power_dbm(3.0)
     probe = BenchProbe(bench)
-    probe.light(1)
+    probe.light_only_port(1)
     assert probe.launched_dbm(1) == pytest.approx(2.5)  # laser-bench.yaml: 0.5 dB
 
 
 def test_a_tuned_laser_stays_lit_and_the_mesh_shows_the_other_wavelength(bench: Bench) -> None:
     probe = BenchProbe(bench)
-    probe.light(1)
+    probe.light_only_port(1)
     before_ma = bench.mesh.monitors_ma()
     assert probe.tune(1, NM_1540_HZ) == pytest.approx(NM_1540_HZ, abs=2e7)  # steps of 0.1 pm, 12 MHz
     assert bench.lasers["tls-a"].state().ready
@@ -87,7 +87,7 @@ def test_a_wavelength_out_of_range_is_refused(bench: Bench) -> None:
 def test_a_laser_that_tunes_dark_is_tuned_all_the_same(tmp_path: Path) -> None:
     with Bench.emulate(bench_with(tmp_path, {"kind": "itla-laser"}, "laser"), seed=4) as bench:
         probe = BenchProbe(bench)
-        probe.light(1)
+        probe.light_only_port(1)
         assert probe.tune(1, 194e12) == pytest.approx(194e12, abs=1e6)
         assert bench.lasers["new"].state().ready
 
@@ -122,10 +122,10 @@ def test_meters_on_the_outputs_follow_the_wavelength_of_the_light(tmp_path: Path
     path.write_text(yaml.safe_dump(document))
     with Bench.emulate(path, seed=4) as bench:
         probe = BenchProbe(bench)
-        probe.light(1)
+        probe.light_only_port(1)
         for nm in (1550.0, 1490.0):
             probe.tune(1, 299792458.0 / (nm * 1e-9))
-            light = bench.emulated.world.tapped("pm0", 1)
+            light = bench.emulated.world.meter_light("pm0", 1)
             assert light.wavelength_nm == pytest.approx(nm, abs=0.02)
             pm0 = bench.emulated.devices["pm0"]
             assert pm0.sensor().settings.wavelength_nm == pytest.approx(nm, abs=0.01)  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def test_one_tributary_alone_is_light_as_any_other(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(document))
     with Bench.emulate(path) as bench:
         probe = BenchProbe(bench)
-        probe.light(1)
+        probe.light_only_port(1)
         lit_ma = seen_ma(bench)
-        probe.light(None)
+        probe.light_only_port(None)
         assert lit_ma > 100.0 * seen_ma(bench)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.bound import plan_bound
-from calibration.measure.design import DESIGN_GROUPS, Designer, Walk
+from calibration.measure.design import DESIGN_GROUPS, Designer, IncrementalSettings
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
@@ -30,8 +30,8 @@ def model(small: SimulatedMesh) -> MeshModel:
     return MeshModel(SMALL, small.ports, small.ports)
 
 
-def _walk(small: SimulatedMesh, **kind: float) -> Walk:
-    return Walk(np.full(HEATERS, FULL_TURN_MA), small.ports, small.ports, **{"changed": 8, **kind})  # type: ignore[arg-type]
+def _walk(small: SimulatedMesh, **kind: float) -> IncrementalSettings:
+    return IncrementalSettings(np.full(HEATERS, FULL_TURN_MA), small.ports, small.ports, **{"changed": 8, **kind})  # type: ignore[arg-type]
 
 
 def _designer(small: SimulatedMesh, model: MeshModel) -> Designer:
@@ -46,7 +46,7 @@ def test_a_setting_takes_as_long_as_its_channels_take_to_write() -> None:
 
 
 def test_a_walk_changes_few_heaters_leaves_most_of_them_off_and_lights_all_ports(small: SimulatedMesh) -> None:
-    plan = _walk(small, stay=3).random(300, np.random.default_rng(1))
+    plan = _walk(small, settings_per_source=3).random(300, np.random.default_rng(1))
     changed = (np.diff(plan.currents_ma, axis=0) != 0.0).sum(axis=1)
     assert 0 < changed.max() <= 8
     assert np.mean(plan.currents_ma == 0.0) == pytest.approx(0.7, abs=0.05)
@@ -56,7 +56,7 @@ def test_a_walk_changes_few_heaters_leaves_most_of_them_off_and_lights_all_ports
 
 
 def test_the_time_of_a_plan_counts_writes_and_changes_of_the_input(small: SimulatedMesh) -> None:
-    plan = _walk(small, stay=10).random(20, np.random.default_rng(1))
+    plan = _walk(small, settings_per_source=10).random(20, np.random.default_rng(1))
     without, with_changes = HardwareTimes().plan_s(plan), HardwareTimes(input_change_s=2.0).plan_s(plan)
     assert with_changes - without == pytest.approx(4.0)
     assert without == pytest.approx(20 * 0.0165, rel=0.15)
@@ -65,7 +65,12 @@ def test_the_time_of_a_plan_counts_writes_and_changes_of_the_input(small: Simula
 def test_a_heater_that_must_stay_off_does(small: SimulatedMesh) -> None:
     most = np.full(HEATERS, FULL_TURN_MA)
     most[5] = 0.0
-    assert not Walk(most, small.ports, small.ports).random(50, np.random.default_rng(1)).currents_ma[:, 5].any()
+    assert (
+        not IncrementalSettings(most, small.ports, small.ports)
+        .random(50, np.random.default_rng(1))
+        .currents_ma[:, 5]
+        .any()
+    )
 
 
 def test_cold_heaters_tell_the_passive_phases(small: SimulatedMesh, model: MeshModel) -> None:
@@ -101,7 +106,7 @@ def test_light_that_costs_much_is_moved_less(small: SimulatedMesh, model: MeshMo
         prior = default_prior(model.space, small.parameters())
         times = HardwareTimes(input_change_s=change_s)
         designer = Designer(model, small.parameters(), NOISE, prior, times=times)
-        design = designer.choose(_walk(small, stay=5), 60.0, 1e-9, np.random.default_rng(1), 4, most=60)
+        design = designer.choose(_walk(small, settings_per_source=5), 60.0, 1e-9, np.random.default_rng(1), 4, most=60)
         moves.append(int((np.diff(design.plan.source) != 0).sum()))
         assert design.seconds == pytest.approx(times.plan_s(design.plan))
     assert moves[0] >= 5

@@ -21,7 +21,7 @@ def _one_more(logbook: Logbook, currents: np.ndarray, heater: int) -> None:
 def test_a_setting_costs_by_the_channels_that_change() -> None:
     logbook = Logbook(SimulatedBench.draw(MESH, 1))
     currents = np.zeros(2 * MESH.n_pucs)
-    logbook.light(0)
+    logbook.light_only_port(0)
     _one_more(logbook, currents, 3)
     logbook.measure(currents)
     currents[:11] = 1.0
@@ -47,7 +47,7 @@ def test_readings_are_kept_with_their_settings() -> None:
     logbook = Logbook(SimulatedBench.draw(MESH, 1))
     currents = np.zeros(2 * MESH.n_pucs)
     logbook.measure(currents)
-    logbook.light(4)
+    logbook.light_only_port(4)
     _one_more(logbook, currents, 5)
     kept = logbook.observations()
     assert kept.source.tolist() == [-1, 4]
@@ -57,12 +57,12 @@ def test_readings_are_kept_with_their_settings() -> None:
 
 def test_a_resumed_run_reads_again_only_what_is_missing() -> None:
     first, bench = Logbook(SimulatedBench.draw(MESH, 1)), SimulatedBench.draw(MESH, 1)
-    first.light(2)
+    first.light_only_port(2)
     currents = np.zeros(2 * MESH.n_pucs)
     _one_more(first, currents, 0)
     _one_more(first, currents, 1)
     resumed = Logbook(bench, before=first.entries)
-    resumed.light(2)
+    resumed.light_only_port(2)
     currents = np.zeros(2 * MESH.n_pucs)
     _one_more(resumed, currents, 0)
     _one_more(resumed, currents, 1)
@@ -75,10 +75,10 @@ def test_a_resumed_run_reads_again_only_what_is_missing() -> None:
 
 def test_readings_of_another_run_are_refused() -> None:
     first = Logbook(SimulatedBench.draw(MESH, 1))
-    first.light(2)
+    first.light_only_port(2)
     first.measure(np.ones(2 * MESH.n_pucs))
     resumed = Logbook(SimulatedBench.draw(MESH, 1), before=first.entries)
-    resumed.light(3)
+    resumed.light_only_port(3)
     with pytest.raises(CalibrationError, match="entry 0 of the interrupted run"):
         resumed.measure(np.ones(2 * MESH.n_pucs))
 
@@ -86,7 +86,7 @@ def test_readings_of_another_run_are_refused() -> None:
 def test_a_batch_is_measured_where_the_light_is_and_kept_as_one_entry() -> None:
     bench = SimulatedBench.draw(MESH, 1)
     logbook = Logbook(bench)
-    logbook.light(2)
+    logbook.light_only_port(2)
     batch = np.random.default_rng(1).uniform(0.0, 2.0, (5, 2 * MESH.n_pucs))
     answers = logbook.measure_many(batch)
     assert bench.lit == 2
@@ -126,14 +126,14 @@ class Meters(SimulatedBench):
 
 def test_what_modules_and_meters_say_is_kept_and_answered_again() -> None:
     first = Logbook(Meters.draw(MESH, 1))
-    first.light(2)
+    first.light_only_port(2)
     first.measure(np.full(2 * MESH.n_pucs, 0.25))
     assert first.launched_dbm(2) == 1.0
     assert first.launched_dbm(2) == 1.0  # what was said first counts
     assert first.fibre_dbm() == {3: -0.25}
     idle = Meters.draw(MESH, 1)
     again = Logbook(idle, before=first.entries)
-    again.light(2)
+    again.light_only_port(2)
     again.measure(np.full(2 * MESH.n_pucs, 0.25))
     assert (again.launched_dbm(2), again.fibre_dbm()) == (1.0, {3: -0.25})
     assert (idle.lit, idle.told, idle.driven_ma) == (None, 0, 0.0)
@@ -141,11 +141,11 @@ def test_what_modules_and_meters_say_is_kept_and_answered_again() -> None:
 
 def test_a_meter_is_asked_at_the_setting_where_the_interrupted_run_stood() -> None:
     first = Logbook(Meters.draw(MESH, 1))
-    first.light(2)
+    first.light_only_port(2)
     first.measure(np.full(2 * MESH.n_pucs, 0.25))
     bench = Meters.draw(MESH, 1)
     again = Logbook(bench, before=first.entries)
-    again.light(2)
+    again.light_only_port(2)
     again.measure(np.full(2 * MESH.n_pucs, 0.25))
     assert again.fibre_dbm() == {3: -0.25}
     assert bench.lit == 2
@@ -168,7 +168,7 @@ def test_what_is_kept_is_what_the_drive_makes_of_the_currents() -> None:
     bench = SimulatedBench.draw(MESH, 1)
     bench.current_step_ma, bench.heater_max_ma = 0.1, 2.05
     logbook = Logbook(bench)
-    logbook.light(bench.sources[0])
+    logbook.light_only_port(bench.sources[0])
     asked = np.full(2 * bench.mesh.n_pucs, 0.26)
     asked[0] = 2.04
     logbook.measure(asked)

@@ -73,7 +73,7 @@ def test_polarizations_are_searched_side_by_side_and_end_as_bright_as_one_by_one
         with Bench.emulate(SMALL, seed=2) as bench:
             probe = BenchProbe(bench)
             probe.align_all(dict.fromkeys(aside, "left out"))
-            probe.light(11)
+            probe.light_only_port(11)
             ended.append((bench.clock.now(), float(bench.mesh.monitors_ma(16).sum())))
     (together_s, together_ma), (alone_s, alone_ma) = ended
     assert together_s < 1.5 * alone_s  # three searches in the time of one

@@ -30,8 +30,8 @@ def slow(directory: Path, tau_s: float, settle_s: float | None = None, bench: Pa
 def timed(bench: Bench) -> None:
     """Measure the time constant by the light of one source as it comes: no polarization is searched before."""
     probe = BenchProbe(bench)
-    probe.light(probe.sources[0])
-    probe.time_heaters()
+    probe.light_only_port(probe.sources[0])
+    probe.measure_heater_time_constant()
 
 
 @pytest.mark.long
@@ -81,10 +81,10 @@ def test_on_the_usual_bench_it_costs_little_and_the_wait_stays(tmp_path: Path) -
         probe.align_all()
         aligned_s = bench.clock.now()
         bench.mesh.heater_tau_s = None
-        probe.time_heaters()
+        probe.measure_heater_time_constant()
         assert bench.clock.now() - aligned_s < 1.0
         assert bench.mesh.settle_s == 1e-3
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 @pytest.mark.parametrize(("tau_s", "seen"), [pytest.param(100e-6, False, marks=pytest.mark.long), (0.05, True)])
@@ -125,15 +125,15 @@ def test_a_meter_that_rounds_does_not_make_light_seem_to_move(seed: int) -> None
 def test_without_an_alignment_the_first_reading_in_light_waits_for_it(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05), seed=1) as bench:
         probe = BenchProbe(bench)
-        probe.light(probe.sources[0])
-        probe.measure(bench.mesh.driven_ma())
+        probe.light_only_port(probe.sources[0])
+        probe.measure(bench.mesh.confirmed_currents_ma())
         assert bench.mesh.settle_s == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_record_tells_the_next_program_how_long_to_wait(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05), seed=1) as bench:
-        bench.mesh.know_heaters(0.05, "the record")
+        bench.mesh.set_heater_time_constant(0.05, "the record")
         assert bench.mesh.settle_s == pytest.approx(0.5)
     short = slow(tmp_path, 0.05, settle_s=0.1)
     with Bench.emulate(short, seed=1) as bench, pytest.raises(ConfigError, match="the record"):
-        bench.mesh.know_heaters(0.05, "the record")
+        bench.mesh.set_heater_time_constant(0.05, "the record")

@@ -57,7 +57,7 @@ class SolverProbe:
         self._rng = np.random.default_rng(seed + 1)
         self._solver = Solver(mesh)
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         self.lit, self.is_safe = port, False
 
     def launched_dbm(self, port: int) -> float:
@@ -97,7 +97,7 @@ class SolverProbe:
     def elapsed_s(self) -> float:
         return float(len(self.settings))
 
-    def safe(self) -> None:
+    def switch_everything_off(self) -> None:
         self.lit, self.is_safe = None, True
 
 

@@ -62,7 +62,7 @@ def test_the_slope_of_a_weighed_sum_is_that_of_its_terms(small: SimulatedMesh, m
     weight = np.random.default_rng(4).standard_normal(observations.reading_ma.shape)
     terms = [
         part.jacobian * weight[part.settings][..., None]
-        for part in model.precisely().linearise(parameters, observations)
+        for part in model.with_double_precision().linearise(parameters, observations)
     ]
     expected = np.concatenate(terms).sum(axis=(0, 1))
     slope = model.slope(parameters, observations, weight)
@@ -101,7 +101,7 @@ def test_two_ports_lit_together_read_the_sum_of_their_powers(small: SimulatedMes
 def test_single_precision_of_derivatives_is_rounding(small: SimulatedMesh, model: MeshModel) -> None:
     parameters = replace(small.parameters(), differential_slope_rad_per_hz=1e-13, coupler_slope_rad_per_hz=1e-14)
     settings = _some(small, 40)
-    ways = [list(way.linearise(parameters, settings)) for way in (model, model.precisely())]
+    ways = [list(way.linearise(parameters, settings)) for way in (model, model.with_double_precision())]
     single, double = (np.concatenate([part.jacobian for part in parts]) for parts in ways)
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     assert np.array_equal(*(np.concatenate([part.reading_ma for part in parts]) for parts in ways))
@@ -118,7 +118,7 @@ def test_derivatives_of_ports_lit_together_agree_with_differences_and_add_up(sma
     weight = np.random.default_rng(4).standard_normal(observations.reading_ma.shape)
     terms = [
         part.jacobian * weight[part.settings][..., None]
-        for part in pair.precisely().linearise(parameters, observations)
+        for part in pair.with_double_precision().linearise(parameters, observations)
     ]
     expected = np.concatenate(terms).sum(axis=(0, 1))
     np.testing.assert_allclose(
@@ -143,7 +143,7 @@ def _agree(model: MeshModel, parameters: MeshParameters, observations: Observati
     step[space.group("delay_s")] = 1e-17
     step[space.group("differential_slope_rad_per_hz")] = 1e-15
     step[space.group("coupler_slope_rad_per_hz")] = 1e-15
-    (part,) = model.precisely().linearise(space.unpack(vector), observations)
+    (part,) = model.with_double_precision().linearise(space.unpack(vector), observations)
     for name, where in space.groups.items():
         direction = np.zeros(space.size)
         direction[where] = rng.standard_normal(where.stop - where.start) * step[where]

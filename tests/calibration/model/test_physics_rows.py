@@ -58,7 +58,7 @@ def _drawn(model: MeshModel, plain: MeshParameters, share: float = 1.0) -> Real:
 @pytest.mark.parametrize("row", PHYSICS, ids=lambda row: row.name)
 def test_derivatives_of_a_row_are_those_of_its_predictions(small: SimulatedMesh, row: object) -> None:
     name = row.name  # type: ignore[attr-defined]
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics(name))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics(name))
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
     jacobian = np.concatenate([part.jacobian for part in model.linearise(model.space.unpack(vector), settings)])
     place, width = model.space.groups[name], ROWS[name].usual
@@ -73,7 +73,7 @@ def test_derivatives_of_a_row_are_those_of_its_predictions(small: SimulatedMesh,
 @pytest.mark.parametrize("group", ["passive_phase_rad", "loss_db", "coupler_common_rad", "loops", "source_detuning_hz"])
 def test_what_is_sent_back_follows_all_that_light_passes(small: SimulatedMesh, group: str) -> None:
     """Left out, it made fits go on for a dozen rounds near their end."""
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("facet_reflection", "joint_reflection"))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("facet_reflection", "joint_reflection"))
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters(), 3.0)
     jacobian = np.concatenate([part.jacobian for part in model.linearise(model.space.unpack(vector), settings)])
     along = np.zeros_like(vector)
@@ -86,7 +86,7 @@ def test_what_is_sent_back_follows_all_that_light_passes(small: SimulatedMesh, g
 @pytest.mark.parametrize("group", ["rho2", "rho6", "slow_heat_share", "shared_return_per_ma"])
 def test_light_follows_a_law_that_departs_from_its_terms(small: SimulatedMesh, group: str) -> None:
     """With departures a hundred times as large as any: derivatives without their slope would be off by a fifth."""
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(
         _physics("slow_heat_share", "shared_return_per_ma", "law_deviation")
     )
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
@@ -100,7 +100,7 @@ def test_light_follows_a_law_that_departs_from_its_terms(small: SimulatedMesh, g
 
 
 def test_a_law_departs_linearly_between_points_a_sixth_of_a_turn_apart(small: SimulatedMesh) -> None:
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("law_deviation"))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("law_deviation"))
     asked = heaters_asked(2 * SMALL.n_pucs)
     heater, at_points = int(asked[3]), np.zeros((len(asked), LAW_POINTS))
     at_points[3] = 0.01 * np.arange(1, LAW_POINTS + 1)
@@ -118,11 +118,12 @@ def test_a_law_departs_linearly_between_points_a_sixth_of_a_turn_apart(small: Si
 
 
 def test_the_slope_of_a_weighed_sum_has_all_rows_in_it(small: SimulatedMesh) -> None:
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics(*ROWS))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics(*ROWS))
     settings, parameters = _settings(small, small.ports), model.space.unpack(_drawn(model, small.parameters()))
     weight = np.random.default_rng(4).standard_normal(settings.reading_ma.shape)
     terms = [
-        part.jacobian * weight[part.settings][..., None] for part in model.precisely().linearise(parameters, settings)
+        part.jacobian * weight[part.settings][..., None]
+        for part in model.with_double_precision().linearise(parameters, settings)
     ]
     expected = np.concatenate(terms).sum(axis=(0, 1))
     slope = model.slope(parameters, settings, weight)
@@ -136,7 +137,7 @@ def test_facets_send_back_what_a_sum_over_all_echoes_says_those_of_dark_ports_to
     monitors = small.ports[:5]
     settings = _settings(small, monitors)
     plain = replace(small.parameters(), monitor_ma_per_mw=small.parameters().monitor_ma_per_mw[:5])
-    model = MeshModel(SMALL, small.ports, monitors).beyond(_physics("facet_reflection"))
+    model = MeshModel(SMALL, small.ports, monitors).with_physics(_physics("facet_reflection"))
     vector = _drawn(model, plain, 5.0)
     parts = np.split(vector[model.space.groups["facet_reflection"]], 2)
     sent_back = parts[0] + 1j * parts[1]
@@ -159,10 +160,10 @@ def test_facets_send_back_what_a_sum_over_all_echoes_says_those_of_dark_ports_to
 
 
 def test_physics_that_is_known_is_held_and_has_no_parameters(small: SimulatedMesh) -> None:
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("compression_per_ma"))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("compression_per_ma"))
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
     parameters = model.space.unpack(vector)
-    held = model.beyond(Physics(held=parameters.extra_physics))
+    held = model.with_physics(Physics(held=parameters.extra_physics))
     assert held.space.size == MeshModel(SMALL, small.ports, small.ports).space.size
     again = held.space.unpack(vector[: held.space.size])
     np.testing.assert_allclose(held.predict(again, settings), model.predict(parameters, settings), rtol=1e-12)
@@ -195,7 +196,7 @@ def test_what_is_late_is_what_each_time_constant_has_left_of_the_settings_before
 
 def test_it_is_heat_that_comes_late_and_not_squared_current(small: SimulatedMesh) -> None:
     """A heater switched off after 3 mA: its arm still has the share of the whole law at 3 mA, bend included."""
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("slow_heat_share"))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("slow_heat_share"))
     parameters = model.space.unpack(model.space.pack(small.parameters()))
     parameters.extra_physics["slow_heat_share"][:] = [0.0, 0.01, 0.0]
     currents = np.zeros((2, 2 * SMALL.n_pucs))
@@ -219,19 +220,19 @@ def test_pairs_beside_the_directions_fitted_spread_readings_by_what_is_left_of_a
     by_pair = np.einsum("nmw,wh,nh->nmhw", by_waveguide, pairs.curve_rad_per_mw, heat_mw).reshape(2, 3, -1)
     directions = pairs.vectors.reshape(-1, pairs.count).astype(np.float64)
     left = by_pair - (by_pair @ directions) @ directions.T
-    np.testing.assert_allclose(pairs.beside(by_waveguide, heat_mw), (left**2).sum(axis=-1), rtol=1e-3)
+    np.testing.assert_allclose(pairs.unfitted_variance(by_waveguide, heat_mw), (left**2).sum(axis=-1), rtol=1e-3)
 
 
 def test_readings_are_spread_by_heat_that_changes_and_not_by_heat_that_stays(small: SimulatedMesh) -> None:
     """What pairs do alike in all settings goes into the passive phases."""
-    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("crosstalk_pairs"))
+    model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("crosstalk_pairs"))
     settings, parameters = _settings(small, small.ports), model.space.unpack(_drawn(model, small.parameters()))
     same = replace(settings, currents_ma=np.tile(settings.currents_ma[:1], (len(settings), 1)))
     spread, still = (model.unmodelled_ma2(parameters, each) for each in (settings, same))
     assert spread is not None
     assert still is not None
     assert still.max() < 1e-12 * spread.max()
-    wider = model.beyond(model.space.physics.having("crosstalk_pairs", 0.3)).unmodelled_ma2(parameters, settings)
+    wider = model.with_physics(model.space.physics.having("crosstalk_pairs", 0.3)).unmodelled_ma2(parameters, settings)
     assert wider is not None
     np.testing.assert_allclose(wider, 9.0 * spread)
     plain = MeshModel(SMALL, small.ports, small.ports)

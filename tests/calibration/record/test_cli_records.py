@@ -13,7 +13,7 @@ import pytest
 
 from calibration.model.parameters import MeshParameters
 from calibration.record.comparison import compare_records
-from calibration.record.conversion import record_from
+from calibration.record.conversion import build_record
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CrosstalkEntry, Defect
@@ -40,7 +40,7 @@ def covariance() -> np.ndarray:
 def record_of(found: MeshParameters, errors: np.ndarray | float = 0.0, **changes: object) -> CalibrationRecord:
     """Return a record whose parameters are off by so many standard errors."""
     vector = SPACE.pack(found) + errors * np.sqrt(np.diag(covariance()))
-    return record_from(SPACE, SPACE.unpack(vector), replace(ORIGIN, **changes), covariance())  # type: ignore[arg-type]
+    return build_record(SPACE, SPACE.unpack(vector), replace(ORIGIN, **changes), covariance())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_whole_turns_and_the_gauge_of_the_joints_are_no_difference(found: MeshPa
     joints = found.joint_phase_rad + (sign * chi[CELL.joints // 4]).sum(axis=1)
     joints[3] += 2.0 * np.pi
     other = replace(found, joint_phase_rad=joints, passive_phase_rad=found.passive_phase_rad + 2.0 * np.pi)
-    first, second = (record_from(SPACE, each, ORIGIN, covariance()) for each in (found, other))
+    first, second = (build_record(SPACE, each, ORIGIN, covariance()) for each in (found, other))
     result = compare_records(first, second)
     assert {group.group: group.rms for group in result.groups}["loops"] < 1e-9
     assert all(group.rms < 1e-9 for group in result.groups)
@@ -92,7 +92,7 @@ def test_whole_turns_and_the_gauge_of_the_joints_are_no_difference(found: MeshPa
 def test_phases_on_both_sides_of_half_a_turn_are_close(found: MeshParameters) -> None:
     one, other = found.passive_phase_rad.copy(), found.passive_phase_rad.copy()
     one[4], other[4] = np.pi - 0.01, 0.01 - np.pi
-    first, second = (record_from(SPACE, replace(found, passive_phase_rad=each), ORIGIN) for each in (one, other))
+    first, second = (build_record(SPACE, replace(found, passive_phase_rad=each), ORIGIN) for each in (one, other))
     assert compare_records(first, second).groups[0].worst == pytest.approx(0.02)
 
 
@@ -111,7 +111,7 @@ def test_without_covariance_there_is_no_unit_of_error(
     found: MeshParameters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bare.json"
-    save_record(record_from(SPACE, found, ORIGIN), path)
+    save_record(build_record(SPACE, found, ORIGIN), path)
     assert main(["compare", str(path), str(path)]) == 0
     assert "holds no covariance" in capsys.readouterr().out
     assert main(["compare", str(path), str(path), "--tolerance-sigma", "3"]) == 2

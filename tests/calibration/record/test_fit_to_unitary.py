@@ -13,7 +13,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from calibration.record.comparison import compare_records
-from calibration.record.conversion import Origin, record_from
+from calibration.record.conversion import Origin, build_record
 from calibration.record.raw_data import save_raw
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -48,7 +48,7 @@ def records(hidden: SimulatedMesh, tmp_path_factory: pytest.TempPathFactory) -> 
         start = start_near(hidden, 0.1, 0.03)
         fit = GlobalFit(model, Likelihood(readings, NoiseModel(RELATIVE, FLOOR_MA)), default_prior(model.space, start))
         result = fit.run(start)
-        record = record_from(model.space, result.parameters, ORIGIN, result.covariance())
+        record = build_record(model.space, result.parameters, ORIGIN, result.covariance())
         save_record(replace(record, raw=save_raw(path, readings)), path)
         found.append(load_record(path))
         assert [each.suffix for each in sorted(path.parent.iterdir())].count(".h5") == 2

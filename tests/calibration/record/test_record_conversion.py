@@ -13,8 +13,14 @@ from calibration.model.gauge import loop_rms_rad
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import ParameterSpace, space_of
-from calibration.record.conversion import covariance_of, parameters_of, record_from, refitted, rising_to_ma
+from calibration.model.space import ParameterSpace, space_from_record
+from calibration.record.conversion import (
+    as_child_record,
+    build_record,
+    covariance_from_record,
+    parameters_from_record,
+    rising_to_ma,
+)
 from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
@@ -55,8 +61,8 @@ def test_parameters_survive_the_record_on_disk(hidden: SimulatedMesh, space: Par
         source_detuning_hz=np.linspace(-1e9, 1e9, 12),
         differential_slope_rad_per_hz=1e-13,
     )
-    save_record(record_from(space, found, ORIGIN), tmp_path / "record.json")
-    back = parameters_of(load_record(tmp_path / "record.json"))
+    save_record(build_record(space, found, ORIGIN), tmp_path / "record.json")
+    back = parameters_from_record(load_record(tmp_path / "record.json"))
     for each in fields(MeshParameters):
         before, after = np.asarray(getattr(found, each.name)), np.asarray(getattr(back, each.name))
         if each.name == "passive_phase_rad":  # kept in -π … π
@@ -69,20 +75,20 @@ def test_what_was_lit_together_survives_the_record_on_disk(hidden: SimulatedMesh
     ports = CELL.fibre_ports
     space = ParameterSpace(CELL, ports[:3], ports, {ports[0]: ports[5], ports[2]: ports[4]})
     found = replace(hidden.parameters(), source_db=np.array([1.0, 2.0, 3.0]), second_db=np.array([0.5, -0.25]))
-    record = record_from(space, found, ORIGIN, random_covariance(space))
+    record = build_record(space, found, ORIGIN, random_covariance(space))
     save_record(record, tmp_path / "record.json")
     read = load_record(tmp_path / "record.json")
     assert read.content_sha256 == record.content_sha256
-    back = space_of(read)
+    back = space_from_record(read)
     assert (back.sources, back.seconds, back.groups) == (space.sources, space.seconds, space.groups)
-    np.testing.assert_allclose(parameters_of(read).second_db, found.second_db)
+    np.testing.assert_allclose(parameters_from_record(read).second_db, found.second_db)
     assert read.port(ports[4]).lit_with == ports[2]
 
 
 def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
     hidden: SimulatedMesh, space: ParameterSpace, tmp_path: Path
 ) -> None:
-    record = record_from(space, hidden.parameters(), ORIGIN)
+    record = build_record(space, hidden.parameters(), ORIGIN)
     entries = tuple(replace(one, lit_with=99) if one.port == space.sources[1] else one for one in record.ports)
     save_record(replace(record, ports=entries), tmp_path / "record.json")
     with pytest.raises(CalibrationError, match="lit with one that is no source"):
@@ -96,7 +102,7 @@ def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: P
         per_ma = np.random.default_rng(2).normal(0.0, 1e-3, 2 * len(RETURN_GROUP_SIZES))
         found = replace(found, extra_physics={"shared_return_per_ma": per_ma})
     channels = tuple(reversed(range(2 * CELL.n_pucs)))
-    record = record_from(space, found, replace(ORIGIN, heater_channels=channels))
+    record = build_record(space, found, replace(ORIGIN, heater_channels=channels))
     currents, source = hidden.random_settings(8)
     plan = hidden.measure(currents, source)
     expected = MeshModel(CELL, space.sources, space.monitors, channels=channels).predict(found, plan)
@@ -113,20 +119,20 @@ def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: P
 
 def test_covariance_comes_back_factored(space: ParameterSpace, hidden: SimulatedMesh, tmp_path: Path) -> None:
     covariance = random_covariance(space)
-    save_record(record_from(space, hidden.parameters(), ORIGIN, covariance), tmp_path / "record.json")
+    save_record(build_record(space, hidden.parameters(), ORIGIN, covariance), tmp_path / "record.json")
     record = load_record(tmp_path / "record.json")
     sigma = np.sqrt(np.diag(covariance))
     scale = np.where(sigma > 0, sigma, 1.0)
     # Single precision, relative to the standard errors.
     np.testing.assert_allclose(
-        (covariance_of(record) - covariance) / np.outer(scale, scale), np.zeros_like(covariance), atol=1e-5
+        (covariance_from_record(record) - covariance) / np.outer(scale, scale), np.zeros_like(covariance), atol=1e-5
     )
     assert record.covariance is not None
     assert record.covariance.size == space.size
     assert record.covariance.rows_of("loops") == space.groups["loops"]
     place = space.groups["passive_phase_rad"].start
     assert record.pucs[2].passive_phase_sigma_rad == pytest.approx(float(sigma[place + 2]))
-    assert space_of(record).size == space.size
+    assert space_from_record(record).size == space.size
 
 
 def test_a_plan_says_what_was_set_by_prior_and_what_cannot_be_seen(
@@ -140,7 +146,7 @@ def test_a_plan_says_what_was_set_by_prior_and_what_cannot_be_seen(
         "source_db", "monitor_db")
     )  # fmt: skip
     bound = replace(bound, reachable_rank=bound.rank + 2)
-    record = record_from(space, hidden.parameters(), ORIGIN, bound.covariance(), bound)
+    record = build_record(space, hidden.parameters(), ORIGIN, bound.covariance(), bound)
     assert record.covariance is not None
     assert (record.covariance.rank, record.covariance.n_free) == (bound.rank, bound.n_free)
     assert record.covariance.expected_rank == bound.reachable_rank
@@ -153,7 +159,7 @@ def test_predictions_use_the_covariance(hidden: SimulatedMesh, space: ParameterS
     for name, sigma in (("passive_phase_rad", 3e-3), ("loss_db", 0.02), ("loops", 2e-3)):
         place = space.groups[name]
         covariance[place, place] = sigma**2 * np.eye(place.stop - place.start)
-    record = record_from(space, hidden.parameters(), ORIGIN, covariance)
+    record = build_record(space, hidden.parameters(), ORIGIN, covariance)
     known = CalibratedMesh.from_record(record)
     currents = np.full(2 * CELL.n_pucs, 0.7)
     np.testing.assert_allclose(predict_pucs(known, currents).differential_sigma_rad, 3e-3, rtol=1e-5)
@@ -165,7 +171,7 @@ def test_predictions_use_the_covariance(hidden: SimulatedMesh, space: ParameterS
     for _ in range(200):
         vector = space.pack(found)
         vector += np.sqrt(np.diag(covariance)) * rng.standard_normal(space.size)
-        cells = CalibratedMesh.from_record(record_from(space, space.unpack(vector), ORIGIN)).cells(currents)
+        cells = CalibratedMesh.from_record(build_record(space, space.unpack(vector), ORIGIN)).cells(currents)
         drawn.append(10 * np.log10(np.abs(solver.solve(cells, cells.reference_hz, [0])[5, 0]) ** 2))
     assert path.sigma_db == pytest.approx(float(np.std(drawn)), rel=0.2)
 
@@ -181,7 +187,7 @@ def test_what_was_not_found_is_none(hidden: SimulatedMesh, space: ParameterSpace
         defects=(Defect("dead heater", "heater", 9),),
         faults=("PUC 4 lower heater (channel 9): no effect",),
     )
-    record = record_from(space, replace(hidden.parameters(), heater_law=law), origin)
+    record = build_record(space, replace(hidden.parameters(), heater_law=law), origin)
     assert (record.pucs[3].passive_phase_rad, record.pucs[3].note) == (None, "stuck: light does not change")
     assert record.unusable_states() == ((3, "bar"), (3, "cross"))
     assert record.pucs[4].lower.law is None
@@ -190,14 +196,14 @@ def test_what_was_not_found_is_none(hidden: SimulatedMesh, space: ParameterSpace
     assert record.port(1).input_loss_db is None
     assert (record.port(5).output_loss_db, record.port(6).output_loss_db) == (7.0, None)
     with pytest.raises(CalibrationError, match="holds no covariance"):
-        covariance_of(record)
+        covariance_from_record(record)
 
 
 def test_a_record_whose_crosstalk_is_a_matrix_has_no_parameters(hidden: SimulatedMesh, space: ParameterSpace) -> None:
-    record = record_from(space, hidden.parameters(), ORIGIN)
+    record = build_record(space, hidden.parameters(), ORIGIN)
     matrix = tuple((0.0,) * 20 for _ in range(10))
     with pytest.raises(CalibrationError, match="is a matrix"):
-        parameters_of(replace(record, crosstalk=CrosstalkEntry(matrix)))
+        parameters_from_record(replace(record, crosstalk=CrosstalkEntry(matrix)))
 
 
 def test_laws_hold_only_as_far_as_they_rise() -> None:
@@ -207,14 +213,14 @@ def test_laws_hold_only_as_far_as_they_rise() -> None:
 
 
 def test_a_refit_names_its_parent(hidden: SimulatedMesh, space: ParameterSpace) -> None:
-    parent = record_from(space, hidden.parameters(), ORIGIN)
-    child = refitted(parent, record_from(space, hidden.parameters(), replace(ORIGIN, wavelength_nm=1550.1)))
+    parent = build_record(space, hidden.parameters(), ORIGIN)
+    child = as_child_record(parent, build_record(space, hidden.parameters(), replace(ORIGIN, wavelength_nm=1550.1)))
     assert child.parent_sha256 == parent.content_sha256
 
 
 def test_joints_of_a_packed_point_have_the_same_loops(hidden: SimulatedMesh, space: ParameterSpace) -> None:
     found = hidden.parameters()
-    record = record_from(space, space.unpack(space.pack(found)), ORIGIN)
+    record = build_record(space, space.unpack(space.pack(found)), ORIGIN)
     assert record.joints is not None
     assert loop_rms_rad(CELL, np.array(record.joints.phase_rad) - found.joint_phase_rad) < 1e-9
 

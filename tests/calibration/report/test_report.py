@@ -370,7 +370,7 @@ def test_the_truth_of_an_emulated_bench_is_told_on_request(truth: dict[str, Any]
     rms = 1e3 * float(np.sqrt(np.mean(found.report.phase_error_rad**2)))
     told = re.search(r"\| passive phases, error, rms \| ([\d.]+) \| mrad \| ≤ 3 \| yes \|", text)
     assert told is not None
-    assert text.count("error over the Cramér-Rao bound") == 2
+    assert text.count("error divided by Cramér-Rao bound") == 2
     assert float(told[1]) == pytest.approx(rms, rel=0.05)  # a reopened bench has been drifting for another while
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from calibration.model.gauge import signed_incidence
 from calibration.model.space import ParameterSpace
-from calibration.record.conversion import record_from
+from calibration.record.conversion import build_record
 from calibration.report.numbers import Metric, arm_crosstalk_rad, extinctions, metrics, other_quality
 from calibration.report.uncertainty import (
     cell_loops,
@@ -34,7 +34,7 @@ from tests.calibration.simulated_mesh import SimulatedMesh
 
 def record_with(covariance: np.ndarray | None = None) -> CalibrationRecord:
     """Return the record of one cell with its six cell PUCs and four stubs."""
-    return record_from(SPACE, SimulatedMesh.draw(CELL, 5).parameters(), ORIGIN, covariance)
+    return build_record(SPACE, SimulatedMesh.draw(CELL, 5).parameters(), ORIGIN, covariance)
 
 
 def diagonal(**sigma: float) -> np.ndarray:
@@ -79,7 +79,7 @@ def test_independent_loops_make_the_phase_round_a_cell() -> None:
     space = ParameterSpace(mesh, mesh.fibre_ports, mesh.fibre_ports)
     covariance = np.diag(space.vector({"loops": 1e-6, "passive_phase_rad": 1e-6}))
     parameters = SimulatedMesh.draw(mesh, 5).parameters()
-    record = record_from(space, parameters, replace(ORIGIN, heater_channels=tuple(range(30))), covariance)
+    record = build_record(space, parameters, replace(ORIGIN, heater_channels=tuple(range(30))), covariance)
     gauge, ones = signed_incidence(mesh).astype(float), np.ones(len(mesh.joints))
     visible = ones - gauge @ np.linalg.lstsq(gauge, ones, rcond=None)[0]
     left = np.sqrt(6.0 - 36.0 / (visible @ visible))

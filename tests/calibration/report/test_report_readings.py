@@ -10,8 +10,8 @@ import pytest
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
-from calibration.record.conversion import Origin, record_from
-from calibration.report.readings import Readings, Sweep, sweeps_in
+from calibration.record.conversion import Origin, build_record
+from calibration.report.readings import Readings, Sweep, find_sweeps
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Defect
@@ -38,7 +38,7 @@ def record_of(parameters: MeshParameters, **changes: object) -> CalibrationRecor
         quality={"monitor_noise_relative": RELATIVE, "monitor_noise_floor_ma": FLOOR_MA},
     )
     known = replace(origin, **changes)  # type: ignore[arg-type]
-    return record_from(ParameterSpace(MESH, MESH.fibre_ports, MESH.fibre_ports), parameters, known)
+    return build_record(ParameterSpace(MESH, MESH.fibre_ports, MESH.fibre_ports), parameters, known)
 
 
 def swept_then_random(hidden: SimulatedMesh, heaters: tuple[int, ...] = (0, 7, 12)) -> Observations:
@@ -57,7 +57,7 @@ def swept_then_random(hidden: SimulatedMesh, heaters: tuple[int, ...] = (0, 7, 1
 def test_sweeps_are_found_with_the_reading_they_share() -> None:
     hidden, _ = hidden_and_record()
     # Eight levels each; the last reading of one heater is the first of the next.
-    assert sweeps_in(swept_then_random(hidden)) == (
+    assert find_sweeps(swept_then_random(hidden)) == (
         Sweep(0, tuple(range(8))),
         Sweep(7, tuple(range(7, 15))),
         Sweep(12, tuple(range(14, 22))),
@@ -68,22 +68,22 @@ def test_a_sweep_ends_where_the_light_moves() -> None:
     hidden, _ = hidden_and_record()
     taken = swept_then_random(hidden, (0,))
     moved = replace(taken, source=np.where(np.arange(len(taken)) < 2, 1, taken.source))
-    assert sweeps_in(moved) == (Sweep(0, tuple(range(2, 8))),)
+    assert find_sweeps(moved) == (Sweep(0, tuple(range(2, 8))),)
 
 
 def test_a_sweep_ends_where_the_wavelength_changes() -> None:
     hidden, _ = hidden_and_record()
     taken = swept_then_random(hidden, (0,))
     detuning_hz = np.where(np.arange(len(taken)) < 3, 1e9, 0.0)
-    assert sweeps_in(replace(taken, detuning_hz=detuning_hz)) == (Sweep(0, tuple(range(3, 8))),)
+    assert find_sweeps(replace(taken, detuning_hz=detuning_hz)) == (Sweep(0, tuple(range(3, 8))),)
 
 
 def test_settings_read_again_and_random_ones_are_no_sweeps() -> None:
     hidden, _ = hidden_and_record()
     currents, source = hidden.random_settings(12)
-    assert sweeps_in(hidden.measure(currents, source)) == ()
-    assert sweeps_in(hidden.measure(np.zeros((12, 30)), np.zeros(12, dtype=np.int64))) == ()
-    assert sweeps_in(hidden.measure(np.zeros((1, 30)), np.zeros(1, dtype=np.int64))) == ()
+    assert find_sweeps(hidden.measure(currents, source)) == ()
+    assert find_sweeps(hidden.measure(np.zeros((12, 30)), np.zeros(12, dtype=np.int64))) == ()
+    assert find_sweeps(hidden.measure(np.zeros((1, 30)), np.zeros(1, dtype=np.int64))) == ()
 
 
 def test_a_record_that_knows_the_mesh_leaves_noise() -> None:
@@ -120,12 +120,12 @@ def test_a_fringe_lies_on_its_prediction() -> None:
 def test_the_sweeps_shown_go_from_the_worst_to_the_best() -> None:
     hidden, record = hidden_and_record()
     readings = Readings(record, swept_then_random(hidden, tuple(range(12))))
-    chosen = readings.chosen_sweeps()
+    chosen = readings.ranked_sweeps()
     names = ["worst", "second worst", "upper quarter", "median", "lower quarter", "best"]
     assert [rank for rank, _ in chosen] == names
     rms = [readings.fringe(sweep).rms_sigma for _, sweep in chosen]
     assert rms == sorted(rms, reverse=True)
-    assert len(Readings(record, swept_then_random(hidden, (3,))).chosen_sweeps()) == 1
+    assert len(Readings(record, swept_then_random(hidden, (3,))).ranked_sweeps()) == 1
 
 
 def test_saturated_and_dark_readings_say_nothing() -> None:

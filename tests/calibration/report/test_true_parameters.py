@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.special import chdtri
 
+from benchmarks.goals import GOALS, judge
 from calibration.measure.bench_probe import BenchProbe
 from calibration.model.priors import default_prior
-from calibration.model.space import space_of
-from calibration.record.conversion import parameters_of
-from calibration.report.goals import GOALS, judge, phase_errors, without_common
+from calibration.model.space import space_from_record
+from calibration.record.conversion import parameters_from_record
 from calibration.report.hidden_truth import (
     heater_reach_ma,
     own_phase_rad,
@@ -21,6 +21,7 @@ from calibration.report.hidden_truth import (
     true_laws,
     true_parameters,
 )
+from calibration.report.truth_errors import phase_errors, project_out_common_phase
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from tests.calibration.bench_run import SMALL, Calibrated
@@ -28,8 +29,8 @@ from tests.recorded_calibration import SEED
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibrated) -> None:
-    space = space_of(recorded.record)
-    prior = default_prior(space, parameters_of(recorded.record)).anchored("source_detuning_hz", space, 1e5)
+    space = space_from_record(recorded.record)
+    prior = default_prior(space, parameters_from_record(recorded.record)).anchored("source_detuning_hz", space, 1e5)
     free = space.mask(("source_detuning_hz",))
     covariance, n = np.linalg.inv(prior.information(free)), int(free.sum())
     # Independent 12 GHz each, and their mean measured to 100 kHz: 1/var = n/σ² + 1/σ_mean².
@@ -80,9 +81,9 @@ def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(recorded: Cali
 
 
 def test_a_phase_common_to_all_pucs_is_no_error_of_loops(recorded: Calibrated) -> None:
-    space = space_of(recorded.record)
+    space = space_from_record(recorded.record)
     common = space.directions.T @ np.full(len(space.mesh.joints), 0.1)
-    assert np.abs(without_common(space) @ common).max() < 1e-12
+    assert np.abs(project_out_common_phase(space) @ common).max() < 1e-12
 
 
 def test_phases_of_the_small_bench_are_off_by_what_is_stated(recorded: Calibrated) -> None:

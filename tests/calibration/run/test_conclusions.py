@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.global_fit import GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
@@ -35,7 +35,7 @@ def _worst_after_a_fit(small: SimulatedMesh, observations: Observations) -> tupl
 
 
 def test_only_a_monitor_that_lies_is_named_first(small: SimulatedMesh) -> None:
-    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports, changed=60)
+    walk = IncrementalSettings(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports, changed=60)
     plan = walk.random(200, small.rng)
     honest = small.measure(plan.currents_ma, plan.source)
     lying = np.arange(len(small.ports)) == LYING

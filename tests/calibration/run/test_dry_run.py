@@ -114,7 +114,7 @@ def test_heat_beyond_the_limit_is_refused_before_anything_is_fitted(
     weak.write_text(SMALL.read_text().replace("total_power_mw: 500.0", "total_power_mw: 50.0"))
     with pytest.raises(LimitError, match=r"heat of all heaters in stage .* limit 50 mW") as refused:
         dry_run(load(weak), 1)
-    assert 70.0 < refused.value.asked < 145.0
+    assert 70.0 < refused.value.requested < 145.0
     assert main(["plan", str(weak)]) == 2
     assert "limit 50 mW" in capsys.readouterr().err
 

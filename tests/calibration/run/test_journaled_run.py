@@ -38,7 +38,7 @@ def failing(stage: str, step: int, error: BaseException) -> Callable[[str, int, 
 def cut_short(bench: Bench, path: Path, stage: str, step: int, error: BaseException) -> None:
     with pytest.raises(type(error)):
         calibrate(bench, Aligner(bench.clock), 1, path, failing(stage, step, error))
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 @pytest.mark.long
@@ -71,7 +71,7 @@ def test_a_source_that_has_died_since_is_named(bench: Bench, tmp_path: Path) -> 
     bench.emulated.faults.kill_port(6)
     with pytest.raises(CalibrationError, match=r"the ports with light was \(1, 6, 11\), is \(1, 11\)"):
         calibrate(bench, Aligner(bench.clock), 1, path, resume=True)
-    assert not bench.mesh.driven_ma().any()
+    assert not bench.mesh.confirmed_currents_ma().any()
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.measure.design import Walk
+from calibration.measure.design import IncrementalSettings
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -40,9 +40,11 @@ class Bench:
         bench = SimulatedBench.draw(SMALL, 3, sources)
         logbook = Logbook(bench)
         seen = monitors or bench.monitors
-        plan = Walk(MOST_MA, bench.sources, seen, stay=10, off_share=0.25).random(settings, np.random.default_rng(1))
+        plan = IncrementalSettings(MOST_MA, bench.sources, seen, settings_per_source=10, off_share=0.25).random(
+            settings, np.random.default_rng(1)
+        )
         for source, currents in zip(plan.source, plan.currents_ma, strict=True):
-            logbook.light(int(source))
+            logbook.light_only_port(int(source))
             logbook.measure(currents)
         columns = [bench.monitors.index(port) for port in seen]
         taken = logbook.observations()
@@ -150,7 +152,9 @@ def test_chosen_settings_take_less_than_half_of_the_time_of_random_ones() -> Non
     before_s = bench.logbook.effort.hardware_s
     _, _, outcome = bench.pursue(Goal(goal))
     chosen_s = bench.logbook.effort.hardware_s - before_s
-    random = Walk(MOST_MA, bench.model.space.sources, bench.model.space.monitors, stay=10, off_share=0.25)
+    random = IncrementalSettings(
+        MOST_MA, bench.model.space.sources, bench.model.space.monitors, settings_per_source=10, off_share=0.25
+    )
     plan = random.random(2000, np.random.default_rng(9))
     hidden = bench.logbook.probe.simulated  # type: ignore[attr-defined]
     counts = np.cumsum(HardwareTimes().setting_s(np.full(2000, 17)))

@@ -118,12 +118,12 @@ def test_light_from_fibre_to_fibre_is_predicted_within_half_a_db(small_calibrate
         into, out = record.port(source).input_loss_db, record.port(trace.port).output_loss_db
         if into is None or out is None:
             continue
-        probe.light(source)
+        probe.light_only_port(source)
         probe.measure(heater_currents_ma(record, states))
-        fibre_w = world.leaving_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
+        fibre_w = world.mesh_output_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
         predicted_dbm = probe.launched_dbm(source) - into - record.loss_db[list(trace.pucs)].sum() - out
         errors.append(10 * np.log10(fibre_w * 1e3) - predicted_dbm)
-    probe.safe()
+    probe.switch_everything_off()
     assert np.abs(errors).max() < 0.5
     assert np.sqrt(np.mean(np.square(errors))) < 0.3
 
@@ -152,7 +152,7 @@ def test_programmed_states_send_light_where_they_say(small_calibrated: Calibrate
     trace = bench.mesh.topology.trace(6, dict.fromkeys(range(15), "bar"))
     bench.transponders["sfp-b"].enable()
     bench.clock.sleep(1.0)
-    leaving = bench.emulated.world.leaving_w()
+    leaving = bench.emulated.world.mesh_output_w()
     bench.transponders["sfp-b"].disable()
     bench.clock.sleep(1.0)
     assert int(np.argmax(leaving)) == trace.port
@@ -225,7 +225,7 @@ def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrat
         probe = BenchProbe(other)
         probe.align_all()
         assert verify(probe, small_calibrated.record, seed=0).excess_db > 10 * TOLERANCE_DB
-        probe.safe()
+        probe.switch_everything_off()
 
 
 # What the command leaves and says ------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
             bench.emulated.faults.kill_port(port)
         with pytest.raises(CalibrationError, match=r"0 of 0 sources and 0 of 16 monitors show light"):
             calibrated_bench(bench, 1)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_light_that_no_fit_has_seen_decides_about_the_certificate(monkeypatch: pytest.MonkeyPatch) -> None:

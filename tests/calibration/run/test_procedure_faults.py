@@ -125,39 +125,39 @@ def test_a_module_that_does_not_answer_ends_the_run_by_name_with_the_heaters_off
         bench.emulated.faults.kill_modules(["sfp-b"])
         with pytest.raises(Exception, match="sfp-b"):
             calibrated_bench(bench, 3)
-        assert not bench.mesh.driven_ma().any()
+        assert not bench.mesh.confirmed_currents_ma().any()
 
 
 def test_what_can_be_made_safe_is_made_safe_though_a_module_fails() -> None:
     with Bench.emulate(SMALL, seed=3) as bench, bench.dark():
         probe = BenchProbe(bench)
-        probe.light(11)
+        probe.light_only_port(11)
         bench.mesh.program(np.full(30, 0.5))
         bench.emulated.faults.kill_modules(["sfp-a"])  # the first in the list: those behind it must not be forgotten
-        probe.safe()
+        probe.switch_everything_off()
         bench.clock.sleep(1.0)
-        assert not bench.mesh.driven_ma().any()
-        assert bench.emulated.world.leaving_w().sum() == 0.0
+        assert not bench.mesh.confirmed_currents_ma().any()
+        assert bench.emulated.world.mesh_output_w().sum() == 0.0
 
 
 def test_only_one_module_is_lit_though_another_failed_on_the_way() -> None:
     with Bench.emulate(SMALL, seed=3) as bench, bench.dark():
         probe = BenchProbe(bench)
-        probe.light(1)
+        probe.light_only_port(1)
         bench.emulated.faults.kill_modules(["sfp-b"])
         with pytest.raises(Exception, match="sfp-b"):
-            probe.light(6)
+            probe.light_only_port(6)
         bench.emulated.faults.revive_modules(["sfp-b"])
         bench.clock.sleep(5.0)
         bench.transponders["sfp-b"].enable()
-        probe.light(11)
+        probe.light_only_port(11)
         bench.clock.sleep(1.0)
         world = bench.emulated.world
-        alone = world.leaving_w().sum()
+        alone = world.mesh_output_w().sum()
         for name in ("sfp-a", "sfp-b"):
             bench.transponders[name].disable()
         bench.clock.sleep(1.0)
-        assert world.leaving_w().sum() == pytest.approx(alone, rel=0.02)  # but for the drift of the fibre
+        assert world.mesh_output_w().sum() == pytest.approx(alone, rel=0.02)  # but for the drift of the fibre
 
 
 # Each alone -----------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def driven_codes(bench: Bench) -> NDArray[np.uint16]:
 def assert_safe(bench: Bench) -> None:
     assert not driven_codes(bench).any()
     bench.clock.sleep(1.0)
-    assert bench.emulated.world.leaving_w().sum() == 0.0
+    assert bench.emulated.world.mesh_output_w().sum() == 0.0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.drift import Health
 from calibration.measure.bench_probe import BenchProbe
-from calibration.record.conversion import covariance_of, parameters_of
+from calibration.record.conversion import covariance_from_record, parameters_from_record
 from calibration.record.raw_data import load_raw
 from calibration.run.renewal import DriftRun, RecordPosterior
 from lumion_hw.bench.bench import Bench
@@ -206,7 +206,7 @@ def test_the_new_record_names_its_parent_and_the_old_one_is_untouched(
     document = json.loads(capsys.readouterr().out)
     assert Path(document["renewed"]).name == "record.drift-1.json"
     assert document["age_s"] == pytest.approx(4 * DAY_S, abs=300.0)
-    assert document["doubts"] == ["the calibration record is 96.0 h old and was to be checked after 69.6 h"]
+    assert document["doubts"] == ["the calibration record is 96.0 h old and should have been checked after 69.6 h"]
     assert not document["health"]["holds"]
     assert document["health_after"]["holds"]
     assert (home / "record.json").read_bytes() == old
@@ -254,8 +254,8 @@ def test_names_of_renewed_records_count_on(tmp_path: Path) -> None:
 
 def test_a_record_gives_back_the_fit_it_was_made_by(record: CalibrationRecord) -> None:
     known = RecordPosterior.of(record)
-    np.testing.assert_allclose(known.covariance(), covariance_of(record), rtol=1e-9, atol=1e-14)
-    found = parameters_of(record)
+    np.testing.assert_allclose(known.covariance(), covariance_from_record(record), rtol=1e-9, atol=1e-14)
+    found = parameters_from_record(record)
     np.testing.assert_allclose(known.parameters.passive_phase_rad, found.passive_phase_rad)
 
 

@@ -53,9 +53,9 @@ class KeyedBench(SimulatedBench):
         if self.steps == self.cut_at:
             raise self.ending
 
-    def light(self, port: int | None) -> None:
+    def light_only_port(self, port: int | None) -> None:
         self._step()
-        super().light(port)
+        super().light_only_port(port)
 
     def launched_dbm(self, port: int) -> float:
         self._step()

@@ -27,7 +27,7 @@ def test_modules_of_one_wavelength_allow_no_other() -> None:
 def test_a_wavelength_no_laser_makes_is_refused_before_anything_is_measured() -> None:
     with Bench.emulate("laser-bench", seed=1) as bench:
         probe = BenchProbe(bench)
-        with pytest.raises(LimitError, match=r"source at port 1: asked 1400.* nm, limit 1480.* nm"):
+        with pytest.raises(LimitError, match=r"source at port 1: requested 1400.* nm, limit 1480.* nm"):
             Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1540.0, 1400.0))
 
 
@@ -81,7 +81,7 @@ def test_wavelengths_are_asked_for_and_verified_on_the_command_line(
     verify = ["verify", "laser-bench", record, "--emulate", "--seed", "1", "--wavelength"]
     assert main([*verify, "1552.7"]) == 0
     assert main([*verify, "1556"]) == 2
-    assert "wavelength outside the range of the calibration record" in capsys.readouterr().err
+    assert "the wavelength is outside the range of the calibration record" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["1545,x", "1.55e-6", "1545;1550"])

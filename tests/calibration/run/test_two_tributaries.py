@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.report.goals import phase_errors
 from calibration.report.hidden_truth import compare, true_parameters
+from calibration.report.truth_errors import phase_errors
 from calibration.run.dry_run import dry_run
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration

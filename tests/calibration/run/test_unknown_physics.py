@@ -13,8 +13,8 @@ import yaml
 from calibration.measure.bench_probe import BenchProbe
 from calibration.model.physics import PHYSICS
 from calibration.model.work import MOST
-from calibration.report.goals import phase_errors
 from calibration.report.hidden_truth import own_phase_rad, true_parameters
+from calibration.report.truth_errors import phase_errors
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh

@@ -140,8 +140,8 @@ def test_each_source_is_predicted_at_its_own_frequency() -> None:
     own = probe.passive_rad, probe.joint_rad
 
     class Detuned(SolverProbe):
-        def light(self, port: int | None) -> None:
-            super().light(port)
+        def light_only_port(self, port: int | None) -> None:
+            super().light_only_port(port)
             turned = 2 * np.pi * 6.25e9 * 11.25e-12 if port == 6 else 0.0
             self.joint_rad = own[1] + turned  # a phase of every PUC is one of every joint between two
 

@@ -15,7 +15,7 @@ from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-from calibration.record.conversion import parameters_of
+from calibration.record.conversion import parameters_from_record
 from calibration.run.procedure import Calibration
 from calibration.run.verification import verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
@@ -218,7 +218,7 @@ def test_the_whole_procedure_on_72_pucs_holds_for_30_nm() -> None:
     assert record.dispersion.delay_s == pytest.approx(bench.simulated.delay_s, rel=1e-4)
     assert record.quality["unseen_wavelength_nm"] == UNSEEN_NM
     assert record.quality["unseen_wavelength_rms_db"] < 0.15
-    assert mesh.rms_db(parameters_of(record), UNSEEN_NM) < 0.15
+    assert mesh.rms_db(parameters_from_record(record), UNSEEN_NM) < 0.15
 
 
 # On a bench ----------------------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_held_out_settings_at_an_unseen_wavelength_are_predicted(lasers: LaserBe
     # The lasers are back where the record has its phases: 1 pm is 125 MHz.
     for laser in lasers.bench.lasers.values():
         assert laser.state().frequency_thz * 1e12 == pytest.approx(lasers.record.reference_hz, abs=1e8)
-    lasers.probe.safe()
+    lasers.probe.switch_everything_off()
 
 
 @pytest.mark.long
@@ -275,7 +275,7 @@ def test_a_record_for_one_wavelength_does_not_predict_another(lasers: LaserBench
     assert dispersion is not None
     wrong = replace(lasers.record, dispersion=replace(dispersion, delay_s=1.001 * dispersion.delay_s))
     assert verify_at(lasers.probe, wrong, 1541.0, seed=77).excess_db > 0.5
-    lasers.probe.safe()
+    lasers.probe.switch_everything_off()
 
 
 @pytest.mark.long
@@ -284,7 +284,7 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
     currents = np.sqrt(np.random.default_rng(3).uniform(0.0, 3.0, 2 * bench.mesh.topology.n_pucs))
     lasers.probe.align_all()
     lasers.probe.tune(port, frequency_hz_from_wavelength_m(nm * 1e-9))
-    lasers.probe.light(port)
+    lasers.probe.light_only_port(port)
     seen_ma, known = lasers.probe.measure(currents), CalibratedMesh.from_record(lasers.record)
     entry = lasers.record.port(port)
     entering_dbm = entry.source_dbm or 0.0
@@ -297,13 +297,13 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
         assert entering_dbm + path.transmission_db == pytest.approx(
             10.0 * np.log10(seen_ma[index] / ma_per_mw), abs=0.2
         )
-    lasers.probe.safe()
+    lasers.probe.switch_everything_off()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("nm", [1539.9, 1560.1])
 def test_beyond_its_range_a_record_predicts_nothing(lasers: LaserBench, nm: float) -> None:
-    with pytest.raises(LimitError, match="wavelength outside the range"):
+    with pytest.raises(LimitError, match="wavelength is outside the range"):
         predict_path(CalibratedMesh.from_record(lasers.record), np.zeros(30), 1, 2, wavelength_nm=nm)
-    with pytest.raises(LimitError, match="wavelength outside the range"):
+    with pytest.raises(LimitError, match="wavelength is outside the range"):
         verify_at(lasers.probe, lasers.record, nm, seed=1)

@@ -124,10 +124,10 @@ def test_the_readings_kept_say_at_which_frequency_they_were_taken() -> None:
     logbook, cold = Logbook(opened()), np.zeros(2 * MESH.n_pucs)
     for port in SOURCES:
         logbook.tune(port, REFERENCE_HZ)
-    logbook.light(0)
+    logbook.light_only_port(0)
     logbook.measure(cold)
     logbook.tune(0, REFERENCE_HZ + 1e11)
     logbook.measure(cold)
-    logbook.light(3)
+    logbook.light_only_port(3)
     logbook.measure(cold)
     assert logbook.observations().detunings_hz.tolist() == [0.0, 1e11, 0.0]

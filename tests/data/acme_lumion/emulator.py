@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumion_hw.emulator import Cord, Switchable
+from lumion_hw.emulator import DeviceConnection, Switchable
 
 
 class EmulatedAcmePm2(Switchable):
@@ -15,7 +15,7 @@ class EmulatedAcmePm2(Switchable):
 
     def connect(self):
         self._require_reachable()
-        return Cord(self, _Host(self))
+        return DeviceConnection(self, _Host(self))
 
     def advance(self):
         """Nothing happens by itself."""

@@ -27,7 +27,7 @@ def _open(name, model, link, clock):
 def _emulate(bench, name, model):
     from acme_lumion.emulator import EmulatedAcmePm2
 
-    return EmulatedAcmePm2(name, lambda channel: bench.world.tapped_w(name, channel), model.emulated_serial(name))
+    return EmulatedAcmePm2(name, lambda channel: bench.world.meter_w(name, channel), model.emulated_serial(name))
 
 
 def _faults():

@@ -254,7 +254,7 @@ def test_a_module_without_the_third_word_takes_steps_of_100_mhz_and_refuses_othe
 
 
 def test_a_wavelength_in_nm_is_no_frequency(clock: VirtualClock, module: Module) -> None:
-    with pytest.raises(LimitError, match=r"asked 1550\.12 THz"):
+    with pytest.raises(LimitError, match=r"requested 1550\.12 THz"):
         opened(clock, module).set_frequency_thz(1550.12)
     assert module.log == []
 

@@ -58,7 +58,7 @@ class TestMainframeKeepsThePromises(OnAWire, PowerMeterContract):
         return lambda channel: peer.light_w.__setitem__(channel, 1.0)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, driver: Keysight816x) -> Callable[[int], float]:
+    def active_wavelength_nm(self, driver: Keysight816x) -> Callable[[int], float]:
         return driver.wavelength_nm
 
 

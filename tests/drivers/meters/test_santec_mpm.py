@@ -116,7 +116,7 @@ class TestSantecMpmKeepsThePromises(OnAWire, PowerMeterContract):
         return lambda channel: peer.light_w.__setitem__(channel, 1.0)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, driver: SantecMpm) -> Callable[[int], float]:
+    def active_wavelength_nm(self, driver: SantecMpm) -> Callable[[int], float]:
         return driver.wavelength_nm
 
 

@@ -153,7 +153,7 @@ class TestThorlabsKeepsThePromises(OnAWire, PowerMeterContract):
         return lambda _channel: setattr(peer, "light_w", 1.0)
 
     @pytest.fixture
-    def wavelength_in_force_nm(self, peer: Pm100) -> Callable[[int], float]:
+    def active_wavelength_nm(self, peer: Pm100) -> Callable[[int], float]:
         return lambda _channel: peer.numbers["SENS:CORR:WAV"][0]
 
 

@@ -41,7 +41,7 @@ def test_a_chip_with_effects_is_the_one_without_and_something_more(tmp_path: Pat
     lit = plain > 1e-4
     for effect in CHIP_EFFECTS:
         changed = read_ma(
-            edited(tmp_path, effects={effect.name: effect.harsh * 5.0 if effect.most > 1.0 else effect.harsh})
+            edited(tmp_path, effects={effect.name: effect.harsh * 5.0 if effect.max_size > 1.0 else effect.harsh})
         )
         moved = np.abs(changed - plain)[lit] / plain[lit]
         # 4096 scans leave 0.08 mrad of noise; the converter's step is a part in a thousand of the dimmest.
@@ -53,7 +53,7 @@ def test_a_chip_with_effects_is_the_one_without_and_something_more(tmp_path: Pat
 def test_presets_and_sizes_of_single_effects(tmp_path: Path) -> None:
     one = load_bench(edited(tmp_path, physics="realistic", effects={"crosstalk_scatter": 0.0})).emulation.effect_sizes()
     assert one.crosstalk_scatter == 0.0
-    assert one == EffectSizes.of("realistic", {"crosstalk_scatter": 0.0})
+    assert one == EffectSizes.for_chip("realistic", {"crosstalk_scatter": 0.0})
     assert load_bench(edited(tmp_path)).emulation.effect_sizes() == EffectSizes()
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lumion_hw.emulator.chip.cell import ChipCells
-from lumion_hw.emulator.chip.chip import Chip, ChipDraws, ChipParts, ChipSlopes
+from lumion_hw.emulator.chip.chip import Chip, ChipParameterSet, ChipSlopes, ChipVariations
 from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes
-from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_places_mm
-from lumion_hw.emulator.chip.heaters import HeaterDraws
+from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_centres_mm
+from lumion_hw.emulator.chip.heaters import HeaterVariations
 from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 
@@ -19,24 +19,24 @@ HZ = 193.4e12
 SLOPES = ChipSlopes(HZ, -1550.0 / HZ, 7e-4, 15e-3)
 
 
-def parts(rng: np.random.Generator, loss_db: float = 0.5) -> ChipParts:
-    return ChipParts(
+def parts(rng: np.random.Generator, loss_db: float = 0.5) -> ChipParameterSet:
+    return ChipParameterSet(
         np.full(N, loss_db),
         0.5 + 0.01 * rng.standard_normal(N),
         0.5 + 0.01 * rng.standard_normal(N),
         rng.uniform(0.0, 2.0 * np.pi, N),
         rng.uniform(0.0, 2.0 * np.pi, len(MESH.joints)),
         np.full(2 * N, 1.34),
-        HeatSpread.drawn(MESH, 1.34, EffectSizes()),
+        HeatSpread.draw(MESH, 1.34, EffectSizes()),
     )
 
 
 def chip_of(**sizes: float) -> Chip:
-    return Chip(MESH, ChipDraws.drawn(MESH, EffectSizes(**sizes), np.random.default_rng(3)), SLOPES)
+    return Chip(MESH, ChipVariations.draw(MESH, EffectSizes(**sizes), np.random.default_rng(3)), SLOPES)
 
 
 def matrix(chip: Chip, cells: ChipCells) -> np.ndarray:
-    return chip.leaving(cells, np.arange(MESH.n_ports)).T
+    return chip.output_fields(cells, np.arange(MESH.n_ports)).T
 
 
 def dense(chip: Chip, cells: ChipCells) -> np.ndarray:
@@ -46,7 +46,7 @@ def dense(chip: Chip, cells: ChipCells) -> np.ndarray:
         scatter[4 * puc + 2 : 4 * puc + 4, 4 * puc : 4 * puc + 2] = t
         scatter[4 * puc : 4 * puc + 2, 4 * puc + 2 : 4 * puc + 4] = t.T
     joined = np.zeros_like(scatter)
-    mirrors = chip.draws.mirrors
+    mirrors = chip.variations.mirrors
     for j, (u, v) in enumerate(MESH.joints):
         turn = np.exp(-1j * cells.joint_phase[j])
         joined[u, v] = joined[v, u] = turn * (1.0 if mirrors is None else mirrors.passed[j])
@@ -58,7 +58,7 @@ def dense(chip: Chip, cells: ChipCells) -> np.ndarray:
         joined[ports, ports] = mirrors.facet
     light = np.eye(4 * N)[:, ports]
     leaving = scatter @ np.linalg.solve(np.eye(4 * N) - joined @ scatter, light)
-    return np.sqrt(1.0 - chip.draws.sizes.facet_reflection) ** 2 * leaving[ports]
+    return np.sqrt(1.0 - chip.variations.sizes.facet_reflection) ** 2 * leaving[ports]
 
 
 @pytest.mark.parametrize("sizes", [{}, {"joint_reflection": 1e-3, "facet_reflection": 1e-2}])
@@ -69,7 +69,7 @@ def test_waves_are_those_of_the_full_matrix(sizes: dict[str, float]) -> None:
 
 
 def test_light_goes_the_same_way_back_whatever_is_switched_on() -> None:
-    chip = Chip(MESH, ChipDraws.drawn(MESH, EffectSizes.of("harsh"), np.random.default_rng(2)), SLOPES)
+    chip = Chip(MESH, ChipVariations.draw(MESH, EffectSizes.for_chip("harsh"), np.random.default_rng(2)), SLOPES)
     rng = np.random.default_rng(1)
     found = matrix(chip, chip.cells(parts(rng), rng.uniform(0.0, 3.0, 2 * N), 0.0, HZ + 5e9))
     assert np.allclose(found, found.T, atol=1e-12)
@@ -96,33 +96,33 @@ def test_a_coupler_of_a_cell_may_follow_the_wavelength_by_itself() -> None:
     given = parts(rng)
     nanometre_hz = -HZ / 1550.0  # one nm to the red
     cells = chip.cells(given, np.zeros(2 * N), 0.0, HZ + nanometre_hz)
-    assert np.allclose(cells.eta_in - given.eta_in, 7e-4 + chip.draws.eta_slope_per_nm, rtol=1e-3)
-    assert np.std(chip.draws.eta_slope_per_nm) == pytest.approx(1e-3, rel=0.5)
+    assert np.allclose(cells.eta_in - given.eta_in, 7e-4 + chip.variations.eta_slope_per_nm, rtol=1e-3)
+    assert np.std(chip.variations.eta_slope_per_nm) == pytest.approx(1e-3, rel=0.5)
 
 
 def test_crosstalk_scatters_about_its_curve_and_knows_where_it_is() -> None:
-    plain, rng = HeatSpread.drawn(MESH, 1.34, EffectSizes()), np.random.default_rng(1)
+    plain, rng = HeatSpread.draw(MESH, 1.34, EffectSizes()), np.random.default_rng(1)
     # 0.9 mm: 0.56 pm published, the fit has 0.5426; 2π·0.5426/119/6/(2·1.34) = 1.78 mrad/mW.
-    places = arm_places_mm(MESH)
+    places = arm_centres_mm(MESH)
     apart = np.linalg.norm(places[:, None] - places[None], axis=2)
     near = np.abs(apart - 0.9) < 0.15
     per_mw = plain.arm_rad_per_mw[near] / (0.906 * np.exp(-apart[near] / 1.18) + 0.12)
     assert np.allclose(per_mw * 0.5426, 1.78e-3, rtol=5e-3)
-    scattered = HeatSpread.drawn(MESH, 1.34, EffectSizes(crosstalk_scatter=0.3), rng)
+    scattered = HeatSpread.draw(MESH, 1.34, EffectSizes(crosstalk_scatter=0.3), rng)
     off_diagonal = ~np.eye(2 * N, dtype=bool)
     ratio = np.log(scattered.arm_rad_per_mw[off_diagonal] / plain.arm_rad_per_mw[off_diagonal])
     assert np.std(ratio) == pytest.approx(0.3, rel=0.1)
-    metal = HeatSpread.drawn(MESH, 1.34, EffectSizes(crosstalk_routing=0.2))
+    metal = HeatSpread.draw(MESH, 1.34, EffectSizes(crosstalk_routing=0.2))
     along = np.abs(places[:, None] - places[None])
     ratio = metal.arm_rad_per_mw[off_diagonal] / plain.arm_rad_per_mw[off_diagonal]
     assert ratio[(along[..., 0] > 20 * along[..., 1])[off_diagonal]].min() == pytest.approx(1.2, abs=0.01)
     assert ratio.min() >= 0.8 - 1e-12
-    edge = HeatSpread.drawn(MESH, 1.34, EffectSizes(crosstalk_edge=0.3))
+    edge = HeatSpread.draw(MESH, 1.34, EffectSizes(crosstalk_edge=0.3))
     assert 1.0 < (edge.arm_rad_per_mw[off_diagonal] / plain.arm_rad_per_mw[off_diagonal]).min() < 1.3
 
 
 def test_heaters_on_one_return_take_current_from_each_other() -> None:
-    heaters = HeaterDraws.drawn(range(24), EffectSizes(ground_return_share=0.01), np.random.default_rng(1))
+    heaters = HeaterVariations.draw(range(24), EffectSizes(ground_return_share=0.01), np.random.default_rng(1))
     driven = np.zeros(24)
     driven[:12] = 3.0
     driven[12] = 3.0
@@ -155,15 +155,15 @@ def test_photodiodes_compress_leak_and_wander() -> None:
 def test_tm_goes_its_own_way() -> None:
     chip, rng = chip_of(tm_path=1.0), np.random.default_rng(1)
     cells = chip.cells(parts(rng), np.zeros(2 * N), 0.0, HZ)
-    te, tm = (np.abs(fields[0]) ** 2 for fields in chip.leaving_with_tm(cells, np.array([0])))
+    te, tm = (np.abs(fields[0]) ** 2 for fields in chip.output_fields_with_tm(cells, np.array([0])))
     assert tm.sum() < te.sum()
     assert np.abs(tm / tm.sum() - te / te.sum()).sum() > 0.3
 
 
 @pytest.mark.parametrize("effect", CHIP_EFFECTS, ids=lambda effect: effect.name)
 def test_every_effect_has_a_size_a_limit_and_a_source(effect) -> None:
-    assert 0.0 < effect.realistic <= effect.harsh <= effect.most
+    assert 0.0 < effect.realistic <= effect.harsh <= effect.max_size
     assert effect.source
     alone = EffectSizes(**{effect.name: effect.harsh})
-    assert alone.any
-    assert EffectSizes.of("realistic", {effect.name: 0.0}) != EffectSizes.of("realistic")
+    assert alone.has_any
+    assert EffectSizes.for_chip("realistic", {effect.name: 0.0}) != EffectSizes.for_chip("realistic")

@@ -33,7 +33,7 @@ def light_of(bench_file: Path, seed: int) -> list[list[float]]:
             world.drive_heaters(rng.uniform(0.0, 2.5, 2 * world.mesh.n_pucs), bench.clock.now())
             for wait_s in (1e-4, 1.0):
                 bench.clock.sleep(wait_s)
-                found.append(world.leaving_w().tolist())
+                found.append(world.mesh_output_w().tolist())
     return found
 
 

@@ -304,7 +304,7 @@ def test_meter_beside_it_sees_the_spectrum_of_what_lies_between(bench):
         model="N7744A",
         n_ports=4,
     )
-    bench.laser.module._listen = meter.hardware_trigger
+    bench.laser.module._on_triggers = meter.hardware_trigger
     host = Host(meter)
     host.ask("SENS1:POW:UNIT 1;RANG 0DBM;:TRIG1:INP SME;:SENS1:FUNC:PAR:LOGG 1001,100US;:SENS1:FUNC:STAT LOGG,STAR")
     bench.on()

@@ -96,7 +96,7 @@ def test_what_is_no_list_of_pairs_is_refused(line: bytes) -> None:
     ("line", "reason"),
     [
         (b"[(72, 'x')]", "no PUC 72"),
-        (b"[(3, 'x'), (4, 'x'), (03, '=')]", "PUC 3 is given twice"),
+        (b"[(3, 'x'), (4, 'x'), (03, '=')]", "PUC 3 is listed twice"),
         (b"[(3, 'x') (4, 'x')]", "character 10"),
         (b"(3, 'x')", "begin"),
         (b"[(3, 'y')]", "characters"),

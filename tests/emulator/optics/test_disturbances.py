@@ -50,14 +50,14 @@ def test_faults_of_an_emulated_bench_change_the_light_as_they_say() -> None:
                 bench.transponders[other].disable()
         bench.transponders[name].enable()
         bench.clock.sleep(2.0)
-        before_w = world.leaving_w()
+        before_w = world.mesh_output_w()
         faults.drift_power(port, lambda _: -3.0)
-        assert world.leaving_w() == pytest.approx(before_w * 10.0**-0.3, rel=1e-3)
+        assert world.mesh_output_w() == pytest.approx(before_w * 10.0**-0.3, rel=1e-3)
         faults.drift_power(port, lambda _: 0.0)
         faults.after(1.0, lambda: faults.kill_monitor(2))
         assert world.truth.monitor_scale[2] > 0.0
         bench.clock.sleep(1.5)
-        world.leaving_w()
+        world.mesh_output_w()
         assert world.truth.monitor_scale[2] == 0.0
         faults.drift_temperature(lambda _: 1.0)
         cells = world.cells()

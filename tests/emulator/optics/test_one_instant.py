@@ -64,9 +64,9 @@ def test_eight_channels_see_the_same_light_as_one_after_the_other() -> None:
         bench.mesh.program(np.random.default_rng(1).uniform(0.0, 1.0, len(bench.mesh.heater_channels)))
         world = bench.emulated.world
         for _ in range(3):  # while the heaters settle
-            alone = [world.tapped_w("meter0", channel) for channel in range(1, 9)]
+            alone = [world.meter_w("meter0", channel) for channel in range(1, 9)]
             with world.time:
-                together = [world.tapped_w("meter0", channel) for channel in range(1, 9)]
+                together = [world.meter_w("meter0", channel) for channel in range(1, 9)]
             assert together == pytest.approx(alone, rel=1e-12)
             bench.clock.sleep(2e-4)
 
@@ -76,12 +76,12 @@ def test_light_that_changes_within_an_exchange_is_seen() -> None:
         world, name = bench.emulated.world, bench.wiring.inputs[0].source
         bench.emulated.faults.kill_modules(list(bench.transponders))
         with world.time:
-            assert world.leaving_w().sum() == 0.0
+            assert world.mesh_output_w().sum() == 0.0
             world.set_transmitter(name, 1e-3)
-            bright_w = world.leaving_w().sum()
+            bright_w = world.mesh_output_w().sum()
             assert bright_w > 0.0
             world.set_transmitter(name, 2e-3)
-            assert world.leaving_w().sum() == pytest.approx(2.0 * bright_w)
+            assert world.mesh_output_w().sum() == pytest.approx(2.0 * bright_w)
 
 
 def test_a_mainframe_reads_what_its_own_laser_became_by_the_same_message(tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_between_exchanges_every_look_brings_up_to_date() -> None:
     with Bench.emulate("lumion-prototype", seed=3) as bench:
         calls = counted(bench)
         for _ in range(3):
-            bench.emulated.world.leaving_w()
+            bench.emulated.world.mesh_output_w()
         assert set(calls.values()) == {3}

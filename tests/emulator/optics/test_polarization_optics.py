@@ -12,7 +12,7 @@ from lumion_hw.emulator.optics.polarization import (
     Squeezers,
     plates,
     retarder,
-    sphere_turn,
+    rotation_of_stokes,
     stokes_of,
 )
 
@@ -34,10 +34,10 @@ def test_retarder_turns_the_sphere_about_its_axis(axis: int, turned: list[int]) 
     np.testing.assert_allclose(stokes_of(retarder(np.pi / 2 * np.eye(3)[axis]) @ field), turned, atol=1e-12)
 
 
-def test_sphere_turn_is_what_the_matrix_does_to_states() -> None:
+def test_rotation_of_stokes_is_what_the_matrix_does_to_states() -> None:
     matrix = retarder(np.array([0.3, -1.1, 0.7]))
     field = np.array([0.6, 0.8j])
-    np.testing.assert_allclose(sphere_turn(matrix) @ stokes_of(field), stokes_of(matrix @ field), atol=1e-12)
+    np.testing.assert_allclose(rotation_of_stokes(matrix) @ stokes_of(field), stokes_of(matrix @ field), atol=1e-12)
 
 
 def test_half_wave_plate_at_45_degrees_makes_tm_of_te() -> None:

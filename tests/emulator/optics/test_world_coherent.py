@@ -102,7 +102,7 @@ def test_power_is_blind_to_the_polarization_of_two_tributaries(seed: int) -> Non
     turned = received(world)
     assert turned.signal_w == pytest.approx(half, rel=1e-9)
     assert turned.pair.rank == 1
-    assert world.leaving_w().sum() == pytest.approx(0.5e-3 * loss(0.5 + ACCESS_DB + 0.5 * ENDS[port][1]), rel=1e-9)
+    assert world.mesh_output_w().sum() == pytest.approx(0.5e-3 * loss(0.5 + ACCESS_DB + 0.5 * ENDS[port][1]), rel=1e-9)
 
 
 def test_a_booster_adds_noise() -> None:

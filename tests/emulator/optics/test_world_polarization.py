@@ -24,7 +24,7 @@ def lit(*, rejection_db: float = 200.0, aligned: bool = True, seed: int = 0, dri
 
 
 def te_share(world: OpticalWorld) -> float:
-    return float(world.leaving_w().sum()) / ALL_TE
+    return float(world.mesh_output_w().sum()) / ALL_TE
 
 
 # The mesh takes TE ---------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_polarimeter_sees_the_light_just_before_the_chip() -> None:
     after = world.polarimeter_w("pm")
     assert after[0] == pytest.approx(before[0])
     assert not np.allclose(after[1:], before[1:], rtol=0.1)
-    te = world.leaving_w().sum() / (ALL_TE * 10**0.9)
+    te = world.mesh_output_w().sum() / (ALL_TE * 10**0.9)
     assert (1 + after[1] / after[0]) / 2 == pytest.approx(te, rel=1e-6)
     assert not world.polarimeter_w("another").any()
 
@@ -157,7 +157,7 @@ def drifting(rate: float, fibres: int = 3000) -> tuple[OpticalWorld, VirtualCloc
 
 
 def polarizations(world: OpticalWorld) -> np.ndarray:
-    world.leaving_w()  # looking lets the fibres drift up to now
+    world.mesh_output_w()  # looking lets the fibres drift up to now
     return stokes(np.array([chain.fibre_out @ chain.fibre_in @ chain.launch for chain in world.chains]))
 
 
@@ -194,6 +194,6 @@ def test_fibres_only_turn_they_lose_nothing() -> None:
 def test_light_of_a_fibre_at_rest_does_not_change() -> None:
     world, clock = world_of([source(1)], aligned=False)
     world.set_transmitter("m1", 1e-3)
-    before = world.leaving_w()
+    before = world.mesh_output_w()
     clock.sleep(1e4)
-    np.testing.assert_array_equal(world.leaving_w(), before)
+    np.testing.assert_array_equal(world.mesh_output_w(), before)

@@ -8,8 +8,8 @@ from lumion_hw.emulator.scpi import (
     Call,
     Choice,
     Form,
-    Later,
     Numeric,
+    PendingReply,
     Profile,
     ScpiBlock,
     ScpiCommand,
@@ -111,9 +111,9 @@ class Meter:
         yield event(":WAIT:FOR:EVER", lambda _: (self.instrument.state.begin(None, lambda: None), None)[1])
         yield query(":BUG", self._bug)
 
-    def _read(self, call: Call) -> Later:
+    def _read(self, call: Call) -> PendingReply:
         done_s = self.clock.now() + self.values["atime"]
-        return Later(lambda: done_s, lambda: "+1.00000000E-003")
+        return PendingReply(lambda: done_s, lambda: "+1.00000000E-003")
 
     def _initiate(self, call: Call) -> None:
         operation = self.instrument.state.status.operation

@@ -67,13 +67,13 @@ def test_condition_latches_rises_by_default_and_falls_on_request():
     group = RegisterGroup()
     group.set_bit(3, True)
     group.set_bit(3, False)
-    assert group.take_event() == 8
-    assert group.take_event() == 0
+    assert group.pop_event() == 8
+    assert group.pop_event() == 0
     group.positive, group.negative = 0, 8
     group.set_bit(3, True)
-    assert group.take_event() == 0
+    assert group.pop_event() == 0
     group.set_bit(3, False)
-    assert group.take_event() == 8
+    assert group.pop_event() == 8
 
 
 def test_bit_15_is_always_zero(host):
@@ -98,7 +98,7 @@ def test_preset_enables_nothing_and_latches_rises(host):
 
 def test_status_byte_bits():
     status = StatusModel()
-    status.take_events()
+    status.pop_events()
     assert status.status_byte(errors=False, message_available=False) == 0
     assert status.status_byte(errors=True, message_available=False) == 4
     assert status.status_byte(errors=False, message_available=True) == 16

@@ -106,12 +106,12 @@ def bench(warm: bool):
 
 def test_the_chip_follows_its_set_point() -> None:
     made, host = bench(warm=True)
-    made.world.leaving_w()
+    made.world.mesh_output_w()
     before = made.world.truth.common_phase_rad
     assert before == pytest.approx(0.0, abs=2e-3)
     host.ask("TEC:T 27")
     host.clock.sleep(120.0)
-    made.world.leaving_w()
+    made.world.mesh_output_w()
     # 0.6 rad for each kelvin of the chip.
     assert made.world.truth.common_phase_rad - before == pytest.approx(2.0 * 0.6, abs=0.01)
 
@@ -122,7 +122,7 @@ def test_out_of_lock_the_phases_move() -> None:
     seen = []
     for _ in range(4):
         host.clock.sleep(10.0)
-        made.world.leaving_w()
+        made.world.mesh_output_w()
         seen.append(made.world.truth.common_phase_rad)
     assert np.all(np.diff(seen) < -0.02)
     assert condition(host) == str(512 | 128)
@@ -130,7 +130,7 @@ def test_out_of_lock_the_phases_move() -> None:
 
 def test_a_bench_that_was_just_switched_on_is_at_the_temperature_of_the_room() -> None:
     made, host = bench(warm=False)
-    made.world.leaving_w()
+    made.world.mesh_output_w()
     assert made.world.truth.common_phase_rad == pytest.approx((22.0 - 25.0) * 0.6)
     assert host.ask("TEC:OUT?") == ["0"]
 

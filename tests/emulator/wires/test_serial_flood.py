@@ -12,7 +12,7 @@ from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
 from lumion_hw.emulator.transponders.i2c_bridge import MOST_WAITING, I2cBridge
 from lumion_hw.emulator.transponders.sfp import SfpModule
-from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, UNTAKEN_LIMIT, SerialLine
+from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, MAX_UNREAD_BYTES, SerialLine
 
 MEGABYTE = 1 << 20
 LINE_S = 10 * LINE_LIMIT / 9600
@@ -76,11 +76,11 @@ def test_a_line_keeps_what_has_room_and_loses_the_rest_from_the_end():
     line = SerialLine(9600)
     line.receive(b"a" * LINE_LIMIT, 0.0)
     line.receive(b"b", 0.0)
-    taken = line.arrived(1e9)
+    taken = line.take_arrived(1e9)
     assert taken == (pytest.approx(LINE_S), b"a" * LINE_LIMIT)
-    assert line.arrived(1e9) is None
+    assert line.take_arrived(1e9) is None
     line.receive(b"c", LINE_S)
-    assert line.arrived(1e9) == (pytest.approx(LINE_S + 10 / 9600), b"c")
+    assert line.take_arrived(1e9) == (pytest.approx(LINE_S + 10 / 9600), b"c")
 
 
 def test_bytes_written_one_by_one_come_to_few_pieces_while_they_wait():
@@ -90,7 +90,7 @@ def test_bytes_written_one_by_one_come_to_few_pieces_while_they_wait():
         line.receive(b"x", 0.0)
     assert len(line._inbound) <= 64
     line.receive(b"y", 5.0)  # a pause between
-    pieces = iter(lambda: line.arrived(6.0), None)
+    pieces = iter(lambda: line.take_arrived(6.0), None)
     *early, last = pieces
     assert b"".join(data for _, data in early) == b"x" * 1000
     assert early[-1][0] == pytest.approx(1000 * 10 / 9600)
@@ -99,9 +99,9 @@ def test_bytes_written_one_by_one_come_to_few_pieces_while_they_wait():
 
 def test_answers_nobody_takes_are_bounded():
     line = SerialLine(None)
-    for _ in range(2 * UNTAKEN_LIMIT):
+    for _ in range(2 * MAX_UNREAD_BYTES):
         line.send(b"answer", 0.0)
-    assert UNTAKEN_LIMIT <= line.untaken < UNTAKEN_LIMIT + 6
-    assert len(line.left(0.0)) >= UNTAKEN_LIMIT
+    assert MAX_UNREAD_BYTES <= line.unread < MAX_UNREAD_BYTES + 6
+    assert len(line.take_departed(0.0)) >= MAX_UNREAD_BYTES
     line.send(b"again", 0.0)
-    assert line.left(0.0) == b"again"
+    assert line.take_departed(0.0) == b"again"

@@ -19,7 +19,7 @@ from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.emulator.lasers.swept_laser import ArmedSweep, LaserProfile, SweptLaser
-from lumion_hw.emulator.wires.server import GLANCE_S, MOST_CONNECTIONS, SLICE_S, EmulatorServer
+from lumion_hw.emulator.wires.server import MAX_CONNECTIONS, POLL_PERIOD_S, SLICE_S, EmulatorServer
 from tests.waiting import PATIENCE_S
 
 SMALL = Path(__file__).parents[2] / "data" / "small.yaml"
@@ -134,7 +134,7 @@ def test_identity_does_not_ask_for_light(kind, tmp_path):
         assert b"," in peer.transmit()
         peer.next_event()
     assert looks == []
-    assert bench.world.tapped_w("meter0", 1) > 0.0
+    assert bench.world.meter_w("meter0", 1) > 0.0
     assert len(looks) == 1, "whoever reads the light does bring it up to date"
 
 
@@ -155,11 +155,11 @@ def test_hosts_beyond_the_limit_are_refused_and_those_in_service_are_served(serv
     address = server.add_tcp(device)
     with dial(address) as host:
         ask(server, host)
-        crowd = [dial(address) for _ in range(MOST_CONNECTIONS + 50)]
+        crowd = [dial(address) for _ in range(MAX_CONNECTIONS + 50)]
         for _ in range(10):
             server._cycle()
         ask(server, host)
-        assert len(server._channels) == MOST_CONNECTIONS
+        assert len(server._channels) == MAX_CONNECTIONS
         refused = 0
         for each in crowd:
             each.setblocking(False)
@@ -179,14 +179,14 @@ def test_idle_hosts_cost_the_one_that_asks_no_more_than_a_look_each(server, work
     device = Counting("board", work)
     address = server.add_tcp(device)
     with dial(address) as host:
-        crowd = [dial(address) for _ in range(MOST_CONNECTIONS - 1)]
+        crowd = [dial(address) for _ in range(MAX_CONNECTIONS - 1)]
         ask(server, host)
         for _ in range(5):
             server._cycle()
         before = device.calls["transmit"]
         ask(server, host)
         server._cycle()
-        assert device.calls["transmit"] - before <= 3 * MOST_CONNECTIONS
+        assert device.calls["transmit"] - before <= 3 * MAX_CONNECTIONS
         for each in crowd:
             each.close()
 
@@ -222,13 +222,13 @@ def test_out_of_descriptors_is_said_once_and_waited_for(work, caplog):
                 for _ in range(20):
                     ask(server, host)
                 assert starved.tries == 1, "a loop that tries in every cycle would burn a core"
-                clock.sleep(GLANCE_S)
+                clock.sleep(POLL_PERIOD_S)
                 for _ in range(20):
                     ask(server, host)
                 assert starved.tries == 2
-                assert caplog.text.count("no further hosts") == 1
+                assert caplog.text.count("accepting no more hosts") == 1
                 server._listeners[listener.fileno()] = (listener, port)
-                clock.sleep(GLANCE_S)
+                clock.sleep(POLL_PERIOD_S)
                 ask(server, waiting)
 
 
@@ -258,10 +258,10 @@ def test_a_mainframe_looks_at_its_sensors_while_its_laser_gives_pulses():
     """Samples belong to the light of their time: the server has to let the meter look, though nobody asks."""
     clock, pulses = VirtualClock(), []
     laser = SweptLaser(LaserProfile((1480.0, 1640.0)), clock, np.random.default_rng(1), pulses.extend)
-    assert laser.next_look_s() is None, "a laser at rest is left alone"
+    assert laser.next_update_s() is None, "a laser at rest is left alone"
     laser.sweep(ArmedSweep(1550.0, 1551.0, 0.1, 1.0), wait=False)
     looks = 0
-    while (due_s := laser.next_look_s()) is not None:
+    while (due_s := laser.next_update_s()) is not None:
         clock.sleep(due_s - clock.now())
         laser.advance()
         looks += 1

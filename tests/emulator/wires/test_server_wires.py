@@ -407,7 +407,7 @@ def test_symlink_is_replaced_but_a_file_of_somebody_else_is_left_alone(server, m
     server.add_pty(meter, tmp_path / "stale")
     assert stat.S_ISCHR(os.stat(tmp_path / "stale").st_mode)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(ConfigError, match="left alone"):
+    with pytest.raises(ConfigError, match="was not changed"):
         server.add_pty(meter, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
     with pytest.raises(ConnectError, match="pseudo-terminal"):

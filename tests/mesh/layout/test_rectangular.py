@@ -18,7 +18,7 @@ from lumion_hw.mesh import HexMesh, MeshTopology, RectangularMesh, mesh_from_dic
 from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh, mesh_from_label
 from lumion_hw.mesh.layout.topology import State, closed_rings
 from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
-from lumion_hw.mesh.programming.feedforward import block
+from lumion_hw.mesh.programming.feedforward import find_block
 from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.matchings import all_to_all
 from lumion_hw.mesh.routing.parking import park_unused_pucs
@@ -84,7 +84,7 @@ def test_paths_of_both_parities_join_two_ports_where_waveguides_pass_pucs_by() -
 
 @pytest.mark.parametrize("ports", [2, 1, 0, -3, 129])
 def test_sizes_that_make_no_mesh_are_refused(ports: int) -> None:
-    with pytest.raises(ConfigError, match="ports on each side make no mesh"):
+    with pytest.raises(ConfigError, match="cannot build a mesh with"):
         RectangularMesh.from_ports(ports)
 
 
@@ -111,13 +111,13 @@ def test_documents_of_before_there_were_topologies_are_hexagonal() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"topology": "triangular"}, "'triangular' is no topology of a mesh"),
-        ({"ports": 5}, "'mate' of a document is not that of mesh 'rectangular 5'"),
+        ({"topology": "triangular"}, "unknown mesh topology 'triangular'"),
+        ({"ports": 5}, "'mate' in the document differs from mesh 'rectangular 5'"),
         ({"ports": 4.5}, "not whole"),
         ({"ports": None}, "needs numbers under 'ports'|not whole|'ports' of a mesh"),
-        ({"version": 2}, "version 2 is no mesh"),
-        ({"fibre_ports": [0, 1]}, "'fibre_ports' of a document"),
-        ({"sha256": "0" * 64}, "the hash its document states"),
+        ({"version": 2}, "version 2; it is not a mesh"),
+        ({"fibre_ports": [0, 1]}, "'fibre_ports' in the document differs"),
+        ({"sha256": "0" * 64}, "differs from 'sha256' in its document"),
     ],
 )
 def test_documents_that_contradict_themselves_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -221,7 +221,7 @@ def test_exact_and_equal_lengths_are_found_without_parity() -> None:
     mesh = RectangularMesh.from_ports(4)
     for hops in (2, 3):
         assert route(mesh, RouteRequest([(0, 4)], exact_hops={0: hops})).paths[0].hops == hops
-    with pytest.raises(NoPathError, match="every one has 2 or more"):
+    with pytest.raises(NoPathError, match="every path has 2 or more"):
         route(mesh, RouteRequest([(0, 4)], exact_hops={0: 1}))
     equal = route(mesh, RouteRequest([(0, 4), (2, 6)], equal_hops=[[0, 1]], exact="never"))
     assert equal.paths[0].hops == equal.paths[1].hops
@@ -237,14 +237,14 @@ def test_all_on_the_left_meet_all_on_the_right_in_as_many_settings_as_there_are_
 
 
 def test_ports_of_one_side_alone_have_no_matching() -> None:
-    with pytest.raises(NoPathError, match="none of ports"):
+    with pytest.raises(NoPathError, match="none of the ports"):
         all_to_all(RectangularMesh.from_ports(4), [0, 1, 2])
 
 
 def test_it_has_no_feed_forward_block_of_the_hexagonal_kind() -> None:
     """PUCs of two modes alone cannot set the phase of one: a block needs PUCs that carry a single mode."""
-    with pytest.raises(ConfigError, match="no feed-forward block on mesh 'rectangular 8'"):
-        block(RectangularMesh.from_ports(8), 4)
+    with pytest.raises(ConfigError, match="mesh 'rectangular 8' has no feed-forward block"):
+        find_block(RectangularMesh.from_ports(8), 4)
 
 
 # ------------------------------------------------------------------------------------------------------------ picture

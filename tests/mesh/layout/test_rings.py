@@ -45,7 +45,7 @@ def test_one_ring_is_the_single_column_of_one_cell_without_its_stubs() -> None:
 
 @pytest.mark.parametrize("k", [0, -1])
 def test_no_ring_is_no_mesh(k: int) -> None:
-    with pytest.raises(ConfigError, match="rings make no mesh"):
+    with pytest.raises(ConfigError, match="cannot build a mesh of"):
         HexMesh.rings(k)
 
 
@@ -145,13 +145,13 @@ def _half_vertex(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_swap_ports, "open PUC-ports, each once"),
+        (_swap_ports, "must list every open PUC-port"),
         (_one_sided, "not the other way round"),
-        (_two_versions, "version 2 is no mesh"),
-        (_lost, "needs numbers under 'ends'"),
+        (_two_versions, "version 2; it is not a mesh"),
+        (_lost, "has no numbers under 'ends'"),
         (_far_fibre, r"fibre ports \[24\] do not exist"),
-        (_other_hash, "the hash its document states"),
-        (_one_colour, "parity of path lengths"),
+        (_other_hash, "differs from 'sha256' in its document"),
+        (_one_colour, "no fixed parity"),
         (_half_vertex, "not whole"),
     ],
 )

@@ -56,5 +56,5 @@ def test_weaker_light_is_darker() -> None:
 
 @pytest.mark.parametrize("field_db", [np.zeros(23), np.zeros((24, 1)), np.full(24, np.nan)])
 def test_a_field_that_is_none_is_refused(field_db: np.ndarray) -> None:
-    with pytest.raises(ConfigError, match="cannot be drawn"):
+    with pytest.raises(ConfigError, match="cannot draw a field"):
         mesh_svg(HexMesh.rings(1), field_db=field_db)

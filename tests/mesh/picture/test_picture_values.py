@@ -55,7 +55,7 @@ def test_numbers_of_many_sizes_get_a_logarithmic_scale() -> None:
     values = PictureValues("σ", "mrad", {0: 0.1, 1: 1.0, 2: 10.0})
     assert body(drawn(values), 1)[0] == colour_at(0.5)  # one decade of two
     assert "σ, mrad (logarithmic)" in {node.text for node in drawn(values).iter(f"{SVG}text")}
-    assert [values.figure(value) for value in (0.1, 1.0, 10.0)] == ["0.10", "1.0", "10"]
+    assert [values.format_value(value) for value in (0.1, 1.0, 10.0)] == ["0.10", "1.0", "10"]
 
 
 def test_letters_are_light_on_dark_and_dark_on_light() -> None:
@@ -91,5 +91,5 @@ def test_names_cannot_break_the_document() -> None:
     ],
 )
 def test_numbers_that_cannot_be_drawn_are_refused(values: PictureValues) -> None:
-    with pytest.raises(ConfigError, match=re.escape("values of 'σ' cannot be drawn on mesh")):
+    with pytest.raises(ConfigError, match=re.escape("cannot draw the values of 'σ' on mesh")):
         mesh_svg(CELL, values=values)

@@ -66,12 +66,12 @@ def test_a_weak_heater_leaves_the_work_to_the_other_arm() -> None:
 
 
 def test_dead_heaters_and_short_reach_are_refused_with_both_numbers() -> None:
-    with pytest.raises(LimitError, match="cannot reach the wanted phase") as caught:
+    with pytest.raises(LimitError, match="cannot reach the desired phase") as caught:
         split_phase(math.pi, 0.0, None, None)
-    assert (caught.value.asked, caught.value.limit) == (pytest.approx(math.pi), 0.0)
+    assert (caught.value.requested, caught.value.limit) == (pytest.approx(math.pi), 0.0)
     with pytest.raises(LimitError) as caught:
         split_phase(1.5 * math.pi, 0.0, HALF_TURN_ONLY, None)
-    assert (caught.value.asked, caught.value.limit) == (pytest.approx(1.5 * math.pi), pytest.approx(math.pi))
+    assert (caught.value.requested, caught.value.limit) == (pytest.approx(1.5 * math.pi), pytest.approx(math.pi))
 
 
 def test_a_difference_that_is_there_already_takes_no_heat() -> None:
@@ -143,7 +143,7 @@ def test_crosstalk_that_was_not_recorded_is_left_alone() -> None:
 
 
 def test_crosstalk_too_strong_to_settle_is_an_error_not_a_wrong_answer() -> None:
-    with pytest.raises(CalibrationError, match=r"does not settle: .* rad still move after \d+ rounds"):
+    with pytest.raises(CalibrationError, match=r"did not converge: phases still change by .* rad after \d+ rounds"):
         heater_currents_ma(sample_record(crosstalk=crosstalk_of(3.0)), MIXED)
 
 
@@ -171,6 +171,6 @@ def test_a_state_out_of_reach_names_the_puc_and_the_state() -> None:
     record = sample_record([puc_entry(0, 0.5, HALF_TURN_ONLY, None)])
     with pytest.raises(LimitError, match="PUC 0 cannot be set to cross") as caught:
         heater_currents_ma(record, {0: "cross"})
-    assert caught.value.asked == pytest.approx(TURN - 0.5)
+    assert caught.value.requested == pytest.approx(TURN - 0.5)
     assert caught.value.limit == pytest.approx(math.pi)
     assert heater_currents_ma(record, {0: "bar"})[0] == pytest.approx(HALF_TURN_ONLY.current_ma(math.pi - 0.5))

@@ -16,7 +16,7 @@ from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.heater_currents import (
     HeaterLimits,
     PucTarget,
-    common_for_joints,
+    joint_compensation,
     program_pucs,
     rounded_ma,
 )
@@ -85,7 +85,7 @@ def test_bar_and_cross_are_as_dark_as_the_couplers_allow(hidden) -> None:
 
 @pytest.mark.parametrize(("k", "limit"), [(0.0, math.sin(0.02) ** 2), (1.0, math.cos(0.2) ** 2)])
 def test_a_coupling_out_of_reach_names_the_interval(k: float, limit: float) -> None:
-    with pytest.raises(LimitError, match=r"couplers allow 0\.0004 to 0\.96053") as caught:
+    with pytest.raises(LimitError, match=r"couplers of the PUC allow 0\.0004 to 0\.96053") as caught:
         PucTarget.coupling(k, CouplerEntry(0.1, 0.02))
     assert caught.value.limit == pytest.approx(limit)
 
@@ -134,13 +134,13 @@ def test_equally_good_choices_are_not_taken_in_turns(passive: float, strength: f
 
 def test_crosstalk_too_strong_to_be_true_is_said_to_be() -> None:
     record = replace(sample_record(), crosstalk=CrosstalkEntry(tuple((3.0,) * 20 for _ in range(10))))
-    with pytest.raises(CalibrationError, match="does not settle"):
+    with pytest.raises(CalibrationError, match="did not converge"):
         program_pucs(CalibratedMesh.from_record(record), {puc: PucTarget((1.0 + puc,)) for puc in range(10)})
 
 
 def test_a_kernel_of_another_scale_is_refused() -> None:
     kernel = CrosstalkKernel(2e-3, 1.18, 3e-4, 1.0)
-    with pytest.raises(CalibrationError, match=r"reckoned with PUCs 1\.0 mm apart"):
+    with pytest.raises(CalibrationError, match=r"a PUC spacing of 1\.0 mm"):
         CalibratedMesh.from_record(replace(sample_record(), crosstalk=CrosstalkEntry(kernel=kernel)))
 
 
@@ -170,7 +170,7 @@ def test_common_phases_take_up_all_joints_of_a_mesh(smartlight: HexMesh, hidden,
 
 
 def test_three_joints_have_three_ends(smartlight: HexMesh) -> None:
-    matrix = common_for_joints(smartlight, np.ones(len(smartlight.joints), dtype=bool), np.arange(72))
+    matrix = joint_compensation(smartlight, np.ones(len(smartlight.joints), dtype=bool), np.arange(72))
     phases = np.random.default_rng(0).uniform(-3.0, 3.0, len(smartlight.joints))
     # At a full vertex with joints a-b, b-c, c-a the end of a takes -(ab + ca - bc)/2; by hand at one end of one PUC
     # with the other end's share added.
@@ -200,12 +200,12 @@ def test_joints_beside_a_puc_without_common_phase_are_owned_up_to(smartlight: He
 def test_heat_beyond_the_limit_is_refused(hidden) -> None:
     _, record = hidden
     targets = {puc: PucTarget.arms(3.0, 6.0) for puc in range(72)}
-    with pytest.raises(LimitError, match="heat of all heaters") as caught:
+    with pytest.raises(LimitError, match="total heat of all heaters") as caught:
         program_pucs(CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=100.0))
-    assert caught.value.asked > 100.0
+    assert caught.value.requested > 100.0
     assert (
         program_pucs(
-            CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=caught.value.asked + 1)
+            CalibratedMesh.from_record(record), targets, limits=HeaterLimits(total_mw=caught.value.requested + 1)
         ).heat_mw
         < 1000.0
     )
@@ -248,7 +248,7 @@ def test_a_dead_heater_leaves_every_coupling_but_no_common_phase(hidden) -> None
         programmed = program_pucs(broken, {41: PucTarget.coupling(k, record.pucs[41].coupler)})
         assert programmed.currents_ma[83] == 0.0
         assert programmed.currents_ma[82] > 0.0
-    with pytest.raises(LimitError, match=r"PUC 41 lower heater \(channel 83\) has no effect: the common phase"):
+    with pytest.raises(LimitError, match=r"PUC 41 lower heater \(channel 83\) has no effect, so the common phase"):
         program_pucs(broken, {41: PucTarget.arms(1.0, 2.0)})
 
 

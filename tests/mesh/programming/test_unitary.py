@@ -13,7 +13,7 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
-from lumion_hw.mesh.programming.feedforward import FeedForwardBlock, block
+from lumion_hw.mesh.programming.feedforward import FeedForwardBlock, find_block
 from lumion_hw.mesh.programming.heater_currents import HeaterLimits
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.programming.unitary import (
@@ -41,7 +41,7 @@ def measured(solver: Solver, truth: MeshTruth, setting: UnitarySetting) -> NDArr
 
 @pytest.mark.parametrize("n_modes", range(1, 7))
 def test_each_mode_of_a_block_goes_straight_through_its_own_row(smartlight: HexMesh, n_modes: int) -> None:
-    found = block(smartlight, n_modes)
+    found = find_block(smartlight, n_modes)
     states: dict[int, State] = {wire.puc: wire.state for column in found.wires for wire in column}
     states |= {puc: "bar" for column in found.mixers for puc, _ in column}
     for source, port in zip(found.inputs, found.outputs, strict=True):
@@ -52,7 +52,7 @@ def test_each_mode_of_a_block_goes_straight_through_its_own_row(smartlight: HexM
 
 
 def test_six_modes_take_the_whole_mesh_between_the_ports_of_the_published_switch(smartlight: HexMesh) -> None:
-    found = block(smartlight, 6)
+    found = find_block(smartlight, 6)
     assert found.pucs == frozenset(range(72))
     # {0, 39, 38, 37, 36, 35} to {15, ..., 20}; 0 and 1, 34 and 35, 14 and 15, 20 and 21 share a stub.
     assert found.inputs == (1, 39, 38, 37, 36, 34)
@@ -60,26 +60,26 @@ def test_six_modes_take_the_whole_mesh_between_the_ports_of_the_published_switch
 
 
 def test_modes_meet_like_bricks(smartlight: HexMesh) -> None:
-    found = block(smartlight, 4, first_row=0)
+    found = find_block(smartlight, 4, first_row=0)
     meeting = [[mode for mode in range(3) if found.mixer_of(column, mode) is not None] for column in range(7)]
     assert meeting == [[0, 2], [1], [0, 2], [1], [0, 2], [1], [0, 2]]
 
 
 def test_a_block_keeps_off_pucs_to_be_avoided(smartlight: HexMesh) -> None:
-    first = block(smartlight, 4)
-    other = block(smartlight, 4, avoid=[0])
+    first = find_block(smartlight, 4)
+    other = find_block(smartlight, 4, avoid=[0])
     assert (first.first_row, other.first_row) == (0, 1)
     assert 0 not in other.pucs
-    with pytest.raises(ConfigError, match=r"no room for 4 modes on mesh 'smartlight': PUCs \[30\] are in the way"):
-        block(smartlight, 4, avoid=[30])
-    with pytest.raises(ConfigError, match="no room for 7 modes"):
-        block(smartlight, 7)
+    with pytest.raises(ConfigError, match=r"has no free block of 4 modes: PUCs \[30\] are to be avoided"):
+        find_block(smartlight, 4, avoid=[30])
+    with pytest.raises(ConfigError, match="no free block of 7 modes"):
+        find_block(smartlight, 7)
 
 
 @pytest.mark.parametrize("cells", [[2, 3, 2], [3, 2, 3, 2], [1, 2, 1]])
 def test_other_meshes_of_columns_have_blocks_too(cells: list[int]) -> None:
     mesh = HexMesh.columns(cells)
-    found = block(mesh, 4)
+    found = find_block(mesh, 4)
     states: dict[int, State] = {wire.puc: wire.state for column in found.wires for wire in column}
     states |= {puc: "bar" for column in found.mixers for puc, _ in column}
     assert [mesh.trace(port, states).port for port in found.inputs] == list(found.outputs)
@@ -193,7 +193,7 @@ def test_the_slope_of_the_fidelity_counts_all_the_ways_heat_goes(smartlight: Hex
     # Ten times the crosstalk of a real mesh, so that it cannot be missed.
     strong = replace(record.crosstalk.kernel, amplitude_rad_per_mw=0.03, floor_rad_per_mw=0.004)
     known = CalibratedMesh.from_record(replace(record, crosstalk=replace(record.crosstalk, kernel=strong)))
-    model = UnitaryModel(known, block(smartlight, 4), haar_unitary(4, np.random.default_rng(9)))
+    model = UnitaryModel(known, find_block(smartlight, 4), haar_unitary(4, np.random.default_rng(9)))
     own = np.random.default_rng(9).uniform(0.5, 6.0, 144)
     _, slope = model.fidelity_and_slope(own)
     for heater in (0, 37, 82, 143):
@@ -253,15 +253,15 @@ def test_dead_heaters_are_kept_out_of_the_block(smartlight: HexMesh, solver: Sol
 
 def test_too_much_heat_is_refused(smartlight: HexMesh) -> None:
     known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
-    with pytest.raises(LimitError, match="heat of all heaters"):
+    with pytest.raises(LimitError, match="total heat of all heaters"):
         program_unitary(known, np.eye(4, dtype=complex), limits=HeaterLimits(total_mw=50.0))
 
 
 def test_the_block_must_have_room_for_the_matrix(smartlight: HexMesh) -> None:
     known = CalibratedMesh.from_record(record_of(smartlight, drawn(smartlight, 5)))
-    where: FeedForwardBlock = block(smartlight, 3)
-    with pytest.raises(ConfigError, match="a matrix of 4 modes on a block of 3"):
-        program_unitary(known, np.eye(4, dtype=complex), where=where)
+    where: FeedForwardBlock = find_block(smartlight, 3)
+    with pytest.raises(ConfigError, match="the matrix has 4 modes, but the block has 3"):
+        program_unitary(known, np.eye(4, dtype=complex), block=where)
     short = HexMesh.columns([2, 3, 2])
     with pytest.raises(ConfigError, match="6 modes need more columns"):
         program_unitary(

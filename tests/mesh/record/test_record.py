@@ -57,6 +57,21 @@ def test_a_record_comes_back_as_it_was_written(record: CalibrationRecord, tmp_pa
     assert load_record(tmp_path / "record.json") == record
 
 
+@pytest.mark.parametrize(
+    ("faults", "quality", "doubts"),
+    [
+        ((), {}, 0),
+        (("PUC 3 is stuck",), {"fit_certified": 1.0}, 0),
+        (("PUC 3 is stuck", "not certified: a fit that ended early"), {"fit_certified": 1.0}, 1),
+        ((), {"fit_certified": 0.0}, 1),
+    ],
+)
+def test_a_record_says_why_it_is_not_certified(faults: tuple[str, ...], quality: dict[str, float], doubts: int) -> None:
+    record = dataclasses.replace(sample_record(), faults=faults, quality=quality)
+    assert len(record.doubts) == doubts
+    assert all(doubt.startswith("not certified: ") for doubt in record.doubts)
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-4.0, 4.0))
 def test_numbers_come_back_to_the_last_bit(value: float, phase: float) -> None:
     record = dataclasses.replace(sample_record([puc_entry(0, phase)]), quality={"x": value})
@@ -167,9 +182,9 @@ def test_the_record_of_this_device_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("serial", "mesh", "channels", "sentence"),
     [
-        ("MZ-0002", CELL, CHANNELS, "belongs to controller serial MZ-0001, found MZ-0002"),
-        ("MZ-0001", HexMesh.columns([2]), CHANNELS, "belongs to mesh the recorded one, found another one"),
-        ("MZ-0001", CELL, CHANNELS[::-1], "belongs to heater channel map the recorded one, found another one"),
+        ("MZ-0002", CELL, CHANNELS, "controller serial: it was made for MZ-0001, and this is MZ-0002"),
+        ("MZ-0001", HexMesh.columns([2]), CHANNELS, "does not match this mesh"),
+        ("MZ-0001", CELL, CHANNELS[::-1], "does not match this heater channel map"),
     ],
     ids=["serial", "mesh", "channel map"],
 )
@@ -178,7 +193,7 @@ def test_the_record_of_another_device_is_refused(
 ) -> None:
     with pytest.raises(CalibrationError, match=sentence) as caught:
         sample_record().check_device(serial, mesh, channels)
-    assert "calibrate it" in str(caught.value)
+    assert "calibrate this device" in str(caught.value)
 
 
 # What it knows -------------------------------------------------------------------------------------------------------
@@ -191,7 +206,7 @@ def test_states_of_pucs_that_cannot_be_set_are_not_for_routing() -> None:
 
 def test_ports_are_found_by_number_not_by_place() -> None:
     assert sample_record().port(3).output_loss_db == 7.2
-    with pytest.raises(CalibrationError, match="has no port 0"):
+    with pytest.raises(CalibrationError, match="has no entry for port 0"):
         sample_record().port(0)
 
 

@@ -119,10 +119,10 @@ def test_the_mesh_comes_from_the_record_alone() -> None:
     assert full_record().mesh == CELL
     assert sample_record().mesh == CELL  # by its label, columns 1
     foreign = dataclasses.replace(sample_record(), mesh_label="my chip")
-    with pytest.raises(CalibrationError, match="does not say what mesh 'my chip' is"):
+    with pytest.raises(CalibrationError, match="does not describe mesh 'my chip'"):
         _ = foreign.mesh
     other = dataclasses.replace(sample_record(), mesh_label="columns 2")
-    with pytest.raises(CalibrationError, match="is not the one that was calibrated"):
+    with pytest.raises(CalibrationError, match="differs from the mesh that was calibrated"):
         _ = other.mesh
 
 
@@ -165,7 +165,7 @@ def test_other_conventions_are_refused(saved: Path, monkeypatch: pytest.MonkeyPa
 def test_another_monitor_map_is_refused_where_one_is_given() -> None:
     channels = tuple(range(2 * CELL.n_pucs))
     sample_record().check_device("MZ-0001", CELL, channels, CELL.fibre_ports)
-    with pytest.raises(CalibrationError, match="belongs to monitor channel map"):
+    with pytest.raises(CalibrationError, match="does not match this monitor channel map"):
         sample_record().check_device("MZ-0001", CELL, channels, CELL.fibre_ports[::-1])
 
 
@@ -174,13 +174,13 @@ def test_a_monitor_found_dead_by_the_calibration_does_not_make_the_record_anothe
     live = record.monitor_ports[1:]
     without = dataclasses.replace(record, monitor_ports=live)
     without.check_device(record.device_serial, CELL, record.heater_channels, record.monitor_ports)
-    with pytest.raises(CalibrationError, match="belongs to monitor channel map"):
+    with pytest.raises(CalibrationError, match="does not match this monitor channel map"):
         record.check_device(record.device_serial, CELL, record.heater_channels, live)
 
 
 def test_an_incomplete_record_is_used_on_request_only() -> None:
     record = sample_record(complete=False)
-    with pytest.raises(CalibrationError, match="incomplete: its run was interrupted"):
+    with pytest.raises(CalibrationError, match="incomplete because its run was interrupted"):
         record.check_complete()
     record.check_complete(allow_incomplete=True)
     sample_record().check_complete()
@@ -231,7 +231,7 @@ def test_a_migrated_record_is_saved_as_version_2(tmp_path: Path) -> None:
 
 
 def test_a_wavelength_out_of_range_is_a_limit_error_under_every_policy() -> None:
-    with pytest.raises(LimitError, match=r"asked 1550\.3 nm, limit 1550\.2 nm"):
+    with pytest.raises(LimitError, match=r"requested 1550\.3 nm, limit 1550\.2 nm"):
         check_validity(full_record(), UseConditions(wavelength_nm=1550.3), "warn")
     assert check_validity(full_record(), UseConditions(wavelength_nm=1550.0), "refuse") == ()
 
@@ -239,8 +239,8 @@ def test_a_wavelength_out_of_range_is_a_limit_error_under_every_policy() -> None
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (UseConditions(now_utc="2025-06-02T13:00:00+00:00"), r"25\.0 h old and was to be checked after 24\.0 h"),
-        (UseConditions(temperature_c=29.5), r"at 29\.50 °C, and the calibration record holds only to 29\.90 °C"),
+        (UseConditions(now_utc="2025-06-02T13:00:00+00:00"), r"25\.0 h old and should have been checked after 24\.0 h"),
+        (UseConditions(temperature_c=29.5), r"at 29\.50 °C; the calibration record is valid only to 29\.90 °C"),
     ],
 )
 def test_age_and_temperature_warn_or_refuse_by_policy(use: UseConditions, sentence: str) -> None:
@@ -313,7 +313,7 @@ def test_the_argument_that_numpy_below_2_2_stored_as_an_array_is_ignored(tmp_pat
 
 
 def test_objects_are_never_stored(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="of type object cannot be stored"):
+    with pytest.raises(ConfigError, match="cannot store array 'a' of type object"):
         write_arrays(tmp_path / "x.npz", {"a": np.array([{}])})
     assert list(tmp_path.iterdir()) == []
 

@@ -159,8 +159,8 @@ def test_the_same_seed_gives_the_same_configurations_and_json_holds_them(smartli
 @pytest.mark.parametrize(
     ("ports", "error", "message"),
     [
-        ([3], ConfigError, "between 1 ports"),
-        ([3, 3], NoPathError, "port 3 is asked for twice"),
+        ([3], ConfigError, "at least two ports, not 1"),
+        ([3, 3], NoPathError, "port 3 is requested twice"),
         ([3, 25], NoPathError, "port 25 has no fibre"),
     ],
 )

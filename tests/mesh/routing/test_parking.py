@@ -104,7 +104,7 @@ def follow(mesh: HexMesh, leaving: int, states: dict[int, State]) -> int:
 
 
 def test_what_does_not_exist_cannot_be_parked(smartlight: HexMesh) -> None:
-    with pytest.raises(ConfigError, match="PUC 72 cannot be 'bar'"):
+    with pytest.raises(ConfigError, match="PUC 72 cannot be in state 'bar'"):
         park_unused_pucs(smartlight, {72: "bar"})
-    with pytest.raises(ConfigError, match="heater powers of shape"):
+    with pytest.raises(ConfigError, match="heater powers have the wrong shape"):
         park_unused_pucs(smartlight, {}, heater_power_mw=np.zeros(72))

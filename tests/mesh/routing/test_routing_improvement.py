@@ -11,7 +11,7 @@ import pytest
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
-from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
+from lumion_hw.mesh.routing.lengths import improve_lengths, route_equal_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import problem_for
 
@@ -29,8 +29,8 @@ def test_a_few_hundred_steps_lead_to_the_proven_optimum(smartlight: HexMesh, nam
     pairs, optimum = SETS[name]
     problem = problem_for(smartlight, RouteRequest(pairs, objective="hops"))
     negotiation = Negotiation(problem)
-    bound = sum(cost or 0.0 for cost in negotiation.alone())
-    found = negotiation.run(200, bound).ways
+    bound = sum(cost or 0.0 for cost in negotiation.route_each_alone())
+    found = negotiation.run(200, bound).wave_paths
     assert found is not None
     assert problem.cost(found) >= optimum
     steps = count()
@@ -67,7 +67,7 @@ def test_circuits_of_equal_length_are_improved_at_their_length_and_at_others(sma
     loss_db = np.random.default_rng(5).uniform(0.2, 1.5, 72)
     request = RouteRequest([(7, 20), (16, 2), (9, 6), (11, 3)], puc_loss_db=loss_db, equal_hops=[tied], exact="never")
     problem = problem_for(smartlight, request)
-    quick = settle_lengths(problem, 200)[0]
+    quick = route_equal_lengths(problem, 200)[0]
     assert quick is not None
     clock = count()
     better = improve_lengths(problem, quick, 200, 600.0, lambda: float(next(clock)))

@@ -66,7 +66,9 @@ def test_two_circuits_that_need_one_joint_are_proven_impossible_and_named(smartl
         == len(route(smartlight, RouteRequest([(2, 4)])).paths)
         == 1
     )
-    with pytest.raises(NoPathError, match=r"34→39, 2→4 together \(proven\): PUCs 1, 9") as refusal:
+    with pytest.raises(
+        NoPathError, match=r"34→39, 2→4 together \(proven\): they need more room than PUCs 1, 9"
+    ) as refusal:
         route(smartlight, RouteRequest([(18, 5), (34, 39), (15, 37), (2, 4)]))
     assert set(refusal.value.ports) == {34, 39, 2, 4}
 
@@ -82,7 +84,7 @@ def test_without_a_proof_the_answer_is_undecided_and_not_no(smartlight: HexMesh)
 
 
 def test_without_or_tools_the_answer_says_what_to_install(smartlight: HexMesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat, "available", lambda: False)
+    monkeypatch.setattr(cpsat, "is_available", lambda: False)
     with pytest.raises(UndecidedError, match=r"pip install 'lumion-hw\[cpsat\]'"):
         route(smartlight, CROSSED)
     assert route(smartlight, RouteRequest([(0, 20)])).total_hops == 15  # all else works
@@ -142,7 +144,7 @@ def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_s
     mesh = HexMesh.columns([10, 11] * 10 + [10])
     for two in combinations(circuits, 2):
         assert_lit(mesh, list(two), route(mesh, RouteRequest(two, exact="never")))
-    with pytest.raises(NoPathError, match=r"together \(proven\): PUCs .* do not suffice") as refusal:
+    with pytest.raises(NoPathError, match=r"together \(proven\): they need more room than PUCs .* offer") as refusal:
         route(mesh, RouteRequest([*circuits, (0, 15)], exact="never"))
     assert set(refusal.value.ports) == {port for pair in circuits for port in pair}
 
@@ -198,14 +200,14 @@ def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> c
         pairs=tuple(pairs),
         pass_cost=np.full((30, 2), 0.5),
         state_cost=np.zeros((30, 2)),
-        sunk=0.0,
+        staying_cost=0.0,
         loss_db=np.full(30, 0.5),
         blocked=frozenset(blocked),
         limits=(RoutingLimits(),) * len(pairs),
         equal=(),
-        homes={},
+        current_paths={},
         move_price=0.0,
-        kept=(),
+        staying=(),
     )
     return cpsat.decide(request, time_limit_s=60.0)
 

@@ -12,7 +12,7 @@ import pytest
 from lumion_hw.errors import NoPathError, RoutingError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, cpsat, reasons, route, router
-from lumion_hw.mesh.routing.lengths import at_lengths, first_choices
+from lumion_hw.mesh.routing.lengths import first_choices, with_fixed_lengths
 from lumion_hw.mesh.routing.request import RoutingProblem, problem_for
 
 Pair = tuple[int, int]
@@ -43,10 +43,13 @@ def test_circuits_said_to_conflict_are_impossible_by_themselves(smartlight: HexM
         request = RouteRequest(pairs, equal_hops=[odd[:2], odd[2:4]])
     problem = problem_for(smartlight, request)
     assert cpsat.decide(problem, time_limit_s=60.0, feasibility_only=True).status == "infeasible"
-    core = cpsat.conflicting(problem, time_limit_s=60.0)
+    core = cpsat.conflicting_circuits(problem, time_limit_s=60.0)
     assert 1 <= len(core) < 16
     assert core == tuple(sorted(set(core)))
-    assert cpsat.decide(reasons.only(problem, core), time_limit_s=60.0, feasibility_only=True).status == "infeasible"
+    assert (
+        cpsat.decide(reasons.for_circuits(problem, core), time_limit_s=60.0, feasibility_only=True).status
+        == "infeasible"
+    )
 
 
 APART = [(0, 20), (5, 16), (18, 1)]
@@ -59,20 +62,20 @@ def with_lengths(problem: RoutingProblem, *hops: int | None) -> RoutingProblem:
 
 def test_a_length_that_is_too_short_is_the_reason_by_itself(smartlight: HexMesh) -> None:
     problem = problem_for(smartlight, RouteRequest(APART))
-    assert cpsat.conflicting(with_lengths(problem, None, 1, None), time_limit_s=60.0) == (1,)
+    assert cpsat.conflicting_circuits(with_lengths(problem, None, 1, None), time_limit_s=60.0) == (1,)
 
 
 def test_both_circuits_of_unequal_lengths_are_named(smartlight: HexMesh) -> None:
     problem = replace(problem_for(smartlight, RouteRequest(APART)), equal=((0, 1),))
     shortest = [int(smartlight.shortest_hops[pair]) for pair in APART]
     assert shortest[0] != shortest[1]
-    assert {0, 1} <= set(cpsat.conflicting(with_lengths(problem, *shortest[:2], None), time_limit_s=60.0))
+    assert {0, 1} <= set(cpsat.conflicting_circuits(with_lengths(problem, *shortest[:2], None), time_limit_s=60.0))
 
 
 def test_without_time_all_circuits_are_said_to_conflict(smartlight: HexMesh) -> None:
     problem = problem_for(smartlight, RouteRequest(random_pairs(smartlight, 16, 1)))
-    assert cpsat.conflicting(problem, time_limit_s=0.0) == tuple(range(16))
-    assert cpsat.conflicting(problem, time_limit_s=1e-9) == tuple(range(16))
+    assert cpsat.conflicting_circuits(problem, time_limit_s=0.0) == tuple(range(16))
+    assert cpsat.conflicting_circuits(problem, time_limit_s=1e-9) == tuple(range(16))
 
 
 class Conflict:
@@ -96,7 +99,7 @@ class Conflict:
     def refusal(self, said: tuple[int, ...], steps: int = 1000) -> NoPathError:
         """Return the refusal if these circuits are said to conflict, and time is over after so many steps."""
         left = iter([False] * steps + [True] * 1000)
-        return reasons.by_conflict(self.problem, self.settles, lambda _: None, lambda _: said, lambda: next(left))
+        return reasons.conflict_error(self.problem, self.settles, lambda _: None, lambda _: said, lambda: next(left))
 
 
 def test_only_circuits_said_to_conflict_are_left_out_one_by_one() -> None:
@@ -140,7 +143,7 @@ def test_a_jam_need_not_be_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoPathError, match="proven by CP-SAT") as refusal:
         route(THREE_RINGS, replace(JAMMED, explain_s=0.0))
     assert refusal.value.ports == tuple(port for pair in JAMMED.pairs for port in pair)
-    assert refusal.value.hint == "Ask for fewer."
+    assert refusal.value.hint == "Request fewer circuits."
 
 
 def test_a_long_search_says_how_far_it_is() -> None:
@@ -183,7 +186,7 @@ def test_common_lengths_of_many_groups_end() -> None:
     pairs = random_pairs(mesh, 60, 0)
     groups = [[i, i + 1] for i in range(0, 60, 2) if mesh.port_parity(*pairs[i]) == mesh.port_parity(*pairs[i + 1])]
     assert len(groups) > 10
-    assert len(at_lengths(problem_for(mesh, RouteRequest(pairs, equal_hops=groups)))) == 24
+    assert len(with_fixed_lengths(problem_for(mesh, RouteRequest(pairs, equal_hops=groups)))) == 24
 
 
 def test_sets_of_standing_circuits_are_not_all_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ def test_compiled_or_not_a_request_has_the_same_routing(smartlight: HexMesh, mon
 
     answers = []
     for compiled in (False, True):
-        monkeypatch.setattr(search, "worth_compiling", lambda n_pucs, compiled=compiled: compiled)
+        monkeypatch.setattr(search, "should_compile", lambda n_pucs, compiled=compiled: compiled)
         answers.append([routed(seed) for seed in range(8)])
     assert answers[0] == answers[1]
     assert any(answers[0])

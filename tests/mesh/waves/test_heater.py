@@ -72,7 +72,9 @@ def test_the_ends_of_the_range_belong_to_it() -> None:
 @pytest.mark.parametrize("asked", [-1e-9, 14.6, math.inf, math.nan], ids=["below 0", "beyond reach", "inf", "nan"])
 def test_a_phase_out_of_reach_is_refused_not_clipped(asked: float) -> None:
     law = HeaterLaw(2.0, 0.05, MAX_MA)  # reaches 2·6.25 + 0.05·39.0625 = 14.453 rad
-    with pytest.raises(LimitError, match=r"heater phase out of reach: asked .* limit 14\.4531 rad") as caught:
+    with pytest.raises(
+        LimitError, match=r"the heater cannot reach this phase: requested .* limit 14\.4531 rad"
+    ) as caught:
         law.current_ma(asked)
     assert caught.value.limit == pytest.approx(14.453125)
     assert caught.value.unit == "rad"

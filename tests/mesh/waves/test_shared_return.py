@@ -63,5 +63,5 @@ def test_a_record_that_knows_of_a_shared_return_is_programmed_with_it() -> None:
 
 
 def test_a_record_with_other_sizes_of_groups_is_refused() -> None:
-    with pytest.raises(CalibrationError, match=r"in 6 numbers .* takes 14"):
+    with pytest.raises(CalibrationError, match=r"by 6 numbers; this software uses 14"):
         CalibratedMesh.from_record(_record(np.zeros(6)))

@@ -134,7 +134,7 @@ def test_an_undamped_closed_ring_is_an_error_that_says_so(compiled: bool) -> Non
     mesh = MESHES[1,]
     none = np.zeros(mesh.n_pucs)  # couplers that couple nothing keep light on its rail, exactly
     cells = UnitCells(none, none, none, none, none, np.zeros(len(mesh.joints)))
-    with pytest.raises(LumionError, match="undamped resonator"):
+    with pytest.raises(LumionError, match="closed ring without loss"):
         Solver(mesh, compiled=compiled).solve(cells, F0)
 
 

@@ -63,5 +63,5 @@ def test_samples_have_a_gradient_each() -> None:
 
 
 def test_a_cotangent_of_another_shape_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"The matrix has \(18, 18\)|The matrix has"):
+    with pytest.raises(ConfigError, match=r"the wrong shape, \(2, 2\)"):
         gradient(SOLVER, dispersive(1), F0, np.zeros((2, 2), dtype=complex))

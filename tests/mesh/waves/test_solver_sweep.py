@@ -44,7 +44,7 @@ def test_a_sweep_of_all_inputs_is_the_whole_matrix() -> None:
 
 @pytest.mark.parametrize(
     ("pucs", "frequency_hz", "found"),
-    [([99], F0, r"PUCs \[99\]"), ([3, 3], F0, "one setting"), ([3], np.array([F0]), "one setting")],
+    [([99], F0, r"PUCs \[99\]"), ([3, 3], F0, "one base setting"), ([3], np.array([F0]), "one base setting")],
 )
 def test_what_is_no_base_of_a_sweep_is_refused(pucs: list[int], frequency_hz: float, found: str) -> None:
     mesh, solver = MESHES[2, 3, 2], SOLVERS[2, 3, 2]

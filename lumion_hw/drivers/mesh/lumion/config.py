@@ -164,7 +164,7 @@ def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress)
         raise target.error(
             LimitError,
             f"{label}: the computed total power is too high; nothing was sent",
-            asked=-(-power_uw // 1000),
+            requested=-(-power_uw // 1000),
             limit=cap_uw / 1000,
             unit="mW",
         )
@@ -194,7 +194,7 @@ def out_of_range_error(
     return target.error(
         LimitError,
         f"{label} is outside {allowed[0]:g} to {allowed[1]:g} {unit}; nothing was sent",
-        asked=float(value),
+        requested=float(value),
         limit=float(broken),
         unit=unit,
     )
@@ -204,7 +204,7 @@ def limit_error_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAdd
     """Convert a LIMIT refusal of the controller to mA if it is about the code of a channel; return others unchanged."""
     if error.unit != "code":
         return error
-    asked, limit = output_from_code(np.array([error.asked, error.limit]), full_scale_ma)
+    asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
     return target.error(
-        LimitError, error.message.split(": asked")[0], asked=float(asked), limit=float(limit), unit="mA"
+        LimitError, error.message.split(": requested")[0], requested=float(asked), limit=float(limit), unit="mA"
     )

@@ -42,6 +42,7 @@ from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
 from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
 from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryIterator, TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
+from lumion_hw.drivers.ranges import check_fault_id
 from lumion_hw.errors import DeviceAddress, LinkLost, SafetyError
 from lumion_hw.interfaces import (
     ControllerInfo,
@@ -353,6 +354,7 @@ class LumionMeshController(Driver):
             BadValueError: No fault has this id; nothing was cleared.
             SafetyError: The cause is still present, and the message names it; nothing was cleared.
         """
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._public_call("clear_fault"), self._lock:
             self._watch.clear(fault_id)
             # A later reconnection must not restore currents that a fault has switched off.

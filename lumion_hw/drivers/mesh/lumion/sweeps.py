@@ -162,7 +162,7 @@ def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: Devi
 
 def _check(label: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
     if asked > limit:
-        raise target.error(LimitError, label, asked=asked, limit=limit, unit=unit, hint=hint)
+        raise target.error(LimitError, label, requested=asked, limit=limit, unit=unit, hint=hint)
 
 
 class _TableSequence:

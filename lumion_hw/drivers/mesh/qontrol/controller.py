@@ -32,6 +32,7 @@ from lumion_hw.drivers.mesh.qontrol.values import (
     compliance_for,
     step,
 )
+from lumion_hw.drivers.ranges import check_fault_id
 from lumion_hw.errors import (
     LIST_FAULTS,
     BadValueError,
@@ -352,6 +353,7 @@ class QontrolController(Driver):
             BadValueError: No fault has this id; nothing was cleared.
             SafetyError: The channel is still at its limit; :meth:`outputs_off` ends that.
         """
+        check_fault_id(fault_id, self._session.device, self._session.address)
         with self._call("clear_fault") as outputs:
             self._session.check_identity()
             outputs.latch_reports()

@@ -81,7 +81,7 @@ def checked_column(
         raise session.error(
             LimitError,
             f"{label}: channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}; nothing was sent",
-            asked=float(column[channel]),
+            requested=float(column[channel]),
             limit=float(broken),
             unit=unit,
         )
@@ -98,7 +98,7 @@ def check_power(
         raise session.error(
             LimitError,
             f"{label}: the computed total power is too high; nothing was sent",
-            asked=power_mw,
+            requested=power_mw,
             limit=limits.total_power_mw,
             unit="mW",
         )

@@ -130,7 +130,7 @@ class ModuleContext:
 
     def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
         """Return the error for a value outside a limit of this module."""
-        return self.memory.error(LimitError, message, asked=asked, limit=limit, unit=unit)
+        return self.memory.error(LimitError, message, requested=asked, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
         """Return the error for what the module does not have as it was told."""

@@ -1,4 +1,4 @@
-"""An emulated ITLA: a tunable laser behind four-byte frames on a serial line."""
+"""Emulated ITLA: a tunable laser with four-byte frames on a serial line."""
 
 from lumion_hw.emulator.lasers.itla.device import Itla
 from lumion_hw.emulator.lasers.itla.laser import ItlaProfile

@@ -1,4 +1,4 @@
-"""Frames of the ITLA interface: four bytes each way, guarded by four bits of parity (OIF-ITLA-MSA-01.3 chapter 8)."""
+"""Frames of the ITLA interface: four bytes each way, with four bits of parity (OIF-ITLA-MSA-01.3 chapter 8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ResponseStatus(enum.IntEnum):
 
 
 class ItlaError(enum.IntEnum):
-    """Bits 3-0 of NOP: why the last command failed."""
+    """Bits 3-0 of NOP: reason why the last command failed."""
 
     OK = 0x0
     NOT_IMPLEMENTED = 0x1
@@ -35,7 +35,7 @@ class ItlaError(enum.IntEnum):
 
 
 class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface; it never leaves the emulator
-    """A command that is answered with an execution error."""
+    """Signal that a command is answered with an execution error."""
 
     def __init__(self, code: ItlaError) -> None:
         super().__init__(code.name)
@@ -44,13 +44,13 @@ class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface
 
 @dataclass(frozen=True)
 class ItlaRequest:
-    """What the host wants.
+    """A decoded request of the host.
 
     Attributes:
         register: Register number.
         data: 16 bits to write.
-        write: Write rather than read.
-        repeat: Send the last reply again.
+        write: Whether it is a write rather than a read.
+        repeat: Whether the last reply is to be repeated.
     """
 
     register: int
@@ -60,7 +60,7 @@ class ItlaRequest:
 
 
 def bip4(frame: bytes) -> int:
-    """Return the parity of a frame, its own four bits left out."""
+    """Return the parity of a frame without its own four bits."""
     # BIP-4 is the parity of each of four bit positions over all nibbles.
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
@@ -77,11 +77,11 @@ def reply(status: ResponseStatus, register: int, data: int) -> bytes:
 
 
 DAMAGED = _sealed(0x0C, 0, 0)
-"""The request arrived damaged (CE)."""
+"""Reply to a request that arrived damaged (CE)."""
 
 
 def decode(frame: bytes) -> ItlaRequest | None:
-    """Return a request, or ``None`` when its parity is wrong."""
+    """Return a request, or ``None`` if its parity is wrong."""
     if bip4(frame) != frame[0] >> 4:
         return None
     return ItlaRequest(frame[1], frame[2] << 8 | frame[3], write=bool(frame[0] & 0x01), repeat=bool(frame[0] & 0x08))

@@ -1,7 +1,7 @@
-"""An ITLA's laser as physics: where it is tuned, how strong it is, and how long both take.
+"""Physics of an ITLA's laser: its frequency, its power, and the time that changes take.
 
-Settings are exact and reproducible, the light is neither: each laser has its own error of frequency and of power.
-The output is dark while it tunes to another channel.
+Settings are exact and reproducible, but the light is not: each laser has its own frequency and power error. The output
+is dark while the laser tunes to another channel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import w_from_dbm, wavelength_m_from_frequency_hz
 
-# Errors and times are of the order of data sheets of such modules (model).
+# Errors and times are typical of the data sheets of such modules (model choice).
 FREQUENCY_ERROR_HZ = 0.3e9
 POWER_ERROR_DB = 0.25
 POWER_TAU_S = 0.5
@@ -25,7 +25,7 @@ DIODE_C = 45.0
 
 @dataclass(frozen=True)
 class ItlaProfile:
-    """Figures of one module.
+    """Properties of one module.
 
     Attributes:
         manufacturer: AEA string of register 02.
@@ -33,16 +33,16 @@ class ItlaProfile:
         date: AEA string of register 05, day-month-year.
         release: AEA string of register 06.
         msa: Version of the agreement: ``01.2`` has no third words of frequencies.
-        power_dbm: Least and greatest optical power.
-        frequency_thz: Least and greatest frequency.
-        least_grid_ghz: Smallest channel spacing.
-        fine_tune_ghz: Range of fine tuning, either way.
+        power_dbm: Smallest and largest optical power.
+        frequency_thz: Lowest and highest frequency.
+        min_grid_ghz: Smallest channel spacing.
+        fine_tune_ghz: Range of fine tuning, either sign.
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.
-        power_s: Time of a change of power while enabled.
+        power_s: Time of a power change while enabled.
         fine_tune_s: Time of fine tuning while enabled.
-        low_noise: Has the low-noise mode of one vendor in register 90.
+        low_noise: Whether register 90 has the low-noise mode of one vendor.
     """
 
     manufacturer: str = "LUMION"
@@ -52,7 +52,7 @@ class ItlaProfile:
     msa: str = "01.3"
     power_dbm: tuple[float, float] = (6.0, 13.5)
     frequency_thz: tuple[float, float] = (191.3, 196.1)
-    least_grid_ghz: float = 5.0
+    min_grid_ghz: float = 5.0
     fine_tune_ghz: float = 6.0
     boot_s: float = 2.0
     enable_s: float = 5.0
@@ -64,15 +64,15 @@ class ItlaProfile:
 
 @dataclass
 class ItlaSettings:
-    """What the host has set; ``GenCfg`` makes it the state after power-on.
+    """Settings of the host; ``GenCfg`` makes them the state after power-on.
 
     Attributes:
-        channel: Channel, from 1; 0 is none.
-        grid: Channel spacing, in GHz times ten and MHz, each with its sign.
+        channel: Channel, from 1; 0 for none.
+        grid: Channel spacing, in GHz times ten and in MHz, each with its sign.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.
-        stored: Registers that only keep what is written.
+        stored: Registers that only store their value.
     """
 
     channel: int = 1
@@ -98,41 +98,41 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """The light of one module.
+    """Light of one module.
 
     Args:
-        rng: Draws its errors.
-        now_s: Time of its first look.
+        rng: Random numbers for its errors.
+        now_s: Present time.
     """
 
     def __init__(self, rng: np.random.Generator, now_s: float) -> None:
         self._frequency_error_hz = float(np.clip(rng.normal(0.0, FREQUENCY_ERROR_HZ), -1e9, 1e9))
         self._power_error_db = float(np.clip(rng.normal(0.0, POWER_ERROR_DB), -0.5, 0.5))
-        self._level_dbm = self._heading_dbm = 0.0
-        self._looked_s = now_s
-        self.lit = False
+        self._level_dbm = self._target_dbm = 0.0
+        self._updated_s = now_s
+        self.emits = False
         self.dark = False
 
-    def aim(self, power_dbm: float, now_s: float, *, lit: bool, dark: bool) -> None:
-        """Say what the control loops are after: a level, and whether light comes out at all."""
-        self.level_dbm(now_s)  # what it was after before counts up to now
-        if lit and not self.lit:
-            # Switched on, the level comes up from below, so that OOP shows the loop at work.
+    def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
+        """Set the target of the control loops: a level, and whether light is emitted at all."""
+        self.level_dbm(now_s)  # up to now, the level follows the earlier target
+        if emits and not self.emits:
+            # After switching on, the level rises from below, so that OOP shows the loop at work.
             self._level_dbm = power_dbm - 3.0
-        self._heading_dbm = power_dbm
-        self.lit, self.dark = lit, dark
+        self._target_dbm = power_dbm
+        self.emits, self.dark = emits, dark
 
     def level_dbm(self, now_s: float) -> float:
         """Return the power that the module reports (OOP): it follows the setting in about a second."""
-        remaining = math.exp(-max(now_s - self._looked_s, 0.0) / POWER_TAU_S)
-        self._looked_s = max(now_s, self._looked_s)
-        self._level_dbm = self._heading_dbm + (self._level_dbm - self._heading_dbm) * remaining
-        return self._level_dbm if self.lit and not self.dark else DARK_DBM
+        remaining = math.exp(-max(now_s - self._updated_s, 0.0) / POWER_TAU_S)
+        self._updated_s = max(now_s, self._updated_s)
+        self._level_dbm = self._target_dbm + (self._level_dbm - self._target_dbm) * remaining
+        return self._level_dbm if self.emits and not self.dark else DARK_DBM
 
     def light(self, frequency_mhz: float, now_s: float) -> Light:
-        """Return the true light for a frequency that the module believes in."""
+        """Return the true light at a frequency that the module assumes."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
-        # What the module believes and what comes out differ by its own error.
+        # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)
-        on = self.lit and not self.dark
+        on = self.emits and not self.dark
         return Light(w_from_dbm(reported_dbm + self._power_error_db) if on else 0.0, nm)

@@ -1,4 +1,4 @@
-"""Registers of an ITLA, as data: which there are, and what those that keep a value accept (MSA-01.3 table 9.2-1)."""
+"""Registers of an ITLA as data, with the accepted values of those that store a value (MSA-01.3 table 9.2-1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F_FREQ_TH2, W_FREQ_TH2, CHANNEL_H, GRID2, FCF3, LF3, LFL3, LFH3, L_GRID2 = range
 LOW_NOISE = 0x90
 
 ONLY_IN_013 = frozenset(range(F_FREQ_TH2, L_GRID2 + 1))
-"""What modules of 01.2 do not have."""
+"""Registers that modules of 01.2 do not have."""
 
 READ_ONLY = frozenset(
     {DEV_TYP, MFGR, MODEL, SER_NO, MFG_DATE, RELEASE, REL_BACK, LST_RESP, DL_STATUS, CURRENTS, TEMPS, AGE}
@@ -29,13 +29,13 @@ READ_ONLY = frozenset(
 
 @dataclass(frozen=True)
 class Stored:
-    """A register that keeps what is written to it.
+    """A register that stores the value written to it.
 
     Attributes:
         default: Value after power-on.
-        low: Least value accepted.
-        high: Greatest value accepted.
-        signed: The 16 bits are a two's complement.
+        low: Smallest accepted value.
+        high: Largest accepted value.
+        signed: Whether the 16 bits are a two's complement.
         bits: Bits that may be set.
     """
 
@@ -46,7 +46,7 @@ class Stored:
     bits: int = 0xFFFF
 
     def accepts(self, data: int) -> bool:
-        """Return whether the register takes these 16 bits."""
+        """Return whether the register accepts these 16 bits."""
         value = signed(data) if self.signed else data
         return self.low <= value <= self.high and not data & ~self.bits
 
@@ -94,6 +94,6 @@ def signed(data: int) -> int:
 
 
 def split_mhz(mhz: int) -> tuple[int, int, int]:
-    """Return a frequency in THz, GHz times ten, and MHz, as the three registers hold it."""
-    thz, rest = divmod(mhz, 1_000_000)
-    return thz, rest // 100, rest % 100
+    """Return a frequency in THz, GHz times ten, and MHz, as in its three registers."""
+    thz, remainder = divmod(mhz, 1_000_000)
+    return thz, remainder // 100, remainder % 100

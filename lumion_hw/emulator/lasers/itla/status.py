@@ -1,4 +1,4 @@
-"""StatusF and StatusW of an ITLA: latched and live conditions, and what they trigger (MSA-01.3 section 9.5)."""
+"""StatusF and StatusW of an ITLA: latched and live conditions, and their triggers (MSA-01.3 section 9.5)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ class ItlaStatus:
     """The latched bits of both registers.
 
     Attributes:
-        fatal: Of StatusF.
-        warning: Of StatusW.
+        fatal: Bits of StatusF.
+        warning: Bits of StatusW.
     """
 
     fatal: int = 0
     warning: int = 0
 
     def latch(self, bits: int) -> None:
-        """Latch bits that both registers show."""
+        """Latch bits that appear in both registers."""
         self.fatal |= bits
         self.warning |= bits
 
     def summary(self, stored: Mapping[int, int], *, disabled: bool) -> int:
-        """Return bits 12 to 15, which both registers show.
+        """Return bits 12 to 15, which appear in both registers.
 
         Args:
             stored: The trigger masks, by register.
-            disabled: The hardware pin keeps the output off.
+            disabled: Whether the hardware pin keeps the output off.
         """
-        # The trigger masks name fatal deviations in bits 0 to 3 and warnings in bits 8 to 11.
+        # The trigger masks have fatal deviations in bits 0 to 3 and warnings in bits 8 to 11.
         deviations = (self.fatal & 0x0F) | (self.warning & 0x0F) << 8
         events = deviations | (self.fatal & 0xF0) | reg.DISABLED * disabled
         fatal = deviations | (self.fatal & reg.MODULE_RESTARTED)
@@ -49,9 +49,9 @@ def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: b
 
     Args:
         stored: Thresholds and behaviour, by register.
-        deviation_db: How far the power is from its setting.
-        tuning: The laser is on its way to a frequency.
-        fatal: For StatusF rather than StatusW.
+        deviation_db: Deviation of the power from its setting.
+        tuning: Whether the laser is tuning.
+        fatal: Whether the result is for StatusF rather than StatusW.
     """
     if tuning and not stored[reg.MCB] & reg.ALARM_DURING_TUNING:
         return 0

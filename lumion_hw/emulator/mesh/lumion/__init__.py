@@ -1,4 +1,4 @@
-"""The emulated mesh controller: firmware as a state machine behind the wire protocol of the mesh controller, version 1.
+"""Emulated LUMION mesh controller: its firmware as a state machine, with wire protocol version 1.
 
 Sections named in these modules are those of docs/protocol.md.
 """

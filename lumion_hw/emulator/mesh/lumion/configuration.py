@@ -21,7 +21,7 @@ from firmware_protocol import (
 )
 from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
-_TABLES_AT_ONCE = 256  # tables checked by one call of numpy: an image may have thousands of points
+_TABLES_PER_CHECK = 256  # tables checked by one numpy call; an image may have thousands of points
 
 
 @dataclass(frozen=True)
@@ -41,39 +41,39 @@ class StoredConfiguration:
     def refuse_codes(self, codes: NDArray[np.uint16], channels: NDArray[np.int64]) -> Refusal | None:
         """Return LIMIT for the first code above its channel's ``code_max``, or ``None``."""
         allowed = self.limits["code_max"][channels]
-        wrong = np.flatnonzero(codes > allowed)
-        if not wrong.size:
+        is_wrong = np.flatnonzero(codes > allowed)
+        if not is_wrong.size:
             return None
-        first = wrong[0]
+        first = is_wrong[0]
         return Refusal(
             Status.LIMIT, channel=int(channels[first]), value=int(codes[first]), limit=int(allowed[first]), text="code"
         )
 
     def refuse_table(self, codes: NDArray[np.uint16], profile: BoardProfile) -> Refusal | None:
-        """Return LIMIT when a whole table breaks a code limit or the power cap (section 7.3), or ``None``."""
+        """Return LIMIT if a table exceeds a code limit or the power cap (section 7.3), or ``None``."""
         refusal = self.refuse_codes(codes, np.arange(len(codes)))
         if refusal is not None:
             return refusal
         power_uw = computed_power_uw(codes, self.limits["load_ohm"], profile.dac_full_scale, profile.drive)
         if power_uw > self.common.total_power_mw * 1000:
-            # Rounded up, so that a refusal never names the limit itself as too much.
-            asked_mw = -(-power_uw // 1000)
-            return Refusal(Status.LIMIT, value=asked_mw, limit=self.common.total_power_mw, text="power")
+            # Rounded up, so that the refused power is never equal to the limit.
+            requested_mw = -(-power_uw // 1000)
+            return Refusal(Status.LIMIT, value=requested_mw, limit=self.common.total_power_mw, text="power")
         return None
 
     def refuse_points(self, tables: Iterable[NDArray[np.uint16]], profile: BoardProfile) -> Refusal | None:
         """Return LIMIT with ``index`` for the first table that :meth:`refuse_table` refuses, or ``None``."""
-        rest: Iterator[NDArray[np.uint16]] = iter(tables)
+        remaining: Iterator[NDArray[np.uint16]] = iter(tables)
         first = 0
-        while chunk := list(islice(rest, _TABLES_AT_ONCE)):
+        while chunk := list(islice(remaining, _TABLES_PER_CHECK)):
             codes = np.stack(chunk)
             ohm = np.tile(self.limits["load_ohm"], len(chunk))
             power_uw = channel_power_uw(codes.ravel(), ohm, profile.dac_full_scale, profile.drive).reshape(codes.shape)
-            wrong = (codes > self.limits["code_max"]).any(axis=1)
-            wrong |= power_uw.sum(axis=1) > self.common.total_power_mw * 1000
-            if wrong.any():
-                point = int(wrong.argmax())
-                # The table again by itself, for the words of its refusal.
+            is_wrong = (codes > self.limits["code_max"]).any(axis=1)
+            is_wrong |= power_uw.sum(axis=1) > self.common.total_power_mw * 1000
+            if is_wrong.any():
+                point = int(is_wrong.argmax())
+                # Checked again on its own to get the details of the refusal.
                 refusal = self.refuse_table(chunk[point], profile)
                 return None if refusal is None else replace(refusal, index=first + point)
             first += len(chunk)
@@ -81,28 +81,28 @@ class StoredConfiguration:
 
 
 class PendingConfiguration:
-    """A configuration being built, record by record."""
+    """A configuration under construction, record by record."""
 
     def __init__(self, common: ConfigGlobalRequest, n_dac: int) -> None:
         self._common = common
         self._limits = np.zeros(n_dac, dtype=LIMIT_DTYPE)
-        self._have = np.zeros(n_dac, dtype=np.bool_)
+        self._is_set = np.zeros(n_dac, dtype=np.bool_)
 
-    def put(self, start: int, limits: NDArray[Any]) -> None:
-        """Take limit records of neighbouring channels."""
+    def store_limits(self, start: int, limits: NDArray[Any]) -> None:
+        """Store limit records of consecutive channels."""
         self._limits[start : start + len(limits)] = limits
-        self._have[start : start + len(limits)] = True
+        self._is_set[start : start + len(limits)] = True
 
     @property
     def count(self) -> int:
-        """Channels that have a record."""
-        return int(self._have.sum())
+        """Number of channels that have a record."""
+        return int(self._is_set.sum())
 
     def first_missing(self) -> int | None:
         """Return the first channel without a record, or ``None``."""
-        missing = np.flatnonzero(~self._have)
+        missing = np.flatnonzero(~self._is_set)
         return int(missing[0]) if missing.size else None
 
     def complete(self) -> StoredConfiguration:
-        """Return it as a configuration."""
+        """Return the complete configuration."""
         return StoredConfiguration(self._common, self._limits.copy(), config_crc32(self._common, self._limits))

@@ -7,11 +7,11 @@ from enum import IntEnum
 from typing import Protocol
 
 from firmware_protocol import Decoder, Frame
-from lumion_hw.emulator.mesh.lumion.wires import Inlet, Outlet, Pacing
+from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLine, Pacing
 
 
 class Priority(IntEnum):
-    """Rank of a frame on its way out; the lowest goes first."""
+    """Priority of an outgoing frame; the lowest number goes first."""
 
     RSP = 0
     FAULT = 1
@@ -22,11 +22,11 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A frame that belongs to one connection and waits for its line.
+    """A frame of one connection that waits to be sent.
 
     Attributes:
-        priority: Its rank.
-        ready_s: Instant from which on it may be sent.
+        priority: Its priority.
+        ready_s: Earliest time to send it.
         frame: The frame; FAULT_PENDING is set when it is sent.
     """
 
@@ -36,7 +36,7 @@ class Outgoing:
 
 
 class _Board(Protocol):
-    """What a connection needs of its board."""
+    """Interface of the board that a connection uses."""
 
     def now(self) -> float:
         """Return the time of the board's clock."""
@@ -45,70 +45,70 @@ class _Board(Protocol):
         """Bring the board to the present time."""
 
     def next_due(self) -> float | None:
-        """Return when the board does something by itself."""
+        """Return when the board next has something to do without a host."""
 
-    def lost_bytes(self, count: int) -> None:
-        """Count bytes a host sent although there was no room."""
+    def count_lost_bytes(self, count: int) -> None:
+        """Count bytes that a host sent although there was no room."""
 
     def disconnect(self, peer: BoardPeer) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
 
 
 class BoardPeer:
-    """One connection to the board: bytes under way, a frame decoder, and the replies that wait for the line.
+    """One connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
 
     Args:
         board: The board.
-        pacing: How fast bytes pass.
-        mtu: Largest frame the board accepts, B.
+        pacing: Speed of the line.
+        mtu: Largest frame the board accepts, in bytes.
 
     Attributes:
         waiting: Frames for this connection alone, oldest first.
-        pending: Requests received and not yet executed.
-        is_open: The host has not gone away.
+        pending: Number of requests received and not yet executed.
+        is_open: Whether the host is still connected.
     """
 
     def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
         self._board = board
         self._mtu = mtu
-        self.inlet = Inlet(pacing)
-        self.outlet = Outlet(pacing)
+        self.from_host = HostToBoardLine(pacing)
+        self.to_host = BoardToHostLine(pacing)
         self.waiting: list[Outgoing] = []
         self.pending = 0
         self.is_open = True
         self.clear()
 
     def clear(self) -> None:
-        """Lose everything under way: a restart or a power loss."""
-        self.inlet.clear()
-        self.outlet.clear()
+        """Discard everything in transmission, after a restart or power loss."""
+        self.from_host.clear()
+        self.to_host.clear()
         self.decoder = Decoder(self._mtu)
         self.waiting.clear()
         self.pending = 0
 
     @property
-    def room(self) -> int:
-        """Bytes the host may write now; a writer that respects it is held up as by a real wire (section 15)."""
-        return self.inlet.room
+    def free_bytes(self) -> int:
+        """Number of bytes that the host may write now; respecting it slows a writer like a real wire (section 15)."""
+        return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Put bytes from the host on the line, now."""
         self._board.advance()
         if self.is_open:
             # A writer that ignores `room` loses bytes, as on a UART without flow control.
-            self._board.lost_bytes(self.inlet.write(data, self._board.now()))
+            self._board.count_lost_bytes(self.from_host.write(data, self._board.now()))
             self._board.advance()
 
     def transmit(self) -> bytes:
-        """Give the bytes that have reached the host by now."""
+        """Return the bytes that have reached the host by now."""
         self._board.advance()
-        return self.outlet.take(self._board.now())
+        return self.to_host.remove(self._board.now())
 
     def next_event(self) -> float | None:
         """Return when more bytes may reach the host."""
-        times = (self.outlet.next_delivery(), self._board.next_due())
+        times = (self.to_host.next_delivery(), self._board.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The host went away; the watchdog decides what follows."""
+        """Close the connection from the host's side; outputs stay until the watchdog acts."""
         self._board.disconnect(self)

@@ -1,4 +1,4 @@
-"""What the command handlers of the emulated board work with, and what they return."""
+"""Context and result types of the command handlers of the emulated board."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 @dataclass(frozen=True)
 class DeferredReply:
-    """The answer to a request that takes time; until then the board executes nothing else.
+    """Reply to a request that takes time; the board executes nothing else until then.
 
     Attributes:
-        at_s: Instant of the answer.
-        finish: Does what is left to do, and returns the answer.
+        at_s: Time of the reply.
+        finish: Completes the request and returns the reply.
     """
 
     at_s: float
@@ -28,21 +28,21 @@ class DeferredReply:
 
 
 Result = Message | Refusal | DeferredReply
-"""What a handler returns."""
+"""Result of a handler."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The parts of a board.
+    """The components of a board.
 
     Attributes:
         core: Outputs, faults and time.
         session: The session.
-        monitors: Its monitor channels.
+        monitors: The monitor channels.
         sweeper: Image and last run of a sweep.
         telemetry: The telemetry streams.
-        watch: The watch over the monitors.
-        transmitter: What waits to be sent.
+        watch: Monitor thresholds that trigger LIGHT events.
+        transmitter: Frames that wait to be sent.
     """
 
     core: BoardCore
@@ -60,7 +60,7 @@ def bad_value(offset: int, value: int) -> Refusal:
 
 
 def refuse_state(core: BoardCore) -> Refusal | None:
-    """Return why outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
+    """Return the reason why outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
     if core.state is OutputsState.BOOT:
         return Refusal(Status.NOT_CONFIGURED)
     if core.state is OutputsState.SWEEP:
@@ -71,7 +71,7 @@ def refuse_state(core: BoardCore) -> Refusal | None:
 
 
 def refuse_span(start: int, count: int, size: int, start_offset: int, count_offset: int) -> Refusal | None:
-    """Return BAD_VALUE for a span that is empty or leaves ``0 .. size - 1``, or ``None``."""
+    """Return BAD_VALUE for a span that is empty or exceeds ``0 .. size - 1``, or ``None``."""
     if not 0 <= start < size:
         return bad_value(start_offset, start)
     if not 1 <= count <= size - start:

@@ -1,7 +1,6 @@
-"""The emulated board behind its commands: time in ticks, outputs and their states, watchdog, faults.
+"""Core of the emulated board: time in ticks, outputs and their states, watchdog, faults.
 
-Everything here happens at an explicit instant that the caller gives; nothing looks at a clock. Sections are those of
-docs/protocol.md.
+The caller passes the time of every action; nothing here reads a clock. Sections are those of docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """One staging bank of ``n_dac`` codes; empty it has generation 0 and nothing staged."""
+    """One staging bank of ``n_dac`` codes; an empty bank has generation 0 and no staged channels."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -44,24 +43,25 @@ class Bank:
         self.staged[:] = False
         self.generation = 0
 
-    def takes(self, generation: int) -> bool:
-        """Return whether a fragment of this bank generation is welcome: newer opens the bank anew, equal continues."""
+    def accepts(self, generation: int) -> bool:
+        """Return whether the bank accepts a fragment of this generation: newer restarts, equal continues the bank."""
         return generation == self.generation or is_newer(generation, self.generation)
 
-    def put(
+    def stage_codes(
         self,
         generation: int,
         channels: NDArray[np.int64],
         codes: NDArray[np.uint16],
         base: NDArray[np.uint16] | None = None,
     ) -> None:
-        """Stage ``codes`` on ``channels`` (a channel named twice: the last wins).
+        """Stage ``codes`` on ``channels``; if a channel is listed twice, the last code counts.
 
         Args:
-            generation: Bank generation; newer than the present one it opens the bank anew.
+            generation: Bank generation; a newer one than the present restarts the bank.
             channels: Channel numbers.
             codes: One code per channel number.
-            base: Table that fills a newly opened bank, all channels staged; ``None`` for an empty one.
+            base: Table for the other channels of a restarted bank, which are then staged too; ``None`` for an empty
+            bank.
         """
         if generation != self.generation:
             self.clear()
@@ -69,35 +69,35 @@ class Bank:
             if base is not None:
                 self.codes[:] = base
                 self.staged[:] = True
-        # One by one: numpy does not say which of two values of one channel stays.
+        # One by one, because numpy does not define which of two values for one channel remains.
         for channel, code in zip(channels.tolist(), codes.tolist(), strict=True):
             self.codes[channel] = code
         self.staged[channels] = True
 
     @property
     def n_staged(self) -> int:
-        """Distinct channels staged in this bank generation."""
+        """Number of channels staged in this bank generation."""
         return int(self.staged.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel not staged, or ``None``."""
+        """Return the first channel that is not staged, or ``None``."""
         missing = np.flatnonzero(~self.staged)
         return int(missing[0]) if missing.size else None
 
     def crc32(self) -> int:
-        """Return the CRC-32 of the bank's table; channels not staged count as 0."""
+        """Return the CRC-32 of the bank's table; channels that are not staged count as 0."""
         return table_crc32(self.codes)
 
 
 DEFAULT_WATCHDOG_MS = 2000
-"""Host silence after which a session is no longer live on a board without configuration (section 4.1)."""
+"""Host silence that ends a session on a board without configuration (section 4.1)."""
 
 _U32 = 1 << 32
-_EDGE = 1e-4  # of a tick or millisecond: sums of floating-point times are rounded
+_ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have rounding errors
 
 
 @dataclass(frozen=True)
-class Armed:
+class ArmedCommit:
     """A commit that waits for its tick or for the trigger."""
 
     generation: int
@@ -111,14 +111,14 @@ class BoardCore:
     """State of the board's outputs.
 
     Args:
-        profile: What the board is.
-        drive: Called with the outputs in mA (mV for voltage drive) and the instant, whenever they change.
-        boot_at: Instant of power-up.
+        profile: Properties of the board.
+        drive: Called with the outputs in mA (mV for voltage drive) and the time, whenever they change.
+        boot_at: Time of power-up.
         boot_id: Random number of this power-up.
 
     Attributes:
-        sweep_over: Called with the reason and the tick of the last change when something else than the run itself ends
-            a sweep; the outputs are in their new state by then.
+        sweep_over: Called with the reason and the tick of the last change when a sweep ends early; the outputs are in
+            their new state by then.
     """
 
     def __init__(
@@ -135,15 +135,15 @@ class BoardCore:
         self.stats = np.zeros(len(StatsCounter), dtype=np.uint32)
         self.driven: NDArray[np.uint16] = np.zeros(profile.n_dac, dtype=np.uint16)
         self.events: list[FaultRecord] = []
-        self.sweep_over: Callable[[EndReason, int], None] = lambda reason, tick: None
+        self.on_sweep_end: Callable[[EndReason, int], None] = lambda reason, tick: None
         self._chip_temp = round(profile.chip_temp_c * 100)
         self._is_hot = False
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power-up: outputs 0, everything forgotten but flash, latched faults and the outer conditions (section 11)."""
+        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (section 11)."""
         profile = self.profile
-        # What has latched outlives a restart (section 11.3): power-cycling is no way round an interlock.
+        # Latched faults survive a restart (section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
         self.boot_id = boot_id
         self.origin_s = at_s
@@ -153,15 +153,15 @@ class BoardCore:
         self.active = self.flash
         self.pending: PendingConfiguration | None = None
         self.banks = [Bank(profile.n_dac) for _ in range(profile.n_banks)]
-        self.armed: Armed | None = None
-        self.fed_at = -math.inf
+        self.armed: ArmedCommit | None = None
+        self.last_fed_s = -math.inf
         self.stats[:] = 0
         self._grace_from_s = at_s
         self._grace_codes = self.driven
         self._grace_step = 0
         self._base = self.driven
         self.events.clear()
-        self._put(np.zeros(profile.n_dac, dtype=np.uint16), at_s)
+        self._set_outputs(np.zeros(profile.n_dac, dtype=np.uint16), at_s)
         for source, channel in list(self.faults.conditions):
             self._latch_condition(source, channel, at_s)
 
@@ -169,28 +169,28 @@ class BoardCore:
 
     def tick_number(self, at_s: float) -> int:
         """Return the number of tick edges since power-up, not wrapped."""
-        return math.floor((at_s - self.origin_s) / self.profile.tick_s + _EDGE)
+        return math.floor((at_s - self.origin_s) / self.profile.tick_s + _ROUNDING)
 
     def tick(self, at_s: float) -> int:
-        """Return the tick as the wire carries it."""
+        """Return the tick as transmitted, wrapped to 32 bits."""
         return self.tick_number(at_s) % _U32
 
     def edge_s(self, number: int) -> float:
-        """Return the instant of a tick edge."""
+        """Return the time of a tick edge."""
         return self.origin_s + number * self.profile.tick_s
 
     def edge_from(self, at_s: float) -> int:
-        """Return the number of the first tick edge at or after an instant."""
-        return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _EDGE)
+        """Return the number of the first tick edge at or after a time."""
+        return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _ROUNDING)
 
     def uptime_ms(self, at_s: float) -> int:
         """Return the milliseconds since power-up, wrapped."""
-        return int((at_s - self.origin_s) * 1e3 + _EDGE) % _U32
+        return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
-        """Move the board's time base: the processor stood still for so long (section 15, frozen tick)."""
+        """Shift the board's time base by the time that the processor was frozen (section 15, frozen tick)."""
         self.origin_s += seconds
-        self.fed_at += seconds
+        self.last_fed_s += seconds
         self._grace_from_s += seconds
 
     def count(self, counter: StatsCounter, amount: int = 1) -> None:
@@ -201,44 +201,44 @@ class BoardCore:
 
     @property
     def driven_crc32(self) -> int:
-        """CRC-32 of the table driven now."""
+        """CRC-32 of the table that is driven now."""
         return table_crc32(self.driven)
 
-    def _put(self, codes: NDArray[np.uint16], at_s: float) -> None:
+    def _set_outputs(self, codes: NDArray[np.uint16], at_s: float) -> None:
         if np.array_equal(codes, self.driven):
             return
         self.driven = codes
         profile = self.profile
-        # Codes on the wire have 16 bits whatever the converter has: the outputs move in its steps.
+        # Codes on the wire always have 16 bits; the outputs move in steps of the converter.
         native = native_code(codes, profile.dac_bits).astype(np.float64)
         unit = 1e-3 * profile.dac_full_scale  # uA -> mA, uV -> mV
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a whole table at a tick edge; it becomes the active generation (section 8)."""
+        """Drive a whole table from a tick edge on; it becomes the active generation (section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
         self.count(StatsCounter.LATCHES)
-        self._put(codes.copy(), self.edge_s(number))
+        self._set_outputs(codes.copy(), self.edge_s(number))
 
     def trigger(self, at_s: float) -> None:
-        """The external trigger: a commit armed for it latches at the next tick edge."""
+        """Apply the external trigger: a commit armed for it latches at the next tick edge."""
         if self.armed is not None and self.armed.edge is None:
-            # The next edge: one that coincides with the trigger has been.
+            # The next edge: an edge at the same time as the trigger has passed.
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
 
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Begin a sweep: the table driven now is its base, the run's generation the active one (section 10.3)."""
+        """Start a sweep: the table driven now becomes its base, its generation the active one (section 10.3)."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
         self._base = self.driven
 
-    def leave_sweep(self, number: int, *, restore: bool) -> None:
-        """End a sweep at a tick edge: back to READY, with the base table or with the last point."""
+    def end_sweep(self, number: int, *, restore: bool) -> None:
+        """End a sweep at a tick edge: return to READY, with the base table or with the last point."""
         self.state = OutputsState.READY
         if restore:
             self.latch(self.generation, self._base, number)
@@ -251,7 +251,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Note a new chip temperature in 0.01 degrees C; above ``temp_trip`` it is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C; above ``temp_trip`` it is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:
@@ -286,23 +286,23 @@ class BoardCore:
     def trip(
         self, source: int, at_s: float, *, channel: int | None = None, value: int = 0, limit: int = 0
     ) -> FaultRecord:
-        """Latch a fault; all sources except WATCHDOG take the outputs to 0 at once."""
+        """Latch a fault; all sources except WATCHDOG set the outputs to 0 at once."""
         record, is_new = self.faults.latch(source, self.tick(at_s), channel, value, limit)
         if is_new:
             self.count(StatsCounter.FAULTS)
             self.events.append(record)
         if source != FaultSource.WATCHDOG:
-            self.go_safe(at_s, EndReason.ESTOP if source == FaultSource.ESTOP else EndReason.FAULT)
+            self.enter_safe(at_s, EndReason.ESTOP if source == FaultSource.ESTOP else EndReason.FAULT)
         return record
 
-    def go_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
-        """Drive zeros and latch the safe state; a running sweep ends for this reason."""
-        swept = self.state is OutputsState.SWEEP
+    def enter_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
+        """Drive zeros and latch the safe state; a running sweep ends with this reason."""
+        was_sweeping = self.state is OutputsState.SWEEP
         self.state = OutputsState.SAFE
         self.armed = None
-        self._put(np.zeros(self.profile.n_dac, dtype=np.uint16), at_s)
-        if swept:
-            self.sweep_over(reason, self.tick(at_s))
+        self._set_outputs(np.zeros(self.profile.n_dac, dtype=np.uint16), at_s)
+        if was_sweeping:
+            self.on_sweep_end(reason, self.tick(at_s))
 
     def _latch_condition(self, source: int, channel: int | None, at_s: float) -> None:
         condition = self.faults.conditions[source, channel]
@@ -310,13 +310,13 @@ class BoardCore:
             self.trip(source, at_s, channel=channel, value=condition.value, limit=condition.limit)
 
     def leave_safe(self) -> None:
-        """After the last fault was cleared: READY when configured, else BOOT; GRACE becomes READY, outputs kept."""
+        """Leave SAFE after the last fault was cleared: READY if configured, else BOOT; GRACE becomes READY."""
         if self.state in (OutputsState.SAFE, OutputsState.GRACE) and not self.faults.latched:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 
     def activate(self, configuration: StoredConfiguration, at_s: float) -> None:
         """Make a configuration the active one (section 7.2)."""
-        # An armed commit was checked against the limits of before; applying the same again changes nothing.
+        # An armed commit was checked against the old limits. Applying the same configuration again changes nothing.
         if self.active is None or configuration.crc32 != self.active.crc32:
             self.active = configuration
             self.armed = None
@@ -326,35 +326,35 @@ class BoardCore:
         for source, channel in list(self.faults.conditions):
             self._latch_condition(source, channel, at_s)
 
-    # -- what happens by itself, at tick edges ----------------------------------------------------------------------
+    # -- scheduled actions, at tick edges ---------------------------------------------------------------------------
 
     @property
     def watchdog_s(self) -> float:
-        """Host silence that trips the watchdog, s."""
+        """Host silence in seconds that trips the watchdog."""
         return (DEFAULT_WATCHDOG_MS if self.active is None else self.active.common.wd_timeout_ms) * 1e-3
 
     def next_due(self) -> float | None:
-        """Return the next instant at which the outputs change or trip by themselves, or ``None``."""
+        """Return the next time at which the outputs change or trip without a request, or ``None``."""
         number = self._next_edge()
         return None if number is None else self.edge_s(number)
 
     def _next_edge(self) -> int | None:
         edges = []
         if self.state is OutputsState.GRACE:
-            edges.append(self._grace_edge())
-        # Silence trips at an edge, as everything that changes outputs does.
+            edges.append(self._next_grace_edge())
+        # The watchdog trips at a tick edge, like all changes of outputs.
         elif self._is_watched():
-            edges.append(self.edge_from(self.fed_at + self.watchdog_s))
+            edges.append(self.edge_from(self.last_fed_s + self.watchdog_s))
         if self.armed is not None and self.armed.edge is not None:
             edges.append(self.armed.edge)
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """The watchdog runs while any driven code is not 0 or a sweep is running (section 11.2)."""
+        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
-    def _grace_edge(self) -> int:
-        end = self.edge_from(self._grace_from_s + self._grace_s())
+    def _next_grace_edge(self) -> int:
+        end = self.edge_from(self._grace_from_s + self._grace_duration_s())
         # RAMP changes the outputs at every tick, HOLD only at its end.
         if self._policy() is WatchdogPolicy.HOLD:
             return end
@@ -363,22 +363,22 @@ class BoardCore:
     def _policy(self) -> WatchdogPolicy:
         return WatchdogPolicy.OFF if self.active is None else WatchdogPolicy(self.active.common.wd_policy)
 
-    def _grace_s(self) -> float:
+    def _grace_duration_s(self) -> float:
         return 0.0 if self.active is None else self.active.common.wd_param_ms * 1e-3
 
-    def grace_left_ms(self, at_s: float) -> int:
-        """Return what is left of RAMP or HOLD, ms."""
-        return max(math.ceil((self._grace_from_s + self._grace_s() - at_s) * 1e3 - _EDGE), 0)
+    def remaining_grace_ms(self, at_s: float) -> int:
+        """Return the remaining time of RAMP or HOLD in ms."""
+        return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Do what is due at the edge :meth:`next_due` names: watchdog and grace first, then an armed commit."""
+        """Do what is due at the next edge: watchdog and grace first, then an armed commit."""
         number = self._next_edge()
         if number is None:
             return
         if self.state is OutputsState.GRACE:
-            if self._grace_edge() == number:
-                self._grace(number)
-        elif self._is_watched() and self.edge_from(self.fed_at + self.watchdog_s) == number:
+            if self._next_grace_edge() == number:
+                self._step_grace(number)
+        elif self._is_watched() and self.edge_from(self.last_fed_s + self.watchdog_s) == number:
             self._trip_watchdog(number)
         armed = self.armed
         if armed is not None and armed.edge == number:
@@ -387,31 +387,31 @@ class BoardCore:
 
     def _trip_watchdog(self, number: int) -> None:
         at_s = self.edge_s(number)
-        silence_ms = round((at_s - self.fed_at) * 1e3)
+        silence_ms = round((at_s - self.last_fed_s) * 1e3)
         self.count(StatsCounter.WD_TRIPS)
         self.trip(FaultSource.WATCHDOG, at_s, value=silence_ms, limit=round(self.watchdog_s * 1e3))
         if self._policy() is WatchdogPolicy.OFF:
-            self.go_safe(at_s, EndReason.WATCHDOG)
+            self.enter_safe(at_s, EndReason.WATCHDOG)
             return
-        swept = self.state is OutputsState.SWEEP
-        if swept:  # the policy applies to the base table (section 10.4)
+        was_sweeping = self.state is OutputsState.SWEEP
+        if was_sweeping:  # the policy applies to the base table (section 10.4)
             self.latch(self.generation, self._base, number)
         self.state = OutputsState.GRACE
-        if swept:
-            self.sweep_over(EndReason.WATCHDOG, number % _U32)
+        if was_sweeping:
+            self.on_sweep_end(EndReason.WATCHDOG, number % _U32)
         self.armed = None
         self._grace_from_s, self._grace_codes, self._grace_step = at_s, self.driven, 0
 
-    def _grace(self, number: int) -> None:
-        """One tick of RAMP (code(t) = code(0) x (P - e) // P, e ms after the trip), or the end of RAMP or HOLD."""
+    def _step_grace(self, number: int) -> None:
+        """Run one tick of RAMP (code(t) = code(0) x (P - e) // P, e ms after the trip), or the end of RAMP or HOLD."""
         at_s = self.edge_s(number)
-        period_ms = round(self._grace_s() * 1e3)
-        elapsed_ms = math.floor((at_s - self._grace_from_s) * 1e3 + _EDGE)
-        # Counted in edges: ticks may be shorter than the milliseconds of the ramp.
+        period_ms = round(self._grace_duration_s() * 1e3)
+        elapsed_ms = math.floor((at_s - self._grace_from_s) * 1e3 + _ROUNDING)
+        # Counted in edges, because ticks may be shorter than the milliseconds of the ramp.
         self._grace_step = number - self.edge_from(self._grace_from_s)
         if elapsed_ms >= period_ms:
-            self.go_safe(at_s)
+            self.enter_safe(at_s)
         else:
-            # In the integers of section 11.2: every implementation drives the same codes.
+            # In the integers of section 11.2, so that every implementation drives the same codes.
             ramped = self._grace_codes.astype(np.uint64) * np.uint64(period_ms - elapsed_ms) // np.uint64(period_ms)
-            self._put(ramped.astype(np.uint16), at_s)
+            self._set_outputs(ramped.astype(np.uint16), at_s)

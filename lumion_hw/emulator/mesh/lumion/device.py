@@ -1,4 +1,4 @@
-"""The emulated mesh controller as a device: connections, and the hooks for its faults."""
+"""The emulated mesh controller as a device, with its connections and fault hooks."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.transmitter import Transmitter
 from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 from lumion_hw.emulator.mesh.lumion.wires import Pacing
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 
 
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    It acts when it is looked at (:meth:`advance`, or bytes in either direction) and makes up for everything that fell
-    due meanwhile, each thing at its own instant. Monitors are read at theirs as far as the light around can tell what
-    was: heat follows the instants, but what enters the chip is what enters it when the board acts. So
-    :meth:`next_due` names every instant of a scan, and an in-memory link or the emulator's server lets the board act
-    there. A sweep or a telemetry stream that nobody polls still latches every point, settles, and counts every record
-    at the right tick.
+    The board acts when :meth:`advance` is called or bytes are exchanged, and then catches up on everything that has
+    become
+    due, each action at its own time. Monitor scans are read at their time as far as possible: the heat is that of the
+    scan, but the light entering the chip is that of the moment of catching up. Therefore :meth:`next_due` returns the
+    time
+    of every scan, and an in-memory link or the emulator's server lets the board act then. A sweep or a telemetry stream
+    without a reader still latches every point, settles, and counts every record at the right tick.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The clock of the bench.
-        rng: Draws ``boot_id``.
-        drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact instant, whenever
-            they change. Instants never run backwards but may lie before the clock's present time.
-        sense_ma: Called with a number of scans and the exact instant of the first, as for ``drive``; returns the mean
-            photocurrents in mA, shape ``(n_adc,)``.
-        profile: What the board is.
+        rng: Random numbers for ``boot_id``.
+        drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact time, whenever
+            they change. Times never run backwards but may lie before the clock's present time.
+        sense_ma: Called with a number of scans and the exact time of the first; returns the mean photocurrents in mA,
+            shape ``(n_adc,)``.
+        profile: Properties of the board.
     """
 
     what = "the mesh controller"
@@ -71,7 +72,7 @@ class MeshBoard(Switchable):
         transmitter = Transmitter(self.core, self._session, sweeper, telemetry, watch)
         self._context = Context(self.core, self._session, monitors, sweeper, telemetry, watch, transmitter)
         self._processor = Processor(self._context, BoardFirmware(self._context), clock.now())
-        self._frozen_at: float | None = None
+        self._frozen_s: float | None = None
         self._advancing = False
 
     def _draw_boot_id(self) -> int:
@@ -86,7 +87,7 @@ class MeshBoard(Switchable):
 
     @property
     def driven_codes(self) -> NDArray[np.uint16]:
-        """Copy of the table driven, as of the last :meth:`advance`; shape ``(n_dac,)``."""
+        """Copy of the driven table, as of the last :meth:`advance`; shape ``(n_dac,)``."""
         return self.core.driven.copy()
 
     @property
@@ -94,43 +95,43 @@ class MeshBoard(Switchable):
         """Random number of this power-up."""
         return self.core.boot_id
 
-    def connect(self) -> Cord:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+    def connect(self) -> DeviceConnection:
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: BoardPeer) -> None:
-        """Forget a connection; what has arrived from it is still executed."""
+        """Remove a connection; requests that have arrived from it are still executed."""
         self.advance()
         peer.is_open = False
         peer.waiting.clear()
         if peer in self._processor.peers:
             self._processor.peers.remove(peer)
-        if self._context.transmitter.speaker is peer:
-            self._context.transmitter.speaker = None
+        if self._context.transmitter.session_connection is peer:
+            self._context.transmitter.session_connection = None
 
-    def lost_bytes(self, count: int) -> None:
-        """Count bytes a host sent although there was no room for them."""
+    def count_lost_bytes(self, count: int) -> None:
+        """Count bytes that a host sent although there was no room for them."""
         self.core.count(StatsCounter.UART_ERRORS, count)
 
     def next_due(self) -> float | None:
-        """Return the next time at which the board does something by itself, or ``None``."""
-        if self._frozen_at is not None or not self.powered:
+        """Return the next time at which the board acts without a request, or ``None``."""
+        if self._frozen_s is not None or not self.powered:
             return self._hw_reset_due()
         due = self._processor.next_due(self._processor.time)
         return None if due is None else due[0]
 
     def advance(self) -> None:
-        """Do everything that falls due up to the clock's present time, each thing at its own instant."""
-        if self._advancing:  # a scan asks the optical world, which asks every device to advance
+        """Do everything that is due up to the clock's present time, each action at its own time."""
+        if self._advancing:  # a scan reads the optical world, which makes every device advance
             return
         self._advancing = True
         try:
             now = self._clock.now()
             self._check_hw_watchdog(now)
-            if self._frozen_at is None and self.powered:
+            if self._frozen_s is None and self.powered:
                 self._processor.run(now)
         finally:
             self._advancing = False
@@ -140,18 +141,19 @@ class MeshBoard(Switchable):
     def trip(
         self, source: int, *, channel: int | None = None, value: int = 0, limit: int = 0, present: bool = False
     ) -> int | None:
-        """Let a fault source trip now.
+        """Trip a fault source now.
 
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
             channel: Channel concerned.
-            value: What was measured, in the unit of the source.
+            value: Measured value, in the unit of the source.
             limit: The threshold, in the unit of the source.
             present: The condition stays until :meth:`remove_condition`, also over a reset.
 
         Returns:
-            Id of the latched fault, or ``None`` when the active configuration does not enable the source (a condition
-            that is present then trips as soon as it is enabled).
+            Id of the latched fault, or ``None`` if the active configuration does not enable the source (a condition
+            that is
+            present then trips as soon as it is enabled).
         """
         self.advance()
         core = self.core
@@ -160,25 +162,25 @@ class MeshBoard(Switchable):
         if not core.enabled(source):
             return None
         record = core.trip(source, self._processor.time, channel=channel, value=value, limit=limit)
-        # By hand there is no policy to follow: the outputs go to 0 as with every other source.
+        # A manual trip follows no watchdog policy: the outputs go to 0 as with every other source.
         if source == FaultSource.WATCHDOG:
-            core.go_safe(self._processor.time, EndReason.WATCHDOG)
+            core.enter_safe(self._processor.time, EndReason.WATCHDOG)
         self.advance()
         return record.fault_id
 
     def remove_condition(self, source: int, channel: int | None = None) -> None:
-        """End a fault condition; a latched fault stays latched until it is cleared by its id."""
+        """Remove a fault condition; a latched fault stays latched until it is cleared by its id."""
         self.advance()
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Give the external trigger: a commit armed for it, or a sweep's point, latches at the next tick edge."""
+        """Apply the external trigger: a commit armed for it, or a sweep's point, latches at the next tick edge."""
         self.advance()
         self.core.trigger(self._processor.time)
         self._context.sweeper.trigger(self._processor.time)
 
     def set_chip_temperature(self, temperature_c: float) -> None:
-        """Heat or cool the chip, in degrees C: above ``temp_trip`` the board trips, if its configuration says so."""
+        """Set the chip temperature in degrees C; above ``temp_trip`` the board trips, if configured."""
         self.advance()
         self.core.set_chip_temp(round(temperature_c * 100), self._processor.time)
         self.advance()
@@ -191,33 +193,33 @@ class MeshBoard(Switchable):
         """Replace bytes at random in both directions from now on.
 
         Args:
-            rate: Probability per byte, 0 to 1; 0 ends it.
-            seed: Seed.
+            rate: Probability per byte, 0 to 1; 0 ends the corruption.
+            seed: Random seed.
         """
         self.advance()
         self._processor.noise = Noise(rate, seed) if rate else None
 
     def stop_reading(self) -> None:
-        """Read no more bytes, until :meth:`resume_reading` or a reset: they pile up, and the host has to wait.
+        """Stop reading bytes until :meth:`resume_reading` or a reset: they accumulate, and the host has to wait.
 
-        Everything else goes on, and so the watchdog trips.
+        Everything else continues, and so the watchdog trips.
         """
         self.advance()
         self._processor.reading = False
 
     def resume_reading(self) -> None:
-        """Read again, beginning with what has piled up."""
+        """Read bytes again, beginning with the accumulated ones."""
         self._processor.reading = True
         self.advance()
 
     def reset(self) -> None:
-        """Restart the processor: new ``boot_id``, outputs 0, connections stay open but forget what is under way."""
+        """Restart the processor: new ``boot_id``, outputs 0; connections stay open but lose pending bytes."""
         self.advance()
         self._reboot(self._clock.now())
 
     def _lose_power(self) -> None:
-        """Outputs 0 now, nothing answers."""
-        self.core.go_safe(self._clock.now())
+        """Set the outputs to 0 and stop responding."""
+        self.core.enter_safe(self._clock.now())
         for peer in self._processor.peers:
             peer.clear()
 
@@ -225,46 +227,46 @@ class MeshBoard(Switchable):
         self._reboot(self._clock.now())
 
     def freeze(self) -> None:
-        """Let the processor hang: no ticks, no answers, outputs as they are, until :meth:`thaw` or a reset.
+        """Freeze the processor: no ticks, no replies, unchanged outputs, until :meth:`thaw` or a reset.
 
         A board with the feature HW_WATCHDOG is reset after ``hw_watchdog_s``.
         """
         self.advance()
-        if self._frozen_at is None:
-            self._frozen_at = self._clock.now()
+        if self._frozen_s is None:
+            self._frozen_s = self._clock.now()
 
     def thaw(self) -> None:
-        """End a freeze; to the board no time has passed."""
+        """End a freeze; no time has passed for the board."""
         self.advance()
-        if self._frozen_at is None:
+        if self._frozen_s is None:
             return
         now = self._clock.now()
-        stood_s = now - self._frozen_at
-        self._frozen_at = None
-        # To the processor no time has passed: all its instants move along.
-        self.core.shift(stood_s)
-        self.core.count(StatsCounter.TICK_OVERRUNS, int(stood_s / self.profile.tick_s))
-        self._context.sweeper.shift(stood_s)
-        self._processor.shift(stood_s, now)
+        frozen_s = now - self._frozen_s
+        self._frozen_s = None
+        # No time has passed for the processor, so all its scheduled times are shifted.
+        self.core.shift(frozen_s)
+        self.core.count(StatsCounter.TICK_OVERRUNS, int(frozen_s / self.profile.tick_s))
+        self._context.sweeper.shift(frozen_s)
+        self._processor.shift(frozen_s, now)
         self.advance()
 
     def _hw_reset_due(self) -> float | None:
-        if self._frozen_at is None or not self.powered or not self.profile.has(Feature.HW_WATCHDOG):
+        if self._frozen_s is None or not self.powered or not self.profile.has(Feature.HW_WATCHDOG):
             return None
-        return self._frozen_at + self.profile.hw_watchdog_s
+        return self._frozen_s + self.profile.hw_watchdog_s
 
     def _check_hw_watchdog(self, now: float) -> None:
-        # The hardware watchdog is apart from the processor: it acts although that one hangs.
+        # The hardware watchdog is independent of the processor and acts although the processor hangs.
         due = self._hw_reset_due()
         if due is not None and due <= now:
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:
-        """Power-up or reset: sessions, streams, image and run are gone, connections stay open."""
-        self._frozen_at = None
+        """Power up or reset: drop all sessions, streams, sweep image and running sweep. Connections stay open."""
+        self._frozen_s = None
         self._processor.reading = True
         self._processor.reset(at_s)
-        # Before the boot: faults that are latched again find no session to be told to.
+        # Before the boot: faults that are latched again must not find a session to report to.
         self._session.close()
         self._context.telemetry.clear()
         self._context.sweeper.reset()

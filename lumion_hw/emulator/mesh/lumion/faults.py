@@ -1,4 +1,4 @@
-"""Latched faults of the emulated board (section 11.3): they latch, are listed, and are cleared by id only."""
+"""Latched faults of the emulated board (section 11.3): they are listed, and cleared only by id."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from firmware_protocol import FaultRecord, FaultState
 
-KEPT = 16
-"""Cleared faults are forgotten beyond this many records; latched ones never."""
+MAX_RECORDS = 16
+"""Number of records above which cleared faults are dropped; latched faults are never dropped."""
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Condition:
     """A fault condition that is present now.
 
     Attributes:
-        value: Measured, in the unit of the source.
+        value: Measured value, in the unit of the source.
         limit: Threshold, in the unit of the source.
     """
 
@@ -29,7 +29,7 @@ def source_mask(source: int) -> int:
 
 
 class FaultLog:
-    """The faults of one boot, and the conditions behind them. What is latched outlives a restart, as do conditions."""
+    """Faults of one boot, and their conditions. Latched faults and conditions survive a restart."""
 
     def __init__(self) -> None:
         self.newest_id = 0
@@ -37,8 +37,8 @@ class FaultLog:
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
     def restart(self) -> None:
-        """Begin a new boot: what was latched is latched again, in its order, with ids from 1 and at tick 0."""
-        # Ids and ticks are those of one boot: by boot_id a host sees that the ones it knows are gone.
+        """Start a new boot: latch the latched faults again in the same order, with ids from 1 and at tick 0."""
+        # Ids and ticks are valid within one boot; a new boot_id tells the host that its ids are obsolete.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
         self.newest_id = len(self.records)
@@ -61,7 +61,7 @@ class FaultLog:
         return None
 
     def latch(self, source: int, tick: int, channel: int | None, value: int, limit: int) -> tuple[FaultRecord, bool]:
-        """Latch a fault; one that is latched already is kept, not doubled. Returns the record and whether it is new."""
+        """Latch a fault unless it is latched already; return its record and whether it is new."""
         existing = self.find_latched(source, channel)
         if existing is not None:
             return existing, False
@@ -71,13 +71,13 @@ class FaultLog:
         record = FaultRecord(self.newest_id, tick, source, state, channel, value, limit)
         self.records.append(record)
         cleared = [item for item in self.records if item.fault_state is FaultState.CLEARED]
-        # The oldest first; ids are never given out again within a boot.
-        for old in cleared[: max(len(self.records) - KEPT, 0)]:
+        # The oldest first; ids are never reused within a boot.
+        for old in cleared[: max(len(self.records) - MAX_RECORDS, 0)]:
             self.records.remove(old)
         return record, True
 
     def set_present(self, source: int, channel: int | None, condition: Condition | None) -> None:
-        """Note that a condition has come or, with ``None``, gone; a latched fault shows it."""
+        """Set or, with ``None``, remove a condition, and update the latched faults of its source and channel."""
         if condition is None:
             self.conditions.pop((source, channel), None)
         else:
@@ -89,14 +89,14 @@ class FaultLog:
                 self.records[index] = replace(record, fault_state=state)
 
     def was_issued(self, fault_id: int) -> bool:
-        """Return whether this boot gave an id to a fault; those that are no longer kept were cleared."""
+        """Return whether this boot assigned an id; a fault without a record was cleared."""
         return 1 <= fault_id <= self.newest_id
 
     def clear(self, fault_id: int) -> FaultRecord | None:
-        """Clear one fault; one that is cleared already stays so.
+        """Clear one fault; does nothing if it is cleared already.
 
         Returns:
-            The fault, if its condition is still present and it was not cleared for that; else ``None``.
+            The fault, if its condition is still present and it was therefore not cleared; else ``None``.
         """
         for index, record in enumerate(self.records):
             if record.fault_id == fault_id:

@@ -1,4 +1,4 @@
-"""The emulated firmware between frames and commands: sessions, sequence rule, dispatch (sections 3, 4, 5 and 13)."""
+"""Request processing of the emulated firmware: sessions, sequence rule, dispatch (sections 3, 4, 5 and 13)."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ HANDLERS: dict[Command, Handler] = {
     Command.FAULT_LIST: identity.fault_list,
     Command.FAULT_CLEAR: identity.fault_clear,
 }
-"""Who executes a command. A new command is a new row."""
+"""Handler of each command. A new command is a new row."""
 
-_OWN_RANGES = frozenset(
+_HANDLER_CHECKS_RANGES = frozenset(
     (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
 )
-"""Commands whose handler checks the ranges of the fields itself: after the state, or only where they are used."""
+"""Commands whose handler checks field ranges itself: after the state, or only for the fields that are used."""
 
 _SWEEPS = frozenset(
     (Command.SWEEP_LOAD, Command.SWEEP_START, Command.SWEEP_READ, Command.SWEEP_ACK, Command.SWEEP_ABORT)
@@ -79,13 +79,13 @@ _BAD_COUNTERS = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is sent back.
+class ReadyReply:
+    """A reply to send.
 
     Attributes:
         status: Status code.
         payload: Reply payload.
-        retry: It is a stored reply.
+        retry: Whether it repeats a stored reply.
     """
 
     status: int
@@ -99,10 +99,10 @@ class Work:
 
     Attributes:
         frame: The request.
-        result: The outcome, or when there will be one.
-        stored: The outcome goes into the reply ring.
-        reads: A repeat executes again.
-        silent: No reply is sent.
+        result: The result, or the deferred reply that will give it.
+        stored: Whether the result goes into the reply ring.
+        reads: Whether a repeated request is executed again.
+        silent: Whether no reply is sent.
     """
 
     frame: Frame
@@ -113,13 +113,13 @@ class Work:
 
 
 class BoardFirmware:
-    """Judges and executes frames, one at a time; the caller gives the instants."""
+    """Checks and executes frames, one at a time; the caller passes the time."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def accepted(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count what was received and feed the watchdog; returns the frame if it is a request to execute (13, 1-7)."""
+    def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
+        """Count a received frame and feed the watchdog; return the frame if it is a request (section 13, steps 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -131,29 +131,29 @@ class BoardFirmware:
         if item.version != PROTOCOL_MAJOR:
             core.count(StatsCounter.BAD_VERSION)
             return None
-        # Only the session feeds the watchdog: any other host must not keep outputs alive.
-        if self.is_own(item):
-            core.fed_at = max(core.fed_at, at_s)
+        # Only the session feeds the watchdog: no other host may keep outputs on.
+        if self.is_from_session(item):
+            core.last_fed_s = max(core.last_fed_s, at_s)
         return item
 
-    def is_own(self, frame: Frame) -> bool:
+    def is_from_session(self, frame: Frame) -> bool:
         """Return whether a frame belongs to the current session."""
         return frame.session != 0 and frame.session == self.context.session.number
 
-    def execute(self, frame: Frame, at_s: float) -> Work | Answer | None:
-        """Execute a request (section 4): work, a reply that is known already, or nothing to say."""
+    def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
+        """Execute a request (section 4): return its work, a stored reply, or ``None`` for no reply."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
-        # ESTOP, and PING outside of sessions, need no session: whoever can reach the board may stop it or look for it.
+        # ESTOP, and PING outside of sessions, need no session: any connected host may stop or find the board.
         if frame.command == Command.ESTOP or (frame.command == Command.PING and frame.session == 0):
-            return Work(frame, self._perform(frame, self._read(frame), at_s))
-        if not self.is_own(frame):
+            return Work(frame, self._run_handler(frame, self._decode(frame), at_s))
+        if not self.is_from_session(frame):
             core.count(StatsCounter.BAD_SESSION)
             return Work(frame, Refusal(Status.SESSION, value=session.number))
-        return self._in_sequence(frame, at_s)
+        return self._execute_by_sequence(frame, at_s)
 
-    def _in_sequence(self, frame: Frame, at_s: float) -> Work | Answer | None:
+    def _execute_by_sequence(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
         """Execute, replay or refuse a request of the session by its sequence number (section 4.2)."""
         session, core = self.context.session, self.context.core
         judgement = session.ring.judge(frame.seq)
@@ -161,26 +161,26 @@ class BoardFirmware:
             return None
         if judgement.verdict is Verdict.REPLAY and judgement.stored is not None:
             core.count(StatsCounter.REPLAYED)
-            return Answer(judgement.stored.status, judgement.stored.payload, retry=True)
+            return ReadyReply(judgement.stored.status, judgement.stored.payload, retry=True)
         if judgement.verdict is Verdict.STALE:
             core.count(StatsCounter.STALE)
             return Work(frame, Refusal(Status.STALE, value=session.last_seq))
         core.count(StatsCounter.SEQ_GAPS, judgement.gap)
-        # Before it is read: a request that is refused has used its number, and a repeat gets the same refusal.
-        session.executes(frame.seq)
-        request = self._read(frame)
+        # Before decoding: a refused request has used its number, and a repeat gets the same refusal.
+        session.note_executed(frame.seq)
+        request = self._decode(frame)
         reads = frame.command in _READS if isinstance(request, Refusal) else is_read(request)
-        result = self._perform(frame, request, at_s)
+        result = self._run_handler(frame, request, at_s)
         return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
-    def finish(self, work: Work, result: Message | Refusal) -> Answer | None:
-        """Keep the outcome of a request for repeats and return the reply, or ``None`` when none is wanted."""
+    def finish(self, work: Work, result: Message | Refusal) -> ReadyReply | None:
+        """Store the result of a request for repeats and return the reply, or ``None`` if none is wanted."""
         core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
         status = result.status if isinstance(result, Refusal) else int(Status.OK)
         payload = result.encode()
         if work.stored and work.silent:
             ring.store_silent(seq)
-        # A repeat of a read executes again: it changes nothing, and its reply need not be kept.
+        # A repeated read is executed again: it changes nothing, and its reply need not be stored.
         elif work.stored and work.reads:
             ring.store_read(seq)
         elif work.stored:
@@ -188,19 +188,19 @@ class BoardFirmware:
         if work.silent:
             core.count(StatsCounter.NO_REPLY_ERRORS, int(status != Status.OK))
             return None
-        return Answer(status, payload)
+        return ReadyReply(status, payload)
 
-    def _perform(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
-        """Execute a request that could be read."""
+    def _run_handler(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
+        """Execute a decoded request, or return its refusal."""
         if isinstance(request, Refusal):
             return request
         command = Command(frame.command)
         # Ranges are checked before the state, except where the specification has them later.
-        wrong = None if command in _OWN_RANGES else request.out_of_range()
-        return bad_value(*wrong) if wrong is not None else HANDLERS[command](self.context, request, at_s)
+        bad_field = None if command in _HANDLER_CHECKS_RANGES else request.out_of_range()
+        return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
-    def _read(self, frame: Frame) -> AnyRequest | Refusal:
-        """Return the request of a frame, or why it cannot be executed (section 13, steps 11 to 13)."""
+    def _decode(self, frame: Frame) -> AnyRequest | Refusal:
+        """Decode the request of a frame, or return the reason to refuse it (section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal
@@ -225,37 +225,37 @@ class BoardFirmware:
         return None
 
     def _hello(self, frame: Frame, at_s: float) -> Result:
-        """HELLO (sections 4.1 and 6.1)."""
+        """Execute HELLO (sections 4.1 and 6.1)."""
         try:
             request = HelloRequest.decode(frame.payload)
         except PayloadError as error:
             return Refusal(Status.BAD_LENGTH, value=error.length, limit=error.minimum)
-        wrong = request.out_of_range()
-        if wrong is not None:
-            return bad_value(*wrong)
+        bad_field = request.out_of_range()
+        if bad_field is not None:
+            return bad_value(*bad_field)
         if request.proto_min > PROTOCOL_MAJOR:
             return Refusal(Status.TOO_NEW, value=request.proto_min, limit=PROTOCOL_MAJOR)
         if frame.session == 0:
             return Refusal(Status.BAD_VALUE, value=0, text="session 0")
         session = self.context.session
-        # A HELLO whose reply was lost: the session is as it was opened, and is not opened again.
-        if self.is_own(frame) and frame.seq == session.hello_seq and session.untouched:
+        # A repeated HELLO whose reply was lost: the session is in its initial state and is not opened again.
+        if self.is_from_session(frame) and frame.seq == session.hello_seq and session.is_fresh:
             return identity.hello_reply(self.context, session.tx_max, at_s)
         return self._replace_session(frame, request, at_s)
 
     def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
-        """Open a session unless another host's is live; a running sweep ends first, at the next tick edge."""
+        """Open a session unless another host's session is live; a running sweep ends first, at the next tick edge."""
         session, core = self.context.session, self.context.core
         # A session that has been silent for the watchdog's time is no longer live, and may be replaced.
-        left_s = core.fed_at + core.watchdog_s - at_s
-        other = session.number not in (0, frame.session)
-        if other and left_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
-            return Refusal(Status.BUSY, value=round(left_s * 1e3), text=session.name)
+        remaining_s = core.last_fed_s + core.watchdog_s - at_s
+        is_other_host = session.number not in (0, frame.session)
+        if is_other_host and remaining_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
+            return Refusal(Status.BUSY, value=round(remaining_s * 1e3), text=session.name)
         run = self.context.sweeper.running
         if run is None:
             return self._open(frame, request, at_s)
-        # No further point until that edge; the run ends there, with the base table.
-        run.stop()
+        # No further point before that edge; the run ends there, with the base table.
+        run.stop_latching()
         edge = core.tick_number(at_s) + 1
         return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
 
@@ -265,7 +265,7 @@ class BoardFirmware:
         return self._open(frame, request, self.context.core.edge_s(edge))
 
     def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
-        """Open a session (section 4.1): what belonged to the old one is cleared, what belongs to the board is kept."""
+        """Open a session (section 4.1): clear the state of the old session, keep the state of the board."""
         context = self.context
         core, session = context.core, context.session
         context.transmitter.change_host(frame.session, at_s)
@@ -277,12 +277,12 @@ class BoardFirmware:
             bank.clear()
         core.armed = None
         core.pending = None
-        core.fed_at = max(core.fed_at, at_s)
+        core.last_fed_s = max(core.last_fed_s, at_s)
         return identity.hello_reply(context, session.tx_max, at_s)
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether no reply is wanted, where that is honoured (section 3, NO_REPLY)."""
+    """Return whether no reply is wanted and the command honours that (section 3, NO_REPLY)."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):
@@ -290,6 +290,6 @@ def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
     return accepts_no_reply(request)
 
 
-def result_of(result: Result) -> Message | Refusal:
+def complete(result: Result) -> Message | Refusal:
     """Return the outcome of a result that is due."""
     return result.finish() if isinstance(result, DeferredReply) else result

@@ -1,4 +1,4 @@
-"""Commands about the board itself: PING, GET_STATS, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
+"""Commands of the board itself: PING, GET_STATS, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
 
 
 def ping(context: Context, request: PingRequest, at_s: float) -> Result:
-    """PING (section 6.2)."""
+    """Execute PING (section 6.2)."""
     core = context.core
     return PingReply(request.token, core.tick(at_s), core.uptime_ms(at_s), core.state, context.session.number)
 
 
 def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result:
-    """GET_STATS (section 6.3)."""
+    """Execute GET_STATS (section 6.3)."""
     del request
     core = context.core
     return GetStatsReply(
@@ -84,7 +84,7 @@ def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result
 
 
 def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
-    """ESTOP (section 11.4): outputs to zero at once; a latched ESTOP is kept, not doubled."""
+    """Execute ESTOP (section 11.4): outputs to zero at once; a second ESTOP latches no second fault."""
     if request.magic != "STOP":
         return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
     core = context.core
@@ -93,30 +93,30 @@ def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
 
 
 def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Result:
-    """FAULT_LIST (section 11.3)."""
+    """Execute FAULT_LIST (section 11.3)."""
     del at_s
     core = context.core
-    known = [
+    records = [
         record
         for record in core.faults.records
-        # Ids are compared on the circle of 32 bits, as all numbers of the protocol are.
+        # Ids are compared modulo 2^32, like all numbers of the protocol.
         if request.first_id == 0 or not is_newer(request.first_id, record.fault_id)
     ]
-    room = context.session.room(12, _FAULT_BYTES)
-    # As many as fit the frame and the count, which is one byte.
-    wanted = min(request.max_records, len(known)) if request.max_records else min(room, len(known), 255)
-    if wanted > room:
-        return Refusal(Status.TOO_BIG, value=wanted, limit=room)
-    return FaultListReply(core.faults.latched, core.faults.newest_id, core.state, tuple(known[:wanted]))
+    max_records = context.session.elements_per_reply(12, _FAULT_BYTES)
+    # As many as fit the frame, and at most 255: the count is one byte.
+    count = min(request.max_records, len(records)) if request.max_records else min(max_records, len(records), 255)
+    if count > max_records:
+        return Refusal(Status.TOO_BIG, value=count, limit=max_records)
+    return FaultListReply(core.faults.latched, core.faults.newest_id, core.state, tuple(records[:count]))
 
 
 def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
-    """FAULT_CLEAR (section 11.3): the fault that is named, and only when its condition is gone."""
+    """Execute FAULT_CLEAR (section 11.3): clear one fault, if its condition has gone."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
-    # A ramp is carried to its end: clearing would leave the outputs somewhere between.
+    # A ramp is completed first: clearing would leave the outputs at intermediate values.
     if core.state is OutputsState.GRACE and ramping:
-        return Refusal(Status.BUSY, value=core.grace_left_ms(at_s))
+        return Refusal(Status.BUSY, value=core.remaining_grace_ms(at_s))
     if not core.faults.was_issued(request.fault_id):
         return Refusal(Status.UNKNOWN_FAULT, value=request.fault_id, limit=core.faults.newest_id)
     present = core.faults.clear(request.fault_id)

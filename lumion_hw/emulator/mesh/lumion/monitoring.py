@@ -32,24 +32,25 @@ _OFFSET_WATCH_PERIOD, _OFFSET_LIGHT_FROM = 2, 12
 
 
 def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
-    """READ_ADC (section 9): scans now, answers when the scans are over."""
+    """Execute READ_ADC (section 9): scan now, reply when the scans are over."""
     core = context.core
     refusal = refuse_span(request.start, request.count, core.profile.n_adc, 0, 2)
     if refusal is not None:
         return refusal
-    room = max_elements(ReadAdcReply, context.session.tx_max)
-    if request.count > room:
-        return Refusal(Status.TOO_BIG, value=request.count, limit=room)
-    # The light of the request's instant, told when the scans are over.
+    max_elements_per_reply = max_elements(ReadAdcReply, context.session.tx_max)
+    if request.count > max_elements_per_reply:
+        return Refusal(Status.TOO_BIG, value=request.count, limit=max_elements_per_reply)
+    # The light at the time of the request, reported when the scans are over.
     codes = context.monitors.scan(request.n_avg, at_s)[request.start : request.start + request.count]
     reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
     return DeferredReply(at_s + context.monitors.scan_s(request.n_avg), lambda: reply)
 
 
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
-    """SUBSCRIBE (section 9.1): replace a stream, or move its credit limit with RENEW. The first scan is one tick away.
+    """Execute SUBSCRIBE (section 9.1): replace a stream, or change its credit limit with RENEW.
 
-    A stream that was never opened can be renewed too; it has no credit, as its record has no period.
+    The first scan is one tick away. A stream that was never opened can be renewed too; it has no period and no
+    credit.
     """
     if not context.telemetry.exists(request.stream):
         return bad_value(_OFFSET_STREAM, request.stream)
@@ -67,16 +68,16 @@ def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Resul
 def _new_stream(context: Context, request: SubscribeRequest, at_s: float) -> TelemetrySender | Refusal:
     core = context.core
     needed_us = request.n_avg * core.profile.adc_scan_us
-    # Scans of one record must be over before those of the next begin.
+    # The scans of one record must be over before those of the next begin.
     if request.period_ticks and request.period_ticks * core.profile.tick_us < needed_us:
         return bad_value(_OFFSET_PERIOD, request.period_ticks)
     try:
         channels = channels_from_mask(request.mask, core.profile.n_adc)
     except ChannelError as error:
         return Refusal(Status.BAD_CHANNEL, channel=error.channel, limit=error.channels)
-    room = max_elements(TelemetryEvent, context.session.tx_max)
-    if len(channels) > room:
-        return Refusal(Status.TOO_BIG, value=len(channels), limit=room)
+    max_elements_per_reply = max_elements(TelemetryEvent, context.session.tx_max)
+    if len(channels) > max_elements_per_reply:
+        return Refusal(Status.TOO_BIG, value=len(channels), limit=max_elements_per_reply)
     return TelemetrySender(
         EventCredit(request.credit_limit), channels, request.n_avg, request.period_ticks, core.tick_number(at_s) + 1
     )
@@ -87,24 +88,24 @@ def _subscribe_reply(request: SubscribeRequest, stream: TelemetrySender) -> Subs
 
 
 def watch(context: Context, request: WatchRequest, at_s: float) -> Result:
-    """WATCH (section 9.3): watch monitors, or tell the state."""
+    """Execute WATCH (section 9.3): watch monitors, or report the state."""
     profile = context.core.profile
     if not profile.has(Feature.MONITOR_WATCH):
         return Refusal(Status.NOT_SUPPORTED, value=int(Feature.MONITOR_WATCH))
     channels = request.monitors["channel"]
-    beyond = np.flatnonzero(channels >= profile.n_adc)
-    if beyond.size:
-        return Refusal(Status.BAD_CHANNEL, channel=int(channels[beyond[0]]), limit=profile.n_adc)
-    crossed = np.flatnonzero(request.monitors["light_from"] < request.monitors["dark_below"])
-    if crossed.size:
-        record = int(crossed[0])
+    invalid_channels = np.flatnonzero(channels >= profile.n_adc)
+    if invalid_channels.size:
+        return Refusal(Status.BAD_CHANNEL, channel=int(channels[invalid_channels[0]]), limit=profile.n_adc)
+    invalid_records = np.flatnonzero(request.monitors["light_from"] < request.monitors["dark_below"])
+    if invalid_records.size:
+        record = int(invalid_records[0])
         value = int(request.monitors["light_from"][record])
         return bad_value(_OFFSET_LIGHT_FROM + WATCH_DTYPE.itemsize * record, value)
     if request.period_ticks and request.period_ticks * profile.tick_us < profile.adc_scan_us:
         return bad_value(_OFFSET_WATCH_PERIOD, request.period_ticks)
     size = LightEvent.layout.fixed_size + -(-profile.n_adc // 8)
-    room = context.session.room(0, 1)
-    if size > room:
-        return Refusal(Status.TOO_BIG, value=size, limit=room)
+    max_elements_per_reply = context.session.elements_per_reply(0, 1)
+    if size > max_elements_per_reply:
+        return Refusal(Status.TOO_BIG, value=size, limit=max_elements_per_reply)
     context.watch.set(request, at_s)
-    return WatchReply(context.session.event_number(Stream.LIGHT), context.watch.n_watched, context.watch.n_dark)
+    return WatchReply(context.session.next_event_number(Stream.LIGHT), context.watch.n_watched, context.watch.n_dark)

@@ -1,4 +1,4 @@
-"""The monitor channels of the emulated board: photocurrents in, codes out (section 6.1)."""
+"""Monitor channels of the emulated board: from photocurrents to codes (section 6.1), and telemetry streams."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class BoardMonitors:
-    """Converters of one board, all channels scanned together.
+    """Converters of one board; all channels are scanned together.
 
-    A scan looks at the light when it starts.
+    A scan reads the light at its start.
 
     Args:
         profile: Resolution, full scale and scan time.
-        sense_ma: Called with a number of scans and the instant of the first; returns mean photocurrents in mA, shape
+        sense_ma: Called with a number of scans and the time of the first; returns mean photocurrents in mA, shape
             ``(n_adc,)``.
     """
 
@@ -41,17 +41,17 @@ class BoardMonitors:
         profile = self._profile
         current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
         top = (1 << profile.adc_bits) - 1
-        # Saturated at full scale, as a converter is; codes on the wire have 16 bits whatever it has.
+        # Saturated at full scale, like a converter; codes on the wire always have 16 bits.
         native = np.clip(np.rint(current_na / profile.adc_full_scale * top), 0, top).astype(np.uint16)
         return monitor_code(native, profile.adc_bits)
 
     def scan_s(self, n_avg: int) -> float:
-        """Return the time ``n_avg`` scans take, s."""
+        """Return the duration of ``n_avg`` scans in seconds."""
         return n_avg * self._profile.adc_scan_us * 1e-6
 
 
 QUEUE_RECORDS = 8
-"""Records of one stream that wait for the line; one more, and the oldest is discarded."""
+"""Largest number of records of one stream that wait to be sent; beyond it the oldest is discarded."""
 
 _U32 = 1 << 32
 
@@ -61,7 +61,7 @@ class BoardSample:
     """One averaged scan.
 
     Attributes:
-        ready_s: Instant at which the scans are over.
+        ready_s: Time at which the scans are over.
         tick: Tick at their start.
         generation: Active generation at their start.
         chip_temp: Chip temperature in 0.01 degrees C, or ``None``.
@@ -77,15 +77,15 @@ class BoardSample:
 
 @dataclass
 class TelemetrySender:
-    """One stream.
+    """One telemetry stream.
 
     Attributes:
-        credit: What may be sent, what was, and what was discarded.
+        credit: Credit limit, and the numbers of events sent and discarded.
         channels: Selected monitors, ascending.
-        n_avg: Scans averaged per record.
-        period: Ticks between records; 0 when the stream stands still.
+        n_avg: Number of scans averaged per record.
+        period: Ticks between records; 0 for a stopped stream.
         next_edge: Number of the tick edge of the next scan.
-        queue: Records that wait, oldest first. They take their number when they are sent.
+        queue: Waiting records, oldest first. They are numbered when they are sent.
     """
 
     credit: EventCredit = field(default_factory=lambda: EventCredit(0))
@@ -96,18 +96,19 @@ class TelemetrySender:
     queue: deque[BoardSample] = field(default_factory=deque)
 
     @property
-    def allowance(self) -> int:
-        """Events that may be sent now."""
+    def sendable_events(self) -> int:
+        """Number of events that may be sent now."""
         limit, next_event = self.credit.credit_limit, self.credit.next_event
         return (limit - next_event) % _U32 if is_newer(limit, next_event) else 0
 
 
 class Telemetry:
-    """All streams of a board.
+    """All telemetry streams of a board.
 
-    Nothing happens between two looks at the board: scans that fell due meanwhile are made up for one by one at the next
-    look, each with the tick it was due at but with the light of the moment (:class:`BoardMonitors`). Scans that could
-    not be sent anyway are only counted as dropped.
+    Between two calls the board does nothing: missed scans are made up one by one at the next call, each with the tick
+    at
+    which it was due but with the light of the moment (:class:`BoardMonitors`). Scans that could not be sent anyway are
+    only counted as dropped.
 
     Args:
         core: Time, generation, temperature and counters.
@@ -120,49 +121,49 @@ class Telemetry:
         self.streams: dict[int, TelemetrySender] = {}
 
     def clear(self) -> None:
-        """End all streams: a new session or a restart (section 4.1)."""
+        """End all streams, for a new session or a restart (section 4.1)."""
         self.streams.clear()
 
     def open(self, number: int, stream: TelemetrySender) -> None:
-        """Replace a stream; what waited in the old one is gone."""
+        """Replace a stream; its waiting records are dropped."""
         self.streams[number] = stream
 
     def exists(self, number: int) -> bool:
-        """Return whether the board has a stream of this number."""
+        """Return whether the board has a stream with this number."""
         return FIRST_TELEMETRY_STREAM <= number < FIRST_TELEMETRY_STREAM + self._core.profile.n_streams
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the instant of the next scan, or ``None``."""
+        """Return the time of the next scan, or ``None``."""
         edges = [stream.next_edge for stream in self.streams.values() if stream.period]
         return self._core.edge_s(min(edges)) if edges else None
 
     def run_due(self, until_s: float, *, blocked: bool) -> None:
-        """Make the scan that is due.
+        """Do the scan that is due.
 
         Args:
-            until_s: Nothing else happens before this instant, so that scans in vain may be counted together up to it.
-            blocked: No event can leave before that.
+            until_s: Nothing else happens before this time, so useless scans up to it may be counted together.
+            blocked: Whether no event can leave before that time.
         """
         core = self._core
         stream = min((item for item in self.streams.values() if item.period), key=lambda item: item.next_edge)
         due = max((core.tick_number(until_s) - stream.next_edge) // stream.period + 1, 1)
-        wanted = due if stream.allowance else 0
+        scans = due if stream.sendable_events else 0
         if blocked:
-            wanted = min(wanted, QUEUE_RECORDS)
-        # Counted together, not scanned one by one: a stream that nobody gives credit costs nothing.
-        if wanted < due:
-            self._discard(stream, due - wanted)
-            stream.next_edge += (due - wanted) * stream.period
+            scans = min(scans, QUEUE_RECORDS)
+        # Counted together, not scanned one by one: a stream without credit costs nothing.
+        if scans < due:
+            self._discard(stream, due - scans)
+            stream.next_edge += (due - scans) * stream.period
             return
         at_s = core.edge_s(stream.next_edge)
         adc = self._monitors.scan(stream.n_avg, at_s)[stream.channels]
         ready_s = at_s + self._monitors.scan_s(stream.n_avg)
         stream.queue.append(BoardSample(ready_s, core.tick(at_s), core.generation, core.chip_temp, adc))
         stream.next_edge += stream.period
-        # The newest are worth most; the gap shows in the count of dropped ones.
-        while len(stream.queue) > min(QUEUE_RECORDS, stream.allowance):
+        # The newest records are the most useful; the gap shows in the number of dropped ones.
+        while len(stream.queue) > min(QUEUE_RECORDS, stream.sendable_events):
             stream.queue.popleft()
             self._discard(stream, 1)
 
@@ -172,12 +173,12 @@ class Telemetry:
 
     # -- events -----------------------------------------------------------------------------------------------------
 
-    def ready_at(self) -> float | None:
-        """Return from when on there is an event to send, or ``None``."""
+    def next_ready_s(self) -> float | None:
+        """Return the earliest time to send an event, or ``None``."""
         return min((stream.queue[0].ready_s for stream in self.streams.values() if stream.queue), default=None)
 
-    def next_event(self) -> tuple[int, int, bytes]:
-        """Take the event that has waited longest: its stream, its number and its payload."""
+    def take_event(self) -> tuple[int, int, bytes]:
+        """Remove the event that has waited longest; return its stream, its number and its payload."""
         number, stream = min(
             (item for item in self.streams.items() if item[1].queue), key=lambda item: item[1].queue[0].ready_s
         )

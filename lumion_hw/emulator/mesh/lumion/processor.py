@@ -1,4 +1,4 @@
-"""The emulated board's processor: the order in which things happen, each at its own instant."""
+"""Processor of the emulated board: it executes all actions in order, each at its own time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 from firmware_protocol import BadFrame, Command, Frame, HeaderFlag, StatsCounter, Status
 from lumion_hw.emulator.mesh.lumion.connection import BoardPeer
 from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply
-from lumion_hw.emulator.mesh.lumion.firmware import Answer, BoardFirmware, Work, result_of
-from lumion_hw.emulator.mesh.lumion.transmitter import MOST_REPLIES
+from lumion_hw.emulator.mesh.lumion.firmware import BoardFirmware, ReadyReply, Work, complete
+from lumion_hw.emulator.mesh.lumion.transmitter import MAX_UNREAD_REPLIES
 
-MOST_REQUESTS = 32
-"""Requests of one connection that wait; then no more of its bytes are read."""
+MAX_WAITING_REQUESTS = 32
+"""Largest number of waiting requests of one connection; beyond it no more of its bytes are read."""
 
 Due = tuple[float, Callable[[], None]]
 
 
 class Noise:
-    """Damages bytes on the lines, by seed.
+    """Random damage of bytes on the lines.
 
     Args:
-        rate: Probability of a byte to be replaced by a random one, 0 to 1.
-        seed: Seed.
+        rate: Probability that a byte is replaced by a random one, 0 to 1.
+        seed: Random seed.
     """
 
     def __init__(self, rate: float, seed: int) -> None:
@@ -35,26 +35,26 @@ class Noise:
     def damage(self, data: bytes) -> bytes:
         """Return the bytes as they arrive."""
         wire = np.frombuffer(data, dtype=np.uint8)
-        hit = self._rng.random(wire.size) < self._rate
-        return np.where(hit, self._rng.integers(0, 256, wire.size, dtype=np.uint8), wire).tobytes()
+        is_damaged = self._rng.random(wire.size) < self._rate
+        return np.where(is_damaged, self._rng.integers(0, 256, wire.size, dtype=np.uint8), wire).tobytes()
 
 
 class Processor:
-    """Runs one board up to a given instant.
+    """Runs one board up to a given time.
 
-    At one instant, bytes come first, then what the outputs do by themselves (watchdog, armed commits), then the sweep,
-    then requests, then telemetry, and last the frames that leave, so that the most urgent one is chosen.
+    Order of actions at one time: received bytes, scheduled changes of the outputs (watchdog, armed commits), the sweep,
+    requests, telemetry, and last the frames that leave, so that the most urgent one is chosen.
 
     Args:
-        context: The parts of the board.
-        firmware: Judges and executes frames.
-        start_s: Present instant.
+        context: The components of the board.
+        firmware: Checks and executes frames.
+        start_s: Present time.
 
     Attributes:
         peers: Open connections.
-        time: How far the board has come; never runs backwards.
-        reading: Bytes from hosts are read.
-        frames_to_lose: Good frames that are lost without a trace.
+        time: Time that the board has reached; never runs backwards.
+        reading: Whether bytes from hosts are read.
+        frames_to_lose: Number of good frames to lose without a trace.
         noise: Damage on the lines, if any.
     """
 
@@ -73,7 +73,7 @@ class Processor:
         self.noise: Noise | None = None
 
     def reset(self, at_s: float) -> None:
-        """Restart: everything under way is lost."""
+        """Restart: drop everything in progress."""
         self.time = at_s
         self._inbox.clear()
         self._current = None
@@ -81,17 +81,17 @@ class Processor:
             peer.clear()
 
     def shift(self, seconds: float, now_s: float) -> None:
-        """The processor stood still for so long, until now."""
+        """Shift all scheduled times by the time that the processor was frozen, which ends now."""
         self.time = now_s
         self._inbox = deque((ready_s + seconds, peer, frame) for ready_s, peer, frame in self._inbox)
         if self._current is not None:
-            work, later, peer = self._current
-            self._current = (work, DeferredReply(later.at_s + seconds, later.finish), peer)
+            work, deferred, peer = self._current
+            self._current = (work, DeferredReply(deferred.at_s + seconds, deferred.finish), peer)
 
     # -- order ------------------------------------------------------------------------------------------------------
 
     def run(self, now_s: float) -> None:
-        """Do everything that falls due up to an instant."""
+        """Do everything that is due up to a time."""
         self._transmitter.collect_faults()
         while (due := self.next_due(now_s)) is not None and due[0] <= now_s:
             self.time = max(self.time, due[0])
@@ -99,14 +99,14 @@ class Processor:
             self._transmitter.collect_faults()
         self.time = max(self.time, now_s)
         for peer in self.peers:
-            if self._listens(peer) and (data := peer.inlet.read(now_s)):
-                self._take(peer, data, now_s)  # the beginning of a frame, or endless garbage
+            if self._is_reading(peer) and (data := peer.from_host.read(now_s)):
+                self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return what happens next, and when; ``now_s`` is how far telemetry may be counted in one go."""
+        """Return the next action with its time; ``now_s`` is the limit up to which telemetry may be counted at once."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
-            # Strictly earlier: at one instant the earlier in the list goes first.
+            # Strictly earlier: at equal times the action listed first goes first.
             if time is not None and time < first:
                 first, action = time, candidate
         telemetry_s, watch_s = self._context.telemetry.next_due(), self._context.watch.next_due(self.time)
@@ -121,7 +121,7 @@ class Processor:
             until_s = min(others_s, max(now_s, watch_s))
             return watch_s, partial(self._context.watch.run_due, until_s)
         if telemetry_s is not None and telemetry_s < first and telemetry_s <= start_s:
-            # Nothing can change what a stream may send before that.
+            # Before that time, nothing can change what a stream may send.
             until_s = min(first, start_s, max(now_s, telemetry_s))
             return telemetry_s, partial(self._sample, until_s)
         if sender is not None and start_s < first:
@@ -129,56 +129,56 @@ class Processor:
         return None if action is None else (first, action)
 
     def _candidates(self) -> list[tuple[float | None, Callable[[], None]]]:
-        """Return what may be next but for telemetry and frames that leave; the earlier in the list goes first."""
-        found: list[tuple[float | None, Callable[[], None]]] = []
+        """Return possible next actions except telemetry and outgoing frames; at equal times the first wins."""
+        candidates: list[tuple[float | None, Callable[[], None]]] = []
         for peer in self.peers:
-            arrival_s = peer.inlet.next_arrival() if self._listens(peer) else None
+            arrival_s = peer.from_host.next_arrival() if self._is_reading(peer) else None
             if arrival_s is not None:
-                found.append((max(arrival_s, self.time), partial(self._receive, peer)))
-        found.append((self._core.next_due(), self._core.run_due))
-        found.append((self._context.sweeper.next_due(), self._context.sweeper.run_due))
+                candidates.append((max(arrival_s, self.time), partial(self._receive, peer)))
+        candidates.append((self._core.next_due(), self._core.run_due))
+        candidates.append((self._context.sweeper.next_due(), self._context.sweeper.run_due))
         if self._current is not None:
-            found.append((self._current[1].at_s, self._finish_current))
+            candidates.append((self._current[1].at_s, self._finish_current))
         else:
-            # A host that does not read its replies holds up its own requests, not those of others.
-            ready_s = next((ready_s for ready_s, peer, _ in self._inbox if not _is_choked(peer)), None)
-            found.append((ready_s, self._serve))
-        return found
+            # A host that does not read its replies delays its own requests, not those of others.
+            ready_s = next((ready_s for ready_s, peer, _ in self._inbox if not _has_unread_replies(peer)), None)
+            candidates.append((ready_s, self._execute_next))
+        return candidates
 
-    # -- bytes in ---------------------------------------------------------------------------------------------------
+    # -- received bytes ---------------------------------------------------------------------------------------------
 
-    def _listens(self, peer: BoardPeer) -> bool:
-        return self.reading and peer.pending < MOST_REQUESTS
+    def _is_reading(self, peer: BoardPeer) -> bool:
+        return self.reading and peer.pending < MAX_WAITING_REQUESTS
 
     def _receive(self, peer: BoardPeer) -> None:
-        self._take(peer, peer.inlet.read_frame(self.time), self.time)
+        self._decode(peer, peer.from_host.read_frame(self.time), self.time)
 
-    def _take(self, peer: BoardPeer, data: bytes, at_s: float) -> None:
+    def _decode(self, peer: BoardPeer, data: bytes, at_s: float) -> None:
         self._core.count(StatsCounter.RX_BYTES, len(data))
         for item in peer.decoder.feed(data if self.noise is None else self.noise.damage(data)):
             if isinstance(item, Frame) and self.frames_to_lose > 0:
                 self.frames_to_lose -= 1
                 continue
-            self._hear(peer, item, at_s)
+            self._handle_item(peer, item, at_s)
 
-    def _hear(self, peer: BoardPeer, item: Frame | BadFrame, at_s: float) -> None:
-        frame = self._firmware.accepted(item, at_s)
+    def _handle_item(self, peer: BoardPeer, item: Frame | BadFrame, at_s: float) -> None:
+        frame = self._firmware.accept(item, at_s)
         if frame is None:
             return
-        if self._firmware.is_own(frame):
-            self._transmitter.speaker = peer
-        # The processing time of section 15 counts from the closing delimiter.
+        if self._firmware.is_from_session(frame):
+            self._transmitter.session_connection = peer
+        # The processing time of section 15 starts at the closing delimiter.
         ready_s = at_s + self._t_cmd_s
-        if frame.command == Command.ESTOP:  # waits for nothing: outputs at once, the reply in its time
-            self._answer(peer, frame, self._firmware.execute(frame, at_s), ready_s)
+        if frame.command == Command.ESTOP:  # outputs change at once; the reply takes its usual time
+            self._send_outcome(peer, frame, self._firmware.execute(frame, at_s), ready_s)
         else:
             peer.pending += 1
             self._inbox.append((ready_s, peer, frame))
 
     # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _serve(self) -> None:
-        entry = next(item for item in self._inbox if not _is_choked(item[1]))
+    def _execute_next(self) -> None:
+        entry = next(item for item in self._inbox if not _has_unread_replies(item[1]))
         self._inbox.remove(entry)
         _, peer, frame = entry
         peer.pending -= 1
@@ -186,38 +186,40 @@ class Processor:
         if isinstance(outcome, Work) and isinstance(outcome.result, DeferredReply):
             self._current = (outcome, outcome.result, peer)
         else:
-            self._answer(peer, frame, outcome, self.time)
+            self._send_outcome(peer, frame, outcome, self.time)
 
     def _finish_current(self) -> None:
         if self._current is not None:
             work, _, peer = self._current
             self._current = None
-            self._answer(peer, work.frame, work, self.time)
+            self._send_outcome(peer, work.frame, work, self.time)
 
-    def _answer(self, peer: BoardPeer, frame: Frame, outcome: Work | Answer | None, ready_s: float) -> None:
+    def _send_outcome(self, peer: BoardPeer, frame: Frame, outcome: Work | ReadyReply | None, ready_s: float) -> None:
         if isinstance(outcome, Work):
-            outcome = self._firmware.finish(outcome, result_of(outcome.result))
-        if frame.command == Command.HELLO and self._firmware.is_own(frame):
-            self._transmitter.speaker = peer
+            outcome = self._firmware.finish(outcome, complete(outcome.result))
+        if frame.command == Command.HELLO and self._firmware.is_from_session(frame):
+            self._transmitter.session_connection = peer
         if outcome is None:
             return
         self._core.count(StatsCounter.REFUSED, int(outcome.status != Status.OK))
         flags = HeaderFlag.RETRY if outcome.retry else 0
-        self._transmitter.answer(peer, frame, outcome.status, outcome.payload, ready_s, flags)
+        self._transmitter.queue_reply(peer, frame, outcome.status, outcome.payload, ready_s, flags)
 
-    # -- what leaves ------------------------------------------------------------------------------------------------
+    # -- outgoing frames --------------------------------------------------------------------------------------------
 
     def _sample(self, until_s: float) -> None:
-        speaker = self._transmitter.speaker
-        blocked = not self._transmitter.has_audience or speaker is None or speaker.outlet.blocked
+        session_connection = self._transmitter.session_connection
+        blocked = (
+            not self._transmitter.can_send_events or session_connection is None or session_connection.to_host.blocked
+        )
         self._context.telemetry.run_due(until_s, blocked=blocked)
 
     def _transmit(self, peer: BoardPeer) -> None:
-        wire = self._transmitter.begin_frame(peer, self.time)
+        wire = self._transmitter.take_next_frame(peer, self.time)
         if wire is not None:
-            peer.outlet.send(wire if self.noise is None else self.noise.damage(wire), self.time)
+            peer.to_host.send(wire if self.noise is None else self.noise.damage(wire), self.time)
 
 
-def _is_choked(peer: BoardPeer) -> bool:
-    """The host does not read its replies: its requests wait."""
-    return len(peer.waiting) >= MOST_REPLIES
+def _has_unread_replies(peer: BoardPeer) -> bool:
+    """Return whether the host does not read its replies, so that its requests must wait."""
+    return len(peer.waiting) >= MAX_UNREAD_REPLIES

@@ -1,4 +1,4 @@
-"""What an emulated mesh controller is: sizes, resolutions, times and features, as HELLO reports them."""
+"""Properties of an emulated mesh controller: sizes, resolutions, times and features, as HELLO reports them."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ class BoardProfile:
     """One board. Field names and units are those of the HELLO reply (section 6.1) where it has them.
 
     Attributes:
-        n_dac: Drive channels.
-        n_adc: Monitor channels.
+        n_dac: Number of drive channels.
+        n_adc: Number of monitor channels.
         dac_bits: Native resolution of the drive converters, 8 to 16.
         adc_bits: Native resolution of the monitors, 8 to 16.
         drive: Current or voltage drive.
         dac_full_scale: Output at code 65535, in uA (current drive) or uV (voltage drive).
-        adc_full_scale: Photocurrent at code 65535, nA.
-        tick_us: Length of one tick, us.
-        mtu: Largest frame in either direction, bytes on the wire.
+        adc_full_scale: Photocurrent at code 65535, in nA.
+        tick_us: Length of one tick, in us.
+        mtu: Largest frame in either direction, in bytes on the wire.
         window: Depth of the reply ring: 1, 2, 4, 8 or 16.
-        n_banks: Staging banks.
-        n_streams: Telemetry streams, 0 to 14.
-        sweep_mem: Memory for a sweep image, B.
-        sweep_ring: Memory for results of a sweep, u16 values.
-        t_cmd_ms: Time from the last request byte to execution and reply, ms.
-        t_slow_ms: The same for commands that write flash, ms.
-        latch_skew_us: Reported spread of the outputs in one latch, us.
-        write_us: Time to write a table to the converters before it can latch, us.
-        adc_scan_us: One conversion of all monitor channels, us.
+        n_banks: Number of staging banks.
+        n_streams: Number of telemetry streams, 0 to 14.
+        sweep_mem: Memory for a sweep image, in bytes.
+        sweep_ring: Memory for results of a sweep, in u16 values.
+        t_cmd_ms: Time from the last request byte to execution and reply, in ms.
+        t_slow_ms: Time from the last request byte to the reply of commands that write flash, in ms.
+        latch_skew_us: Reported spread of the outputs in one latch, in us.
+        write_us: Time to write a table to the converters before it can latch, in us.
+        adc_scan_us: Time for one conversion of all monitor channels, in us.
         features: Feature bits.
-        hw_code_max: Largest code the hardware allows on any channel.
-        hw_watchdog_s: With HW_WATCHDOG, a frozen processor is reset after this, s.
-        chip_temp_c: Chip temperature at power-up, degrees C.
-        pacing: How fast bytes pass (section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
+        hw_code_max: Largest code that the hardware allows on any channel.
+        hw_watchdog_s: Time after which a frozen processor is reset, with HW_WATCHDOG.
+        chip_temp_c: Chip temperature at power-up, in degrees C.
+        pacing: Speed of the line (section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
         serial: Serial number, at most 16 ASCII characters.
         fw_version: Firmware version, at most 16 ASCII characters.
     """
@@ -86,7 +86,7 @@ class BoardProfile:
     fw_version: str = "1.0.0"
 
     def __post_init__(self) -> None:
-        """Refuse what a HELLO reply could not say. Raises ``ValueError``."""
+        """Reject values that a HELLO reply cannot represent. Raises ``ValueError``."""
         ranges = {
             "n_dac": (1, 2000),
             "n_adc": (0, 2000),
@@ -109,9 +109,9 @@ class BoardProfile:
         }
         for name, (low, high) in ranges.items():
             if not low <= getattr(self, name) <= high:
-                raise ValueError(f"{name} is {getattr(self, name)}, not {low} to {high}")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be {low} to {high}")
         if self.window not in (1, 2, 4, 8, 16):
-            raise ValueError(f"window is {self.window}, not 1, 2, 4, 8 or 16")
+            raise ValueError(f"window is {self.window}; it must be 1, 2, 4, 8 or 16")
         Pacing.parse(self.pacing)
         for name in ("serial", "fw_version"):
             if len(getattr(self, name).encode()) > 16:
@@ -119,7 +119,7 @@ class BoardProfile:
 
     @property
     def tick_s(self) -> float:
-        """Length of one tick, s."""
+        """Length of one tick in seconds."""
         return self.tick_us * 1e-6
 
     def has(self, feature: Feature) -> bool:
@@ -139,7 +139,7 @@ _UART_MTU = 512
 
 
 def preset(name: str, pacing: str = "none") -> BoardProfile:
-    """Return a board by name: its frames are 512 bytes long on a UART, 4096 elsewhere (section 2.4).
+    """Return a board by name; its largest frame is 512 bytes on a UART, 4096 elsewhere (section 2.4).
 
     Args:
         name: Name of the preset, a key of :data:`PRESETS`.

@@ -32,7 +32,7 @@ ConfigRequest = (
 
 
 def config(context: Context, request: ConfigRequest, at_s: float) -> Result:
-    """CONFIG: the five operations."""
+    """Execute CONFIG, one of five operations."""
     match request:
         case ConfigGlobalRequest():
             return _open_pending(context.core, request)
@@ -52,13 +52,13 @@ def _reply(core: BoardCore, op: int) -> ConfigReply:
 
 
 def _open_pending(core: BoardCore, request: ConfigGlobalRequest) -> Result:
-    wrong = request.out_of_range()
-    if wrong is not None:
-        return bad_value(*wrong)
-    # A source that the board cannot sense must not look as if it were watched.
+    bad_field = request.out_of_range()
+    if bad_field is not None:
+        return bad_value(*bad_field)
+    # A source that the board cannot sense must not appear to be monitored.
     for source in FaultSource:
-        asked = bool(request.fault_enable >> source & 1)
-        if asked and source.feature is not None and not core.profile.has(source.feature):
+        requested = bool(request.fault_enable >> source & 1)
+        if requested and source.feature is not None and not core.profile.has(source.feature):
             return Refusal(Status.NOT_SUPPORTED, value=source.feature)
     core.pending = PendingConfiguration(request, core.profile.n_dac)
     return _reply(core, request.op)
@@ -69,7 +69,7 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
     refusal = refuse_span(request.start, len(limits), profile.n_dac, 2, 4)
     if refusal is not None:
         return refusal
-    # A channel without a load has no power to reckon with, so it must not be driven.
+    # The power of a channel without a load cannot be computed, so the channel must not be driven.
     unfitted = np.flatnonzero((limits["load_ohm"] == 0) & (limits["code_max"] != 0))
     if unfitted.size:
         first = int(unfitted[0])
@@ -79,16 +79,18 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
     above = np.flatnonzero(limits["code_max"] > profile.hw_code_max)
     if above.size:
         first = int(above[0])
-        asked = int(limits["code_max"][first])
-        return Refusal(Status.LIMIT, channel=request.start + first, value=asked, limit=profile.hw_code_max, text="code")
+        requested = int(limits["code_max"][first])
+        return Refusal(
+            Status.LIMIT, channel=request.start + first, value=requested, limit=profile.hw_code_max, text="code"
+        )
     if core.pending is None:
         return Refusal(Status.INCOMPLETE, channel=0, value=0, limit=profile.n_dac, text="GLOBAL comes first")
-    core.pending.put(request.start, limits)
+    core.pending.store_limits(request.start, limits)
     return _reply(core, request.op)
 
 
 def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
-    """Return why APPLY is refused by the state or its own fields, or ``None``."""
+    """Return the reason why the state or the fields of APPLY prevent it, or ``None``."""
     if core.state is OutputsState.GRACE:
         return Refusal(Status.SAFE, value=core.faults.latched)
     if core.state is OutputsState.SWEEP:
@@ -103,11 +105,11 @@ def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | Non
 
 
 def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
-    """APPLY, its checks in the order of section 7.2."""
+    """Execute APPLY, with its checks in the order of section 7.2."""
     complete = _refuse_apply(core, request) or _complete(core, request.config_crc32)
     if isinstance(complete, Refusal):
         return complete
-    # New limits must hold for what is driven now: nothing changes outputs but a latch.
+    # New limits must hold for the table driven now, because only a latch may change outputs.
     refusal = complete.refuse_table(core.driven, core.profile)
     if refusal is not None:
         return refusal
@@ -115,7 +117,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
     core.activate(complete, at_s)
     if not request.apply_flags & ApplyFlag.SAVE:
         return _reply(core, request.op)
-    # Active at once; the reply waits for the flash, whose writing holds up everything else.
+    # Active at once; the reply waits until the flash is written, which delays everything else.
     core.flash = complete
     return DeferredReply(
         at_s + (core.profile.t_slow_ms - core.profile.t_cmd_ms) * 1e-3, lambda: _reply(core, request.op)
@@ -123,7 +125,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
 
 
 def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
-    """Return the configuration to apply: the pending one, or the active one applied again."""
+    """Return the configuration to apply: the pending one, or the active one again."""
     if core.pending is None:
         if core.active is not None and core.active.crc32 == crc32:
             return core.active
@@ -131,7 +133,7 @@ def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
     missing = core.pending.first_missing()
     if missing is not None:
         return Refusal(Status.INCOMPLETE, channel=missing, value=core.pending.count, limit=core.profile.n_dac)
-    # The CRC covers what the board holds, not what it was sent: lost or doubled records show.
+    # The CRC covers the records as the board holds them, so lost or duplicated records are detected.
     complete = core.pending.complete()
     if complete.crc32 != crc32:
         return Refusal(Status.CRC_MISMATCH, value=complete.crc32, limit=crc32)
@@ -158,7 +160,7 @@ def _read_limits(context: Context, request: ConfigReadLimitsRequest) -> Result:
     if core.active is None:
         return Refusal(Status.NOT_CONFIGURED)
     refusal = refuse_span(request.start, request.count, core.profile.n_dac, 2, 4)
-    room = context.session.room(8, _RECORD_BYTES)
+    room = context.session.elements_per_reply(8, _RECORD_BYTES)
     if refusal is None and request.count > room:
         refusal = Refusal(Status.TOO_BIG, value=request.count, limit=room)
     if refusal is not None:

@@ -1,4 +1,4 @@
-"""The sweeps of the emulated board: its image, its last run, and the events that run sends (section 10)."""
+"""Sweeps of the emulated board: the image, the last run, and the events of that run (section 10)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class ImageStore:
-    """Holds one image; a new one takes its place.
+    """Memory for one image; a new image replaces it.
 
     Args:
         profile: Memory, channels and features of the board.
 
     Attributes:
         sweep_id: Number of the image, 0 for none.
-        total: Its length, B.
-        received: Contiguous bytes from 0 held now.
+        total: Length of the image in bytes.
+        received: Number of contiguous bytes received from 0 on.
         image: The image once it is complete and checked.
     """
 
@@ -58,36 +58,36 @@ class ImageStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the image."""
+        """Delete the image."""
         self.sweep_id = self.total = self.received = 0
         self.image: SweepImage | None = None
         self._crc32 = 0
         self._data = bytearray()
 
     def load(self, request: SweepLoadRequest, state: OutputsState) -> SweepLoadReply | Refusal:
-        """Take a piece: BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE for a hole; CRC and structure with the last one."""
-        refusal = self._refuse_piece(request, state)
+        """Store a fragment or refuse it: BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE for a hole; check a complete image."""
+        refusal = self._refuse_fragment(request, state)
         if refusal is not None:
             return refusal
         end = request.offset + len(request.data)
         changed = self._data[request.offset : end] != request.data
         self._data[request.offset : end] = request.data
         self.received = max(self.received, end)
-        # A last piece that is sent again, unchanged, is not checked again.
+        # A last fragment that is repeated unchanged is not checked again.
         if self.received == self.total and (changed or self.image is None):
             refusal = self._check()
         return SweepLoadReply(request.sweep_id, self.received) if refusal is None else refusal
 
-    def _refuse_piece(self, request: SweepLoadRequest, state: OutputsState) -> Refusal | None:
+    def _refuse_fragment(self, request: SweepLoadRequest, state: OutputsState) -> Refusal | None:
         if state is OutputsState.SWEEP:
             return Refusal(Status.BUSY)
-        wrong = request.out_of_range()
-        if wrong is not None:
-            return Refusal(Status.BAD_VALUE, channel=wrong[0], value=wrong[1])
+        bad_field = request.out_of_range()
+        if bad_field is not None:
+            return Refusal(Status.BAD_VALUE, channel=bad_field[0], value=bad_field[1])
         if request.total > self._profile.sweep_mem:
             return Refusal(Status.NO_MEMORY, value=request.total, limit=self._profile.sweep_mem)
         if (request.sweep_id, request.total, request.image_crc32) != (self.sweep_id, self.total, self._crc32):
-            if request.offset:  # a new image begins with its first piece
+            if request.offset:  # a new image begins with its first fragment
                 return Refusal(Status.INCOMPLETE, value=0, limit=request.total)
             self.clear()
             self.sweep_id, self.total, self._crc32 = request.sweep_id, request.total, request.image_crc32
@@ -96,12 +96,12 @@ class ImageStore:
         return None
 
     def _check(self) -> Refusal | None:
-        """Check the complete image; a wrong one is discarded."""
-        profile, data, given = self._profile, bytes(self._data), self._crc32
+        """Check CRC and structure of the complete image; discard a wrong one."""
+        profile, data, announced = self._profile, bytes(self._data), self._crc32
         image, refusal = None, None
         computed = zlib.crc32(data)
-        if computed != given:
-            refusal = Refusal(Status.CRC_MISMATCH, value=computed, limit=given)
+        if computed != announced:
+            refusal = Refusal(Status.CRC_MISMATCH, value=computed, limit=announced)
         else:
             try:
                 image = SweepImage.decode(data, profile.n_dac, profile.n_adc)
@@ -118,19 +118,19 @@ class ImageStore:
 
 _U32 = 1 << 32
 _EDGE_S = 1e-9
-_LATE_TOP = 0xFFFF
+_MAX_LATE = 0xFFFF
 
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
-    """What is run.
+    """Parameters of one run.
 
     Attributes:
-        generation: Names the run.
+        generation: Generation number of the run.
         sweep_id: Number of the image.
         image: The image.
         channels: Recorded monitors, ascending.
-        repeat: Passes; each starts from the start table or the base table again.
+        repeat: Number of passes; each starts from the start table or the base table again.
     """
 
     generation: int
@@ -141,7 +141,7 @@ class RunPlan:
 
     @property
     def records(self) -> int:
-        """Records of the whole run."""
+        """Number of records of the whole run."""
         return len(self.image.points) * self.repeat
 
     def tables(self, base: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
@@ -151,23 +151,23 @@ class RunPlan:
 
 
 class Phase(Enum):
-    """Where a run stands in its present point."""
+    """State of a run within its present point."""
 
-    TRIGGER = "waits for the external trigger"
-    LATCH = "latches its next point at an edge"
-    SETTLE = "waits for its first scan"
+    TRIGGER = "waiting for the external trigger"
+    LATCH = "latching its next point at an edge"
+    SETTLE = "waiting for its first scan"
     SCAN = "scans"
-    PAUSED = "waits for room in the ring"
-    LAST = "ends at an edge"
-    ENDED = "has ended"
+    PAUSED = "waiting for room in the ring"
+    LAST = "ending at an edge"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True)
-class Ending:
-    """How a run ended.
+class RunEnd:
+    """End of a run.
 
     Attributes:
-        reason: Why.
+        reason: Reason of the end.
         tick: Edge of the final latch.
         event: The SWEEP_DONE event.
     """
@@ -180,21 +180,23 @@ class Ending:
 class BoardSweepRun:
     """One run, from the edge of its first point to the reading of its last record.
 
-    Each scan looks at the light when it starts, which is an instant of :meth:`next_due`: whoever drives the clock must
-    let the board act there. A board that nobody looks at catches up at the next look: every point is latched at its
-    own instant and every record has its tick, but the scans all see the light of that late moment.
+    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
+    let
+    the board act there. A board that is not called in time catches up at the next call: every point is latched at its
+    own
+    time and every record has its tick, but all scans see the light of that late moment.
 
     Args:
         core: Outputs and time.
         monitors: The monitors.
-        plan: What is run.
-        ring: Which records are held.
+        plan: Parameters of the run.
+        ring: Bookkeeping of the stored records.
         first_edge: Number of the tick edge of the first point.
 
     Attributes:
         first_tick: Tick of the first point; 0 while it waits for the trigger.
-        late: Points that exceeded their dwell time by more than one tick.
-        ending: How it ended; ``None`` before.
+        late: Number of points that exceeded their dwell time by more than one tick.
+        ending: End of the run; ``None`` before.
     """
 
     def __init__(
@@ -205,30 +207,30 @@ class BoardSweepRun:
         self.plan = plan
         self.ring = ring
         self.late = 0
-        self.ending: Ending | None = None
+        self.run_end: RunEnd | None = None
         self.first_tick = 0
-        # Records lie in a ring of rows; the number of one, modulo their count, is its row.
+        # Records are stored in a ring of rows; the row is the record number modulo the number of rows.
         rows = min(ring.capacity, plan.records)
         self._values = np.zeros((rows, len(plan.channels)), dtype=np.uint16)
         self._ticks = np.zeros(rows, dtype=np.uint32)
-        self._made_s = np.zeros(rows)
+        self._recorded_s = np.zeros(rows)
         self._tables = plan.tables(core.driven)
         self._latched = 0
         self._latch_s = self._free_s = self._due_s = core.edge_s(first_edge)
         self._edge = first_edge
         self._scan: tuple[int, NDArray[np.uint16]] = (0, self._values[0])
         self._stopping = False
-        # The first point, too, waits for the trigger; without one it is latched at the edge that is now.
+        # The first point waits for the trigger too; without a trigger it is latched at this edge.
         self.phase = Phase.TRIGGER if plan.image.trigger is SweepTrigger.EXTERNAL else Phase.LATCH
         if self.phase is Phase.LATCH:
             self._latch()
 
-    # -- the points -------------------------------------------------------------------------------------------------
+    # -- points -----------------------------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
-        """It has not ended."""
-        return self.ending is None
+        """Whether the run has not ended."""
+        return self.run_end is None
 
     @property
     def run_state(self) -> RunState:
@@ -238,7 +240,7 @@ class BoardSweepRun:
         return RunState.PAUSED if self.phase is Phase.PAUSED else RunState.RUNNING
 
     def next_due(self) -> float | None:
-        """Return the next instant at which something happens by itself, or ``None``."""
+        """Return the next time at which the run acts without a request, or ``None``."""
         if self.phase in (Phase.SETTLE, Phase.SCAN):
             return self._due_s
         if self.phase in (Phase.LATCH, Phase.LAST) and not self._stopping:
@@ -246,18 +248,18 @@ class BoardSweepRun:
         return None
 
     def run_due(self) -> None:
-        """Do what is due at that instant."""
+        """Do what is due at that time."""
         match self.phase:
             case Phase.LATCH:
-                self._judge_dwell()
+                self._count_if_late()
                 self._latch()
             case Phase.SETTLE:
-                self._begin_scan()
+                self._start_scan()
             case Phase.SCAN:
                 self._record()
             case Phase.LAST:
-                self._judge_dwell()
-                self._core.leave_sweep(self._edge, restore=self.plan.image.end_action is EndAction.BASE)
+                self._count_if_late()
+                self._core.end_sweep(self._edge, restore=self.plan.image.end_action is EndAction.BASE)
                 self.end(EndReason.COMPLETE, self._core.latch_tick)
 
     def _latch(self) -> None:
@@ -272,19 +274,19 @@ class BoardSweepRun:
         self.phase = Phase.SETTLE
 
     def _dwell_s(self) -> float:
-        """Least time of the present point, s."""
+        """Return the shortest duration of the present point in seconds."""
         points = self.plan.image.points
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
-    def _judge_dwell(self) -> None:
-        """Count the present point as late if it lasted more than a tick longer than asked; it ends at the edge."""
+    def _count_if_late(self) -> None:
+        """Count the present point, which ends at this edge, as late if it lasted over one tick too long."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
-            # A tick of room: points are latched at edges, so a dwell time is rounded up to them.
+            # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
             if lasted_s > self._dwell_s() + self._core.profile.tick_s + _EDGE_S:
                 self.late += 1
 
-    def _begin_scan(self) -> None:
+    def _start_scan(self) -> None:
         n_avg = self.plan.image.n_avg
         self._scan = self._core.tick(self._due_s), self._monitors.scan(n_avg, self._due_s)[self.plan.channels]
         self._due_s += self._monitors.scan_s(n_avg)
@@ -293,15 +295,15 @@ class BoardSweepRun:
     def _record(self) -> None:
         row = self.ring.produce() % len(self._values)
         self._ticks[row], self._values[row] = self._scan
-        self._made_s[row] = self._due_s
-        # A point lasts until its scan is over and its dwell time, whichever is later.
+        self._recorded_s[row] = self._due_s
+        # A point lasts until its scan is over and its dwell time has passed.
         self._free_s = max(self._due_s, self._latch_s + self._dwell_s())
-        self._choose_next(self._free_s)
+        self._advance_point(self._free_s)
 
-    def _choose_next(self, at_s: float) -> None:
-        """Go on to the next point, not before an instant."""
+    def _advance_point(self, at_s: float) -> None:
+        """Go on to the next point, not before a given time."""
         self._edge = self._core.edge_from(at_s)
-        # Before the question of room: the last record needs none for another.
+        # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
             self.phase = Phase.LAST
         elif self.ring.paused:
@@ -312,33 +314,33 @@ class BoardSweepRun:
             self.phase = Phase.LATCH
 
     def trigger(self, at_s: float) -> None:
-        """The external trigger: a point that waits for it latches at the next edge. One that comes early is lost."""
+        """Apply the external trigger: a point that waits for it latches at the next edge. An early trigger is lost."""
         if self.phase is Phase.TRIGGER and at_s >= self._free_s - _EDGE_S:
             self._edge = self._core.tick_number(at_s) + 1
             self.phase = Phase.LATCH
 
     def acknowledge(self, up_to: int, credit_limit: int, at_s: float) -> None:
-        """Release records and move the push limit; a paused run goes on. Raises ``ValueError`` for too much."""
+        """Release records and change the push limit; a paused run continues. Raises ``ValueError`` for too many."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
-            # Room has come now, so the next point is latched no earlier than at the next edge.
+            # There is room only from now on, so the next point is latched at the next edge at the earliest.
             next_edge_s = self._core.edge_s(self._core.tick_number(at_s) + 1)
-            self._choose_next(max(self._free_s, next_edge_s))
+            self._advance_point(max(self._free_s, next_edge_s))
 
     def shift(self, seconds: float) -> None:
-        """The processor stood still for so long."""
+        """Shift all scheduled times by the time that the processor was frozen."""
         self._latch_s += seconds
         self._free_s += seconds
         self._due_s += seconds
 
-    # -- its end ----------------------------------------------------------------------------------------------------
+    # -- end --------------------------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
+    def stop_latching(self) -> None:
         """Latch no further point: the run ends at the coming edge."""
         self._stopping = True
 
     def end(self, reason: EndReason, tick: int) -> None:
-        """Note the end; the outputs are in their final state."""
+        """Record the end; the outputs are in their final state."""
         core = self._core
         event = SweepDoneEvent(
             generation=self.plan.generation,
@@ -346,42 +348,42 @@ class BoardSweepRun:
             dropped=self.ring.dropped,
             tick=tick,
             crc32=core.driven_crc32,
-            late=min(self.late, _LATE_TOP),
+            late=min(self.late, _MAX_LATE),
             reason=reason,
             outputs_state=core.state,
         )
-        self.ending = Ending(reason, tick, event)
+        self.run_end = RunEnd(reason, tick, event)
         self.phase = Phase.ENDED
 
     def forget_records(self) -> None:
-        """Release every record (a new session, section 10.4)."""
+        """Release every record, for a new session (section 10.4)."""
         self.ring.acknowledge(self.ring.produced, self.ring.credit_limit)
 
-    # -- its records ------------------------------------------------------------------------------------------------
+    # -- records ----------------------------------------------------------------------------------------------------
 
     def values(self, records: range) -> NDArray[np.uint16]:
-        """Return records that are held; shape ``(len(records), n_selected)``."""
+        """Return stored records; shape ``(len(records), n_selected)``."""
         return self._values[np.arange(records.start, records.stop) % len(self._values)]
 
-    def push_at(self, tx_max: int) -> float | None:
-        """Return from when on records can be pushed: a frame is full, 20 ms are over, or the run has ended."""
-        ready = self.ring.pushable()
-        if not ready:
+    def next_push_s(self, tx_max: int) -> float | None:
+        """Return the earliest time to push records: a frame is full, 20 ms have passed, or the run has ended."""
+        pushable_records = self.ring.pushable()
+        if not pushable_records:
             return None
         if not self.running:
             return float("-inf")
         full = max_elements(SweepDataEvent, tx_max, len(self.plan.channels))
-        if len(ready) >= full:
-            return float(self._made_s[(ready.start + full - 1) % len(self._made_s)])
-        return float(self._made_s[ready.start % len(self._made_s)]) + SWEEP_PUSH_MS * 1e-3
+        if len(pushable_records) >= full:
+            return float(self._recorded_s[(pushable_records.start + full - 1) % len(self._recorded_s)])
+        return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
-    def push(self, tx_max: int) -> SweepDataEvent:
+    def take_push(self, tx_max: int) -> SweepDataEvent:
         """Return as many records as may be pushed and fit one frame."""
-        ready = self.ring.pushable()
-        chosen = ready[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
-        self.ring.pushed(chosen)
-        tick = int(self._ticks[chosen.start % len(self._ticks)])
-        return SweepDataEvent(self.plan.generation, chosen.start, tick % _U32, self.values(chosen))
+        pushable_records = self.ring.pushable()
+        records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
+        self.ring.pushed(records)
+        tick = int(self._ticks[records.start % len(self._ticks)])
+        return SweepDataEvent(self.plan.generation, records.start, tick % _U32, self.values(records))
 
 
 class Sweeper:
@@ -393,7 +395,7 @@ class Sweeper:
 
     Attributes:
         store: The image.
-        run: The last run; ``None`` before the first one of this boot.
+        run: The last run; ``None`` before the first run of this boot.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -401,95 +403,95 @@ class Sweeper:
         self._monitors = monitors
         self.store = ImageStore(core.profile)
         self.run: BoardSweepRun | None = None
-        self._done_waits = False
-        core.sweep_over = self._over
+        self._done_event_waits = False
+        core.on_sweep_end = self._end_early
 
     def reset(self) -> None:
-        """Forget everything: a restart."""
+        """Delete image and run, for a restart."""
         self.store.clear()
         self.run = None
-        self._done_waits = False
+        self._done_event_waits = False
 
     @property
     def running(self) -> BoardSweepRun | None:
-        """The run that has not ended, if there is one."""
+        """The current run; ``None`` if it has ended or there is none."""
         return self.run if self.run is not None and self.run.running else None
 
     def capacity(self, n_selected: int) -> int:
         """Return how many records the result memory holds."""
         return ring_capacity(self._core.profile.sweep_ring, n_selected)
 
-    def begin(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
+    def start(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
         """Start a run at a tick edge, which is now."""
         overwrite = bool(request.run_flags & RunFlag.OVERWRITE)
         ring = RecordRing(self.capacity(len(plan.channels)), request.credit_limit, overwrite=overwrite)
         self._core.enter_sweep(plan.generation)
         self.run = BoardSweepRun(self._core, self._monitors, plan, ring, edge)
-        self._done_waits = True
+        self._done_event_waits = True
         return self.run
 
     def finish(self, reason: EndReason, edge: int) -> None:
-        """End a running sweep at a tick edge, the base table driven again; nothing if it has ended meanwhile."""
+        """End a running sweep at a tick edge and drive the base table again; does nothing if the run has ended."""
         run = self.running
         if run is not None:
-            self._core.leave_sweep(edge, restore=True)
+            self._core.end_sweep(edge, restore=True)
             run.end(reason, self._core.latch_tick)
 
-    def _over(self, reason: EndReason, tick: int) -> None:
+    def _end_early(self, reason: EndReason, tick: int) -> None:
         run = self.running
         if run is not None:
             run.end(reason, tick)
 
     def change_host(self) -> None:
-        """A new session begins: the records are gone, image and outcome stay (sections 4.1 and 10.4)."""
-        self._done_waits = False
+        """Drop the records for a new session; image and outcome stay (sections 4.1 and 10.4)."""
+        self._done_event_waits = False
         if self.run is not None:
             self.run.forget_records()
 
-    # -- on the clock -----------------------------------------------------------------------------------------------
+    # -- scheduled actions ------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the next instant at which a point is latched or scanned, or the run ends; ``None`` without a run."""
+        """Return the next time at which a point is latched or scanned, or the run ends; ``None`` without a run."""
         return None if self.run is None else self.run.next_due()
 
     def run_due(self) -> None:
-        """Do what is due at that instant."""
+        """Do what is due at that time."""
         if self.run is not None:
             self.run.run_due()
 
     def trigger(self, at_s: float) -> None:
-        """The external trigger."""
+        """Apply the external trigger."""
         if self.run is not None:
             self.run.trigger(at_s)
 
     def shift(self, seconds: float) -> None:
-        """The processor stood still for so long."""
+        """Shift all scheduled times by the time that the processor was frozen."""
         if self.run is not None:
             self.run.shift(seconds)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
-    def ready_at(self, tx_max: int) -> float | None:
-        """Return from when on there is an event to send, or ``None``: SWEEP_DONE follows the last SWEEP_DATA."""
+    def next_ready_s(self, tx_max: int) -> float | None:
+        """Return the earliest time to send an event, or ``None``; SWEEP_DONE follows the last SWEEP_DATA."""
         run = self.run
         if run is None:
             return None
-        push_at = run.push_at(tx_max)
-        if push_at is None and self._done_waits and not run.running:
+        next_push_s = run.next_push_s(tx_max)
+        if next_push_s is None and self._done_event_waits and not run.running:
             return float("-inf")
-        return push_at
+        return next_push_s
 
-    def next_event(self, tx_max: int) -> tuple[Event, bytes]:
-        """Take the event that is ready: its code and its payload."""
+    def take_event(self, tx_max: int) -> tuple[Event, bytes]:
+        """Remove the event that is ready; return its code and its payload."""
         run = self.run
-        if run is not None and run.push_at(tx_max) is not None:
-            return Event.SWEEP_DATA, run.push(tx_max).encode()
-        return Event.SWEEP_DONE, self.take_done() or b""
+        if run is not None and run.next_push_s(tx_max) is not None:
+            return Event.SWEEP_DATA, run.take_push(tx_max).encode()
+        return Event.SWEEP_DONE, self.take_done_event() or b""
 
-    def take_done(self) -> bytes | None:
-        """Take the payload of a SWEEP_DONE that waits, whatever records remain; ``None`` if none does."""
-        ending = None if self.run is None else self.run.ending
-        if ending is None or not self._done_waits:
+    def take_done_event(self) -> bytes | None:
+        """Remove a waiting SWEEP_DONE event, whatever records remain; return its payload, ``None`` if there is none."""
+        run_end = None if self.run is None else self.run.run_end
+        if run_end is None or not self._done_event_waits:
             return None
-        self._done_waits = False
-        return ending.event.encode()
+        self._done_event_waits = False
+        return run_end.event.encode()

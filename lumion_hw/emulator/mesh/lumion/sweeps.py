@@ -31,18 +31,18 @@ _OFFSET_REPEAT, _OFFSET_UP_TO = 16, 4
 
 
 def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Result:
-    """SWEEP_LOAD (section 10.2)."""
+    """Execute SWEEP_LOAD (section 10.2)."""
     del at_s
     return context.sweeper.store.load(request, context.core.state)
 
 
 def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Result:
-    """SWEEP_START (section 10.3): all checks now, the first point at the next tick edge, the reply then."""
+    """Execute SWEEP_START (section 10.3): all checks now, the first point and the reply at the next tick edge."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
-    same = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
-    # Asked again after a lost reply: the run that was begun is the answer.
-    if run is not None and same and request.generation == core.generation:
+    is_same_run = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
+    # A repeat after a lost reply is answered with the run that was started.
+    if run is not None and is_same_run and request.generation == core.generation:
         return _start_reply(context, run)
     plan = _accept(context, request)
     if isinstance(plan, Refusal):
@@ -50,15 +50,15 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
     core.armed = None  # a newer generation replaces an armed commit (section 8.3)
     number = core.tick_number(at_s) + 1
 
-    def begin() -> Message | Refusal:
+    def start() -> Message | Refusal:
         refusal = refuse_state(core)
-        return _start_reply(context, sweeper.begin(plan, request, number)) if refusal is None else refusal
+        return _start_reply(context, sweeper.start(plan, request, number)) if refusal is None else refusal
 
-    return DeferredReply(core.edge_s(number), begin)
+    return DeferredReply(core.edge_s(number), start)
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Return what to run, or the first check that fails."""
+    """Return the run to start, or the first failed check."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -75,16 +75,16 @@ def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
 
 
 def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
-    """Return why the records could not be numbered, kept or sent, or ``None``."""
+    """Return the reason why the records could not be numbered, stored or sent, or ``None``."""
     n_values = len(plan.channels)
     try:
-        # Records are numbered in 32 bits, so points times passes must fit.
+        # Record numbers have 32 bits, so points times passes must fit.
         run_records(len(plan.image.points), plan.repeat)
     except ValueError:
         return bad_value(_OFFSET_REPEAT, plan.repeat)
     if context.sweeper.capacity(n_values) < 1:
         return Refusal(Status.NO_MEMORY, value=n_values, limit=context.core.profile.sweep_ring)
-    # One record has to fit a frame, or it could never be read.
+    # One record must fit a frame, or it could never be read.
     if max_elements(SweepReadReply, context.session.tx_max, n_values) < 1:
         room = max_elements(SweepReadReply, context.session.tx_max)
         return Refusal(Status.TOO_BIG, value=n_values, limit=room)
@@ -108,11 +108,11 @@ def _start_reply(context: Context, run: BoardSweepRun) -> SweepStartReply:
 
 
 def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Result:
-    """SWEEP_READ (section 10.4): records by index, or the state alone."""
+    """Execute SWEEP_READ (section 10.4): return records by index, or the state alone."""
     del at_s
     run = context.sweeper.run
     if run is None:
-        return _nothing_run(request)
+        return _read_without_run(request)
     if request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=run.plan.generation)
     ring = run.ring
@@ -129,13 +129,13 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
         oldest=ring.oldest,
         dropped=ring.dropped,
         run_state=run.run_state,
-        reason=None if run.ending is None else run.ending.reason,
+        reason=None if run.run_end is None else run.run_end.reason,
         values=run.values(records),
     )
 
 
-def _nothing_run(request: SweepReadRequest) -> Result:
-    """Answer while there has been no run in this boot: only generation 0 asks for that."""
+def _read_without_run(request: SweepReadRequest) -> Result:
+    """Reply before the first run of this boot: only generation 0 is valid then."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)
@@ -143,7 +143,7 @@ def _nothing_run(request: SweepReadRequest) -> Result:
 
 
 def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result:
-    """SWEEP_ACK (section 10.4): a paused run goes on at the next tick edge."""
+    """Execute SWEEP_ACK (section 10.4): a paused run continues at the next tick edge."""
     run = context.sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
@@ -155,15 +155,15 @@ def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result
 
 
 def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Result:
-    """SWEEP_ABORT (section 10.4): ends the run at the next tick edge; a run that has ended stays as it is."""
+    """Execute SWEEP_ABORT (section 10.4): end the run at the next tick edge; a run that has ended does not change."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
-    # Asked again after a lost reply, or too late: how the run has ended is the answer.
+    # A repeat after a lost reply, or a late request, is answered with the end of the run.
     if not run.running:
         return _abort_reply(context, run)
-    run.stop()
+    run.stop_latching()
     number = core.tick_number(at_s) + 1
 
     def finish() -> Message | Refusal:
@@ -174,7 +174,7 @@ def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Re
 
 
 def _abort_reply(context: Context, run: BoardSweepRun) -> SweepAbortReply | Refusal:
-    ending = run.ending
-    if ending is None:  # cannot be: finish() has ended it
+    run_end = run.run_end
+    if run_end is None:  # impossible: finish() has ended it
         return Refusal(Status.BUSY)
-    return SweepAbortReply(run.plan.generation, run.ring.produced, ending.tick, context.core.state, ending.reason)
+    return SweepAbortReply(run.plan.generation, run.ring.produced, run_end.tick, context.core.state, run_end.reason)

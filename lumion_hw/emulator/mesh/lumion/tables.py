@@ -1,4 +1,4 @@
-"""Commands of the phase set (section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
+"""Commands for tables of codes (section 8): STAGE, STAGE_SPARSE, COMMIT, SET, READBACK."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span, refuse_state
-from lumion_hw.emulator.mesh.lumion.core import Armed, Bank, BoardCore
+from lumion_hw.emulator.mesh.lumion.core import ArmedCommit, Bank, BoardCore
 
 _U32 = 1 << 32
 _OFFSET_BANK_STAGE, _OFFSET_COUNT_STAGE = 4, 8
@@ -37,7 +37,7 @@ _WHEN_FEATURE = {CommitWhen.AT_TICK: Feature.COMMIT_AT_TICK, CommitWhen.TRIGGER:
 
 
 def stage(context: Context, request: StageRequest, at_s: float) -> Result:
-    """STAGE (section 8.1)."""
+    """Execute STAGE (section 8.1)."""
     del at_s
     count = len(request.codes)
     if count == 0:
@@ -47,7 +47,7 @@ def stage(context: Context, request: StageRequest, at_s: float) -> Result:
 
 
 def stage_sparse(context: Context, request: StageSparseRequest, at_s: float) -> Result:
-    """STAGE_SPARSE (section 8.2)."""
+    """Execute STAGE_SPARSE (section 8.2)."""
     del at_s
     if len(request.pairs) == 0:
         return bad_value(6, 0)
@@ -67,32 +67,32 @@ def _stage(
     core, n_dac = context.core, context.core.profile.n_dac
     if number >= len(core.banks):
         return bad_value(_OFFSET_BANK_STAGE, number)
-    # Checked as a whole before anything is staged: a refused fragment leaves the bank as it was.
-    beyond = channels[channels >= n_dac]
-    if beyond.size:
-        return Refusal(Status.BAD_CHANNEL, channel=min(int(beyond[0]), 0xFFFE), limit=n_dac)
-    # What was checked for an armed commit stays as it was until it latches.
+    # Checked as a whole before anything is staged: a refused fragment leaves the bank unchanged.
+    invalid_channels = channels[channels >= n_dac]
+    if invalid_channels.size:
+        return Refusal(Status.BAD_CHANNEL, channel=min(int(invalid_channels[0]), 0xFFFE), limit=n_dac)
+    # The bank of an armed commit must not change until it latches.
     if core.armed is not None and core.armed.bank == number:
         return Refusal(Status.BUSY)
     bank = core.banks[number]
-    if not bank.takes(generation):
+    if not bank.accepts(generation):
         return Refusal(Status.STALE, value=bank.generation)
     refusal = None if core.active is None else core.active.refuse_codes(codes, channels)
     if refusal is not None:
         return refusal
-    bank.put(generation, channels, codes, base)
+    bank.stage_codes(generation, channels, codes, base)
     return StageReply(generation, bank.n_staged)
 
 
 def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
-    """COMMIT (section 8.3), its checks in the order of the specification."""
+    """Execute COMMIT (section 8.3), with its checks in the order of the specification."""
     core = context.core
     refusal = refuse_state(core) or _refuse_commit_fields(core, request)
     if refusal is not None:
         return refusal
-    known = _known_generation(core, request.generation, request.crc32)
-    if known is not None:
-        return known
+    reply_or_refusal = _check_generation(core, request.generation, request.crc32)
+    if reply_or_refusal is not None:
+        return reply_or_refusal
     bank = core.banks[request.bank]
     refusal = _refuse_bank(core, bank, request)
     if refusal is not None:
@@ -101,10 +101,10 @@ def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
         return _latch_at_next_edge(core, request.generation, bank.codes, at_s, CommitReply)
     if request.when == CommitWhen.AT_TICK and not is_newer(request.at_tick, core.tick(at_s)):
         return bad_value(_OFFSET_AT_TICK, request.at_tick)
-    # Ticks wrap at 32 bits; edges are counted without.
+    # Ticks wrap at 32 bits; edge numbers do not.
     ahead = (request.at_tick - core.tick(at_s)) % _U32
     edge = core.tick_number(at_s) + ahead if request.when == CommitWhen.AT_TICK else None
-    core.armed = Armed(request.generation, request.bank, bank.codes.copy(), request.crc32, edge)
+    core.armed = ArmedCommit(request.generation, request.bank, bank.codes.copy(), request.crc32, edge)
     return _armed_reply(core, core.armed)
 
 
@@ -121,11 +121,11 @@ def _refuse_commit_fields(core: BoardCore, request: CommitRequest) -> Refusal | 
     return None
 
 
-def _known_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
-    """Checks 3 and 4: a generation that is active or armed already, or too old; ``None`` for a new one."""
+def _check_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
+    """Run checks 3 and 4: the generation is active or armed already, or too old; ``None`` for a new one."""
     armed = core.armed
     if generation == core.generation:
-        # Asked again after a lost reply; another table under the number of the active one is a mistake.
+        # A repeat after a lost reply; a different table with the active generation is an error.
         if crc32 == core.driven_crc32:
             return CommitReply(generation, core.latch_tick, crc32, True, core.state)
         return Refusal(Status.STALE, value=core.generation)
@@ -136,15 +136,15 @@ def _known_generation(core: BoardCore, generation: int, crc32: int) -> Message |
     return None
 
 
-def _armed_reply(core: BoardCore, armed: Armed) -> CommitReply:
+def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
     tick = 0 if armed.edge is None else armed.edge % _U32
     return CommitReply(armed.generation, tick, armed.crc32, False, core.state)
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Checks 5 to 8: is the bank what the host means, complete, undamaged and within the limits."""
+    """Run checks 5 to 8: the bank has the right content, is complete, undamaged and within the limits."""
     n_dac = core.profile.n_dac
-    # The fragments of that content have not come, or were lost: the host has to stage again.
+    # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):
         return Refusal(Status.INCOMPLETE, channel=0, value=0, limit=n_dac)
     if request.bank_generation != bank.generation:
@@ -155,21 +155,21 @@ def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal
     computed = bank.crc32()
     if computed != request.crc32:
         return Refusal(Status.CRC_MISMATCH, value=computed, limit=request.crc32)
-    # Again at the commit: the configuration may have been applied after the staging.
+    # Checked again at the commit, because the configuration may have changed after the staging.
     return None if core.active is None else core.active.refuse_table(bank.codes, core.profile)
 
 
 def _latch_at_next_edge(
     core: BoardCore, generation: int, codes: NDArray[np.uint16], at_s: float, reply: type[CommitReply]
 ) -> DeferredReply:
-    """Latch at the next tick edge and answer then, unless the board left READY meanwhile."""
+    """Latch at the next tick edge and reply then, unless the board has left READY."""
     number = core.tick_number(at_s + core.profile.write_us * 1e-6) + 1
 
     def finish() -> Message | Refusal:
         refusal = refuse_state(core)
         if refusal is not None:
             return refusal
-        # A fault or ESTOP between request and edge has the last word.
+        # A fault or ESTOP between request and edge takes precedence.
         core.latch(generation, codes, number)
         return reply(generation, core.latch_tick, core.driven_crc32, True, core.state)
 
@@ -177,16 +177,16 @@ def _latch_at_next_edge(
 
 
 def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
-    """SET (section 8.4)."""
+    """Execute SET (section 8.4)."""
     core = context.core
     refusal = refuse_state(core)
     if refusal is not None:
         return refusal
     if len(request.codes) != core.profile.n_dac:
         return bad_value(_OFFSET_COUNT_SET, len(request.codes))
-    known = _known_generation(core, request.generation, table_crc32(request.codes))
-    if known is not None:
-        return known
+    reply_or_refusal = _check_generation(core, request.generation, table_crc32(request.codes))
+    if reply_or_refusal is not None:
+        return reply_or_refusal
     refusal = None if core.active is None else core.active.refuse_table(request.codes, core.profile)
     if refusal is not None:
         return refusal
@@ -194,7 +194,7 @@ def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
 
 
 def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
-    """READBACK (section 8.5)."""
+    """Execute READBACK (section 8.5)."""
     del at_s
     core, n_dac = context.core, context.core.profile.n_dac
     driven = request.bank == DRIVEN_TABLE
@@ -203,7 +203,7 @@ def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
     count = 0
     if request.rb_flags & ReadbackFlag.CODES:
         count = request.count
-        room = context.session.room(20, 2)
+        room = context.session.elements_per_reply(20, 2)
         refusal = refuse_span(request.start, count, n_dac, 2, 4)
         if refusal is None and count > room:
             refusal = Refusal(Status.TOO_BIG, value=count, limit=room)

@@ -1,4 +1,4 @@
-"""The two directions of one connection to the emulated board: bytes under way, paced and bounded (section 15)."""
+"""Both directions of one connection to the emulated board: bytes in transmission, timed and bounded (section 15)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lumion_hw.errors import ConfigError
 
 
 class TimedBytes:
-    """A queue of bytes that pass one after the other.
+    """A queue of bytes that are transmitted one after the other.
 
     Args:
-        byte_s: Time of one byte, s; 0 when the bytes of a run pass together.
+        byte_s: Time of one byte in seconds; 0 if all bytes of a run pass together.
     """
 
     def __init__(self, byte_s: float) -> None:
@@ -25,90 +25,90 @@ class TimedBytes:
         return len(self._data)
 
     def append(self, data: bytes | bytearray, start_s: float) -> float:
-        """Put a run at the end: its byte j passes at ``start_s + (j + 1) x byte_s``; returns when its last one does."""
+        """Append a run whose byte j passes at ``start_s + (j + 1) x byte_s``; return the time of its last byte."""
         if data:
             self._data += data
             self._runs.append((start_s, len(data)))
         return start_s + self._byte_s * len(data)
 
     def find(self, byte: bytes, start: int = 0) -> int:
-        """Return the place of the first such byte from ``start`` on, or -1."""
+        """Return the index of the first such byte from ``start`` on, or -1."""
         return self._data.find(byte, start)
 
-    def first_other_than(self, byte: bytes) -> int:
-        """Return the place of the first byte that is another one; the length if there is none."""
+    def skip_bytes(self, byte: bytes) -> int:
+        """Return the index of the first byte that differs from ``byte``; the length if there is none."""
         return len(self._data) - len(self._data.lstrip(byte))
 
-    def time_of(self, place: int) -> float:
-        """Return when the byte at a place passes. Raises ``IndexError`` if there is none."""
+    def pass_time_s(self, index: int) -> float:
+        """Return when the byte at an index passes. Raises ``IndexError`` if there is none."""
         for start_s, count in self._runs:
-            if place < count:
-                return start_s + self._byte_s * (place + 1)
-            place -= count
-        raise IndexError("no byte at this place")
+            if index < count:
+                return start_s + self._byte_s * (index + 1)
+            index -= count
+        raise IndexError("no byte at this index")
 
-    def end_of_run(self) -> float | None:
+    def next_run_end_s(self) -> float | None:
         """Return when the last byte of the oldest run passes, or ``None``."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]
         return start_s + self._byte_s * count
 
-    def passed(self, at_s: float) -> int:
-        """Return how many bytes have passed by an instant."""
+    def count_passed(self, at_s: float) -> int:
+        """Return how many bytes have passed by a time."""
         total = 0
         for start_s, count in self._runs:
             if at_s < start_s:
                 break
             if self._byte_s:
-                # Sums of byte times are rounded, the more the later on the clock.
+                # Sums of byte times have rounding errors that grow with the clock's time.
                 slack = 1e-6 + 1e-15 * abs(at_s) / self._byte_s
-                done = min(count, int((at_s - start_s) / self._byte_s + slack))
+                passed = min(count, int((at_s - start_s) / self._byte_s + slack))
             else:
-                done = count
-            total += done
-            if done < count:
+                passed = count
+            total += passed
+            if passed < count:
                 break
         return total
 
-    def take(self, count: int) -> bytes:
-        """Take the oldest ``count`` bytes."""
+    def remove(self, count: int) -> bytes:
+        """Remove and return the oldest ``count`` bytes."""
         data = bytes(self._data[:count])
         del self._data[:count]
         while count:
             start_s, size = self._runs.popleft()
             if size > count:
-                # The rest of a run keeps the times that its bytes had.
+                # The remaining bytes of a run keep their times.
                 self._runs.appendleft((start_s + self._byte_s * count, size - count))
                 break
             count -= size
         return data
 
     def clear(self) -> None:
-        """Lose all of them."""
+        """Discard all bytes."""
         self._data.clear()
         self._runs.clear()
 
 
-UNREAD_LIMIT = 4096
-"""Bytes that may lie unread in each direction; then the writer waits."""
+MAX_UNREAD_BYTES = 4096
+"""Largest number of unread bytes in each direction; beyond it the writer waits."""
 
 BITS_PER_BYTE = 10
 """8N1 on a UART."""
 
 LATENCY_BYTES = 62
-"""Bytes that a USB-UART bridge sends at once, whatever its timer says: a packet without its two status bytes."""
+"""Number of bytes at which a USB-UART bridge sends without waiting for its timer: a packet less two status bytes."""
 
 USB_FRAME_S = 0.001
-"""Length of a frame on USB full speed, s."""
+"""Length of a frame of USB full speed in seconds."""
 
 USB_PACKET_BYTES = 64
 USB_PACKETS_PER_FRAME = 13
-"""Bulk packets of one device in one frame: 832 bytes, which is what 0.8 MB/s (section 14) comes to in whole packets."""
+"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (section 14) in whole packets."""
 
 _DEFAULT_LATENCY_MS = 16
-_LONGEST_LATENCY_MS = 255
-_EDGE = 1e-6  # of a frame or timer period: sums of floating-point times are rounded
+_MAX_LATENCY_MS = 255
+_ROUNDING = 1e-6  # in frames or timer periods: sums of floating-point times have rounding errors
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class Pacing:
 
     Attributes:
         mode: ``none``, ``uart``, ``ftdi`` or ``usb-fs``.
-        byte_s: Time of one byte on a UART, s; 0 without one.
-        latency_s: Latency timer of the bridge, s; 0 without one.
+        byte_s: Time of one byte on a UART in seconds; 0 without a UART.
+        latency_s: Latency timer of the bridge in seconds; 0 without a bridge.
     """
 
     mode: str
@@ -127,55 +127,58 @@ class Pacing:
 
     @classmethod
     def parse(cls, text: str) -> Pacing:
-        """Return the mode of ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
+        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
 
         Raises:
-            ConfigError: It is none of them.
+            ConfigError: The text is not a pacing mode.
         """
         mode, *numbers = text.split(":")
         counts = {"none": (0,), "usb-fs": (0,), "uart": (1,), "ftdi": (1, 2)}
         if len(numbers) not in counts.get(mode, ()) or not all(item.isascii() and item.isdigit() for item in numbers):
-            raise ConfigError(f"no pacing mode: {text!r}", hint="Use none, uart:<baud>, ftdi:<baud>:<ms> or usb-fs.")
+            raise ConfigError(
+                f"{text!r} is not a pacing mode", hint="Use none, uart:<baud>, ftdi:<baud>:<ms> or usb-fs."
+            )
         if not numbers:
             return cls(mode)
         baud = int(numbers[0])
         latency_ms = 0 if mode == "uart" else int(([*numbers, str(_DEFAULT_LATENCY_MS)])[1])
-        if baud == 0 or (mode == "ftdi" and not 1 <= latency_ms <= _LONGEST_LATENCY_MS):
+        if baud == 0 or (mode == "ftdi" and not 1 <= latency_ms <= _MAX_LATENCY_MS):
             raise ConfigError(
-                f"pacing {text!r} asks for {baud} baud and a latency of {latency_ms} ms",
-                hint=f"The baud rate is positive, the latency timer 1 to {_LONGEST_LATENCY_MS} ms.",
+                f"pacing {text!r} has {baud} baud and a latency timer of {latency_ms} ms",
+                hint=f"Give a positive baud rate and a latency timer of 1 to {_MAX_LATENCY_MS} ms.",
             )
         return cls(mode, BITS_PER_BYTE / baud, latency_ms * 1e-3)
 
     @property
     def is_uart(self) -> bool:
-        """Bytes pass a UART: frames are kept short (section 2.4)."""
+        """Whether bytes pass a UART, so that frames are short (section 2.4)."""
         return self.byte_s > 0.0
 
-    def gate(self) -> Gate:
-        """Return what the board's bytes pass on their way to the host."""
+    def delivery_delay(self) -> DeliveryDelay:
+        """Return the delivery delay between the board and the host."""
         if self.mode == "ftdi":
-            return LatencyGate(self.latency_s)
-        return UsbGate() if self.mode == "usb-fs" else Gate()
+            return LatencyTimerDelay(self.latency_s)
+        return UsbFrameDelay() if self.mode == "usb-fs" else DeliveryDelay()
 
 
-class Gate:
-    """Nothing between the board's last bit and the host: a byte is there when it has left."""
+class DeliveryDelay:
+    """No delay between the board's last bit and the host: a byte is delivered when it has left."""
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return when the host should look for bytes of ``line``, or ``None``: at the end of a frame."""
-        return line.end_of_run()
+        """Return the next time to deliver bytes of ``line``, at the end of a frame, or ``None``."""
+        return line.next_run_end_s()
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Take what has reached the host by now."""
-        return line.take(line.passed(now_s))
+        """Remove and return the bytes that have reached the host by now."""
+        return line.remove(line.count_passed(now_s))
 
 
-class LatencyGate(Gate):
-    """A USB-UART bridge: holds bytes until 62 wait or its timer runs out.
+class LatencyTimerDelay(DeliveryDelay):
+    """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
 
-    The timer runs on when nothing waits: an empty packet (status bytes alone) is a delivery too. A lone reply so waits
-    up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
+    The timer also runs when nothing waits: an empty packet (status bytes alone) restarts it too. A single reply
+    therefore
+    waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
     """
 
     def __init__(self, latency_s: float) -> None:
@@ -183,35 +186,35 @@ class LatencyGate(Gate):
         self._last_s = 0.0
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return the instant of the next packet with bytes in it, or ``None``."""
+        """Return the time of the next packet with bytes, or ``None``."""
         if not len(line):
             return None
-        periods = max(math.ceil((line.time_of(0) - self._last_s) / self._latency_s - _EDGE), 1)
+        periods = max(math.ceil((line.pass_time_s(0) - self._last_s) / self._latency_s - _ROUNDING), 1)
         timer_s = self._last_s + periods * self._latency_s
-        # A full packet goes at once; the timer is for the rest.
-        return min(timer_s, line.time_of(LATENCY_BYTES - 1)) if len(line) >= LATENCY_BYTES else timer_s
+        # A full packet is sent at once; the timer applies to the rest.
+        return min(timer_s, line.pass_time_s(LATENCY_BYTES - 1)) if len(line) >= LATENCY_BYTES else timer_s
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Take the packets that have reached the host by now."""
+        """Remove and return the packets that have reached the host by now."""
         packets = bytearray()
         while (at_s := self.next_delivery(line)) is not None and at_s <= now_s:
-            # At least the byte that it was due for, whatever the last bit of its time.
-            packets += line.take(min(max(line.passed(at_s), 1), LATENCY_BYTES))
+            # At least the byte that was due, despite rounding errors of its time.
+            packets += line.remove(min(max(line.count_passed(at_s), 1), LATENCY_BYTES))
             self._last_s = at_s
         return bytes(packets)
 
 
 class UsbFrames:
-    """The 1-ms frames of USB full speed and the packets used in the present one."""
+    """The 1-ms frames of USB full speed, and the number of packets used in the present frame."""
 
     def __init__(self) -> None:
         self._frame = 0
         self._packets = 0
 
     def next_packet(self, ready_s: float) -> float:
-        """Return the instant of the frame that carries a packet ready at ``ready_s``: the next one with room."""
-        # What is ready within a frame is carried by the next one.
-        frame = max(math.floor(ready_s / USB_FRAME_S + _EDGE) + 1, self._frame)
+        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with room."""
+        # Data that is ready within a frame is carried by the next one.
+        frame = max(math.floor(ready_s / USB_FRAME_S + _ROUNDING) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:
             frame += 1
         self._packets = self._packets + 1 if frame == self._frame else 1
@@ -219,41 +222,41 @@ class UsbFrames:
         return frame * USB_FRAME_S
 
 
-class UsbGate(Gate):
-    """USB full speed, towards the host: the next frame takes up to 13 packets of what waits."""
+class UsbFrameDelay(DeliveryDelay):
+    """Delay of USB full speed towards the host: each frame carries up to 13 packets of the waiting bytes."""
 
     def __init__(self) -> None:
         self._last_frame = 0
 
     def _next_frame(self, line: TimedBytes) -> int:
-        return max(math.floor(line.time_of(0) / USB_FRAME_S + _EDGE), self._last_frame) + 1
+        return max(math.floor(line.pass_time_s(0) / USB_FRAME_S + _ROUNDING), self._last_frame) + 1
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return the instant of the next frame that carries bytes, or ``None``."""
+        """Return the time of the next frame that carries bytes, or ``None``."""
         return self._next_frame(line) * USB_FRAME_S if len(line) else None
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Take the packets that have reached the host by now."""
+        """Remove and return the packets that have reached the host by now."""
         packets = bytearray()
         while len(line) and (frame := self._next_frame(line)) * USB_FRAME_S <= now_s:
-            # What is ready at the very edge has missed this frame.
-            waiting = line.passed((frame - _EDGE) * USB_FRAME_S)
-            packets += line.take(min(waiting, USB_PACKET_BYTES * USB_PACKETS_PER_FRAME))
+            # Data that is ready exactly at the edge has missed this frame.
+            waiting = line.count_passed((frame - _ROUNDING) * USB_FRAME_S)
+            packets += line.remove(min(waiting, USB_PACKET_BYTES * USB_PACKETS_PER_FRAME))
             self._last_frame = frame
         return bytes(packets)
 
 
-WRITER_LIMIT = 65536
-"""Bytes kept for a writer that should wait and does not (an in-process link hands over all it has); more are lost."""
+MAX_WRITER_BYTES = 65536
+"""Largest number of bytes stored for a writer that does not wait, such as an in-process link; more are lost."""
 
-_END = b"\0"
+_DELIMITER = b"\0"
 
 
-class Inlet:
-    """Host to board. At most 4096 bytes lie unread; what the host writes beyond waits with the writer.
+class HostToBoardLine:
+    """Line from host to board. At most 4096 bytes are unread; further bytes wait with the writer.
 
     Args:
-        pacing: When bytes arrive.
+        pacing: Pacing mode.
     """
 
     def __init__(self, pacing: Pacing) -> None:
@@ -261,63 +264,64 @@ class Inlet:
         self._frames = UsbFrames() if pacing.mode == "usb-fs" else None
         self._writer = bytearray()
         self._free_s = float("-inf")
-        self._inside = False
+        self._inside_frame = False
 
     @property
-    def room(self) -> int:
-        """Bytes the host may write without having to wait."""
-        # Bytes that wait with the writer come first: nothing may overtake them.
-        return UNREAD_LIMIT - len(self._line) if not self._writer else 0
+    def free_bytes(self) -> int:
+        """Number of bytes that the host may write without having to wait."""
+        # Waiting bytes come first: nothing may overtake them.
+        return MAX_UNREAD_BYTES - len(self._line) if not self._writer else 0
 
     def write(self, data: bytes, at_s: float) -> int:
-        """The host writes; returns how many bytes were lost because it did not wait."""
+        """Accept bytes from the host; return how many were lost because the host did not wait."""
         self._writer += data
         self._enter(at_s)
-        lost = max(len(self._writer) - WRITER_LIMIT, 0)
-        del self._writer[WRITER_LIMIT:]
+        lost = max(len(self._writer) - MAX_WRITER_BYTES, 0)
+        del self._writer[MAX_WRITER_BYTES:]
         return lost
 
     def next_arrival(self) -> float | None:
-        """Return when the next frame is complete, or when reading lets more bytes in; ``None`` if nothing will be."""
+        """Return when the next frame is complete, or when a read makes room for more bytes; ``None`` for never."""
         if not len(self._line):
             return None
-        place = self._end_of_frame()
-        if place >= 0:
-            return self._line.time_of(place)
-        # No delimiter in a full buffer: it is read, so that the writer gets on and the decoder can call it oversized.
-        return self._line.time_of(len(self._line) - 1) if self._writer else None
+        index = self._frame_end_index()
+        if index >= 0:
+            return self._line.pass_time_s(index)
+        # A full buffer without delimiter is read, so that the writer can continue and the decoder reports an oversized
+        # frame.
+        return self._line.pass_time_s(len(self._line) - 1) if self._writer else None
 
     def read_frame(self, at_s: float) -> bytes:
-        """Take the bytes up to the delimiter that has just arrived."""
-        place = self._end_of_frame()
-        return self._read(place + 1 if place >= 0 else len(self._line), at_s)
+        """Remove and return the bytes up to the delimiter that has just arrived."""
+        index = self._frame_end_index()
+        return self._read(index + 1 if index >= 0 else len(self._line), at_s)
 
     def read(self, at_s: float) -> bytes:
-        """Take whatever has arrived."""
-        return self._read(self._line.passed(at_s), at_s)
+        """Remove and return all bytes that have arrived."""
+        return self._read(self._line.count_passed(at_s), at_s)
 
     def clear(self) -> None:
-        """Lose everything under way."""
+        """Discard everything in transmission."""
         self._line.clear()
         self._writer.clear()
         self._free_s = float("-inf")
-        self._inside = False
+        self._inside_frame = False
 
-    def _end_of_frame(self) -> int:
-        """Return the place of the next delimiter behind a byte that is none, or -1."""
-        # Delimiters in a row are empty pieces, which are no frames: reading goes on to the one that ends something.
-        return self._line.find(_END, 0 if self._inside else self._line.first_other_than(_END))
+    def _frame_end_index(self) -> int:
+        """Return the index of the delimiter that ends the next frame, or -1."""
+        # Consecutive delimiters are not frames: reading continues to the delimiter that ends one.
+        return self._line.find(_DELIMITER, 0 if self._inside_frame else self._line.skip_bytes(_DELIMITER))
 
     def _read(self, count: int, at_s: float) -> bytes:
-        data = self._line.take(count)
+        data = self._line.remove(count)
         if data:
-            self._inside = not data.endswith(_END)
+            self._inside_frame = not data.endswith(_DELIMITER)
             self._enter(at_s)
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Let bytes of the writer onto the line, as many as there is room for."""
-        count = min(UNREAD_LIMIT - len(self._line), len(self._writer))
+        """Move bytes from the writer to the line, as many as there is room for."""
+        count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return
         data = self._writer[:count]
@@ -329,48 +333,48 @@ class Inlet:
             self._line.append(data[start : start + USB_PACKET_BYTES], self._frames.next_packet(at_s))
 
 
-class Outlet:
-    """Board to host, one frame after the other. At most 4096 bytes lie untaken; the rest of a frame waits for room.
+class BoardToHostLine:
+    """Line from board to host, one frame after the other. At most 4096 bytes are unread; the rest of a frame waits.
 
     Args:
-        pacing: When bytes leave and reach the host.
+        pacing: Pacing mode.
     """
 
     def __init__(self, pacing: Pacing) -> None:
         self._pacing = pacing
-        self._gate = pacing.gate()
+        self._delivery_delay = pacing.delivery_delay()
         self._line = TimedBytes(pacing.byte_s)
-        self._rest = b""
+        self._unsent = b""
         self.free_s = float("-inf")
 
     @property
     def blocked(self) -> bool:
-        """No further frame can begin before the host takes bytes."""
-        return bool(self._rest) or len(self._line) >= UNREAD_LIMIT
+        """Whether no further frame can start before the host reads bytes."""
+        return bool(self._unsent) or len(self._line) >= MAX_UNREAD_BYTES
 
     def send(self, wire: bytes, at_s: float) -> None:
-        """Begin a frame."""
-        room = UNREAD_LIMIT - len(self._line)
-        self._rest = wire[room:]
-        self.free_s = self._line.append(wire[:room], max(self.free_s, at_s))
+        """Start a frame."""
+        free_bytes = MAX_UNREAD_BYTES - len(self._line)
+        self._unsent = wire[free_bytes:]
+        self.free_s = self._line.append(wire[:free_bytes], max(self.free_s, at_s))
 
-    def take(self, now_s: float) -> bytes:
-        """Give the host what has reached it by now."""
+    def remove(self, now_s: float) -> bytes:
+        """Remove and return the bytes that have reached the host by now."""
         blocked = self.blocked
-        data = self._gate.deliver(self._line, now_s)
-        # The rest of the frame could not leave before: it goes on from now.
+        data = self._delivery_delay.deliver(self._line, now_s)
+        # The rest of the frame was blocked: it continues from now.
         if data and blocked:
             self.free_s = max(self.free_s, now_s)
-            self.send(self._rest, now_s)
+            self.send(self._unsent, now_s)
         return data
 
     def next_delivery(self) -> float | None:
         """Return when more bytes reach the host, or ``None``."""
-        return self._gate.next_delivery(self._line)
+        return self._delivery_delay.next_delivery(self._line)
 
     def clear(self) -> None:
-        """Lose everything under way."""
+        """Discard everything in transmission."""
         self._line.clear()
-        self._rest = b""
+        self._unsent = b""
         self.free_s = float("-inf")
-        self._gate = self._pacing.gate()
+        self._delivery_delay = self._pacing.delivery_delay()

@@ -1,10 +1,10 @@
-"""An emulated chain of Qontrol output modules: ASCII and binary dialect, supervision, heater loads, reply timing."""
+"""Emulated chain of Qontrol output modules: ASCII and binary dialect, supervision, heater loads, reply timing."""
 
 from lumion_hw.emulator.mesh.qontrol.chain import QontrolChain
 from lumion_hw.emulator.mesh.qontrol.load import OPEN, SHORT, HeaterLoad
 from lumion_hw.emulator.mesh.qontrol.profile import (
     BAUD,
-    EXACT,
+    IDEAL_READBACK,
     ChainProfile,
     ErrorOrder,
     ModuleSpec,
@@ -15,7 +15,7 @@ from lumion_hw.emulator.mesh.qontrol.profile import (
 
 __all__ = [
     "BAUD",
-    "EXACT",
+    "IDEAL_READBACK",
     "OPEN",
     "SHORT",
     "ChainProfile",

@@ -1,4 +1,4 @@
-"""The emulated chain as a device: one serial line, modules behind it, and the order in which things happen."""
+"""The emulated chain as a device: one serial line with several modules, and the order of events."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from lumion_hw.emulator.mesh.qontrol.module import EmulatedQ8
 from lumion_hw.emulator.mesh.qontrol.profile import ChainProfile, ErrorOrder, ModuleSpec
 from lumion_hw.emulator.mesh.qontrol.requests import BinaryRequest, RequestReader, TextLine, read_binary, read_text
 from lumion_hw.emulator.mesh.qontrol.timing import ReplyTiming
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 
 OUTPUT_LIMIT = 1 << 16
-"""Unread bytes above which requests are lost, as with a full buffer of the module."""
+"""Number of unread bytes above which requests are lost, as with a full buffer of the module."""
 INPUT_LIMIT = 1 << 16
-"""Bytes on their way to the modules above which more are lost."""
+"""Number of bytes in transmission to the modules above which more are lost."""
 
-_LOOK_S = 0.001
+_POLL_S = 0.001
 
 
 class QontrolPeer:
@@ -40,9 +40,9 @@ class QontrolPeer:
 
     Args:
         chain: The chain.
-        baud: Line rate, or ``None`` for none.
-        reader: Cuts the input into requests.
-        timing: When replies reach the host.
+        baud: Line rate, or ``None`` for no transmission time.
+        reader: Splits the input into requests.
+        timing: Delays of the replies.
     """
 
     def __init__(self, chain: QontrolChain, baud: float | None, reader: RequestReader, timing: ReplyTiming) -> None:
@@ -50,95 +50,96 @@ class QontrolPeer:
         self._line = SerialLine(baud, INPUT_LIMIT)
         self._reader = reader
         self._timing = timing
-        self._coming = 0
+        self._inbound_bytes = 0
         self._arrived_s = float("-inf")
-        self._leaving = 0
+        self._unread_bytes = 0
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Put bytes from the host on the line, now."""
         self._chain.advance()
         if not self._chain.powered:
             return
-        taken = data[: INPUT_LIMIT - self._coming] if self._line.byte_s else data
+        accepted = data[: INPUT_LIMIT - self._inbound_bytes] if self._line.byte_s else data
         now = self._chain.now()
-        self._line.receive(taken, now)
-        self._coming += len(taken)
-        self._arrived_s = max(self._arrived_s, now) + self._line.byte_s * len(taken)
+        self._line.receive(accepted, now)
+        self._inbound_bytes += len(accepted)
+        self._arrived_s = max(self._arrived_s, now) + self._line.byte_s * len(accepted)
         self._chain.advance()
 
     def transmit(self) -> bytes:
-        """Give the bytes that have reached the host by now."""
+        """Return the bytes that have reached the host by now."""
         self._chain.advance()
-        data = self._line.left(self._timing.visible_s(self._chain.now()))
-        self._leaving -= len(data)
+        data = self._line.take_departed(self._timing.visible_s(self._chain.now()))
+        self._unread_bytes -= len(data)
         return data
 
     def next_event(self) -> float | None:
         """Return when more bytes may reach the host."""
         departure = self._line.next_departure()
         times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
-        if self._coming:
-            times.append(min(self._arrived_s, self._chain.now() + _LOOK_S))
+        if self._inbound_bytes:
+            times.append(min(self._arrived_s, self._chain.now() + _POLL_S))
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The host went away."""
+        """Close the connection from the host's side."""
         self._chain.disconnect(self)
 
-    # -- the module's side
+    # -- the chain's side
 
     def requests(self, now_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
-        """Give the requests that have arrived by a time, with their times."""
-        while (piece := self._line.arrived(now_s)) is not None:
+        """Yield the requests that have arrived by a time, with their times."""
+        while (piece := self._line.take_arrived(now_s)) is not None:
             end_s, data = piece
-            self._coming -= len(data)
+            self._inbound_bytes -= len(data)
             yield from self._reader.feed(data, end_s, self._line.byte_s)
 
     @property
     def full(self) -> bool:
-        """The host leaves too much unread."""
-        return self._leaving >= OUTPUT_LIMIT
+        """Whether the host leaves too many bytes unread."""
+        return self._unread_bytes >= OUTPUT_LIMIT
 
     def send(self, data: bytes, ready_s: float) -> None:
-        """Put bytes on the line, however many; ask for :attr:`full` before."""
-        self._leaving += len(data)
+        """Put bytes on the line without a limit; callers check :attr:`full` first."""
+        self._unread_bytes += len(data)
         self._line.send(data, ready_s)
 
     def clear(self) -> None:
-        """Lose everything under way, and what was read of a request."""
+        """Discard everything in transmission, and an incomplete request."""
         self._line.clear()
         self._reader.reset()
-        self._coming = self._leaving = 0
+        self._inbound_bytes = self._unread_bytes = 0
         self._arrived_s = float("-inf")
 
 
-_HELD_LINES = 256
-_LEAST_WORDS = 64
+_MAX_STORED_ERRORS = 256
+_MIN_WORDS = 64
 
 
 class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
-    There is no watchdog: outputs stay as they are when the host goes away. Error lines of the supervision go to every
-    connection, replies to the one that asked.
+    There is no watchdog: outputs stay on when the host disconnects. Error lines of the supervision go to every
+    connection,
+    replies to the connection of the request.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The clock of the bench.
-        rng: Draws everything random.
-        drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the instant, at construction
-            and whenever a current changes. Instants never run backwards but may lie before the clock's present time.
+        rng: Source of random numbers.
+        drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the time, at construction
+            and whenever a current changes. Times never run backwards but may lie before the clock's present time.
         modules: The modules in the order of the chain.
-        loads: What hangs on each channel, or one load for all.
-        profile: How the chain behaves where modules differ or nothing is published.
+        loads: Load of each channel, or one load for all.
+        profile: Behaviour that differs between modules or is not published.
 
     Attributes:
         profile: As given.
-        tamper: Scripted fault: every reply passes through it, LFs included; what it returns goes on the line.
-        silent: Scripted fault: requests are carried out, but nothing is answered.
+        tamper: Scripted fault: a function that every reply passes through, LFs included; its result goes on the line.
+        silent: Scripted fault: requests are carried out, but no reply is sent.
 
     Raises:
-        ConfigError: There are no modules, or the number of loads is not that of the channels.
+        ConfigError: There are no modules, or the number of loads differs from the number of channels.
     """
 
     what = "the chain"
@@ -156,7 +157,7 @@ class QontrolChain(Switchable):
         profile: ChainProfile | None = None,
     ) -> None:
         super().__init__(name, clock)
-        self._report = drive
+        self._drive_outputs = drive
         self.profile = profile or ChainProfile()
         self._modules = self._build(modules, loads, rng)
         self._present = list(self._modules)
@@ -165,7 +166,7 @@ class QontrolChain(Switchable):
         self._timing = ReplyTiming(self.profile.reply_mode, rng)
         self._overflow = ErrorLimiter(self.profile.burst_lines, self.profile.burst_window_s)
         self._peers: list[QontrolPeer] = []
-        self._held: deque[str] = deque(maxlen=_HELD_LINES)
+        self._stored_errors: deque[str] = deque(maxlen=_MAX_STORED_ERRORS)
         self._time = clock.now()
         self._ready_s = float("-inf")
         self._extra_s = 0.0
@@ -173,7 +174,7 @@ class QontrolChain(Switchable):
         self._driven = np.full(self.n_channels, np.nan)
         self.tamper: Callable[[bytes], bytes] | None = None
         self.silent = False
-        self._sound: dict[int, HeaterLoad] = {}
+        self._working_loads: dict[int, HeaterLoad] = {}
         self._drive()
 
     def _build(
@@ -184,14 +185,14 @@ class QontrolChain(Switchable):
             loads = [loads or HeaterLoad()] * count
         if not modules or len(loads) != count:
             raise ConfigError(
-                f"a chain of {len(modules)} modules with {count} channels does not go with {len(loads)} loads",
+                f"a chain of {len(modules)} modules has {count} channels, but {len(loads)} loads are given",
                 device=self._name,
                 hint="Give one load per channel and at least one module.",
             )
         built, first = [], 0
         for spec in modules:
-            own = loads[first : first + spec.n_channels]
-            built.append(EmulatedQ8(spec, self.profile, own, first, rng, self._clock.now()))
+            module_loads = loads[first : first + spec.n_channels]
+            built.append(EmulatedQ8(spec, self.profile, module_loads, first, rng, self._clock.now()))
             first += spec.n_channels
         return tuple(built)
 
@@ -199,38 +200,38 @@ class QontrolChain(Switchable):
 
     @property
     def n_channels(self) -> int:
-        """Channels wired to the chain, those of modules taken out included."""
+        """Number of channels wired to the chain, including those of removed modules."""
         return self._n_channels
 
     @property
     def currents_ma(self) -> NDArray[np.float64]:
-        """Currents that flow, as of the last :meth:`advance`; shape ``(n_channels,)``."""
+        """Present output currents, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return self._driven.copy()
 
-    def connect(self) -> Cord:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+    def connect(self) -> DeviceConnection:
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
-        words = max(self.n_channels, _LEAST_WORDS)
+        words = max(self.n_channels, _MIN_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
         peer = QontrolPeer(self, self.profile.baud, reader, self._timing)
         self._peers.append(peer)
-        return Cord(self, peer)
+        return DeviceConnection(self, peer)
 
     def disconnect(self, peer: QontrolPeer) -> None:
-        """Forget a connection; what has arrived from it has been carried out."""
+        """Remove a connection after carrying out all that has arrived from it."""
         self.advance()
         if peer in self._peers:
             self._peers.remove(peer)
 
     def next_due(self) -> float | None:
-        """Return when the supervision speaks next, or ``None``."""
+        """Return when the supervision next reports an error, or ``None``."""
         if not self.powered:
             return None
         times = (module.next_error_s() for module in self._present)
         return min((time for time in times if time is not None), default=None)
 
     def advance(self) -> None:
-        """Carry out what has arrived and let the supervision speak, each thing at its own instant."""
+        """Carry out received requests and let the supervision report errors, each at its own time."""
         if self._advancing or not self.powered:
             return
         self._advancing = True
@@ -238,44 +239,44 @@ class QontrolChain(Switchable):
             now = self._clock.now()
             for peer in tuple(self._peers):
                 for at_s, item in peer.requests(now):
-                    self._pass(at_s)
-                    self._hear(peer, item)
-            self._pass(now)
+                    self._advance_to(at_s)
+                    self._handle_request(peer, item)
+            self._advance_to(now)
         finally:
             self._advancing = False
 
     # -- requests and replies
 
-    def _pass(self, until_s: float) -> None:
-        """Let time pass: the supervision speaks."""
+    def _advance_to(self, until_s: float) -> None:
+        """Advance the time; the supervision reports errors that are due."""
         self._time = max(self._time, until_s)
         due = self.next_due()
         if due is None or due > self._time:
             return
-        # Modules speak on one line, so in the order of time.
+        # All modules share one line, so their errors are sent in order of time.
         lines = sorted(line for module in self._present for line in module.supervise(self._time))
         for at_s, line in lines:
             if self.profile.error_order is ErrorOrder.NATURAL:
                 self._broadcast(line, at_s)
             else:
-                self._held.append(line)
+                self._stored_errors.append(line)
 
     def _broadcast(self, line: str, at_s: float) -> None:
         for peer in self._peers:
             if not (self.silent or peer.full):
                 peer.send(f"{line}\n".encode("latin-1"), at_s)
 
-    def _hear(self, peer: QontrolPeer, item: TextLine | BinaryRequest) -> None:
-        # A host that does not read makes its requests be lost, as with a full buffer of the module.
+    def _handle_request(self, peer: QontrolPeer, item: TextLine | BinaryRequest) -> None:
+        # Requests of a host that does not read are lost, as with a full buffer of the module.
         if peer.full or not self._present:
             return
-        lines = self._obey(item)
+        lines = self._execute(item)
         if self.profile.echo and isinstance(item, TextLine):
             lines = [item.text.decode("latin-1"), *lines]
         if lines:
-            self._answer(peer, lines)
+            self._send_reply(peer, lines)
 
-    def _obey(self, item: TextLine | BinaryRequest) -> list[str]:
+    def _execute(self, item: TextLine | BinaryRequest) -> list[str]:
         if isinstance(item, TextLine) and item.too_long:
             # A line of 86 bytes is answered by E14, then E15 (recorded: branch virtual-module of takeqontrol/api).
             both = (self._overflow.admit(error_line(code), self._time) for code in (BUFFER_OVERFLOW, SERIAL))
@@ -289,89 +290,89 @@ class QontrolChain(Switchable):
                 request = read_binary(item, check_parity=self.profile.check_parity)
             lines = self._executor.execute(request, self._time)
         except Refused as refused:
-            # What no module is meant by stands in the log of the first one (model choice).
-            self._present[0].note(refused.code, refused.channel, self._time)
+            # Errors that concern no particular module are logged by the first one (model choice).
+            self._present[0].log_error(refused.code, refused.channel, self._time)
             silent = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
             return [] if silent else [error_line(refused.code, refused.channel)]
         self._drive()
         return lines
 
-    def _answer(self, peer: QontrolPeer, lines: list[str]) -> None:
-        """Send a reply in its time, with the held error lines where the profile wants them."""
-        place = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
-        lines[place:place] = self._held
-        self._held.clear()
+    def _send_reply(self, peer: QontrolPeer, lines: list[str]) -> None:
+        """Send a reply with its delay, and with stored error lines where the profile wants them."""
+        index = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
+        lines[index:index] = self._stored_errors
+        self._stored_errors.clear()
         data = "".join(f"{line}\n" for line in lines).encode("latin-1")
         if self.tamper is not None:
             data = self.tamper(data)
-        # Replies keep their order: one that is late delays all that follow.
+        # Replies stay in order: a late one delays all later ones.
         self._ready_s = max(self._ready_s, self._time + self._timing.delay_s() + self._extra_s)
         self._extra_s = 0.0
         if not self.silent:
-            for behind_s, piece in self._timing.pieces(data):
-                peer.send(piece, self._ready_s + behind_s)
+            for after_s, piece in self._timing.split_reply(data):
+                peer.send(piece, self._ready_s + after_s)
 
     def _drive(self) -> None:
         currents = np.zeros(self.n_channels)
         for module in self._present:
             end = module.first + module.n_channels
             currents[module.first : end] = [channel.output.current_ma for channel in module.channels]
-        if not np.array_equal(currents, self._driven):  # the first time always: NaN equals nothing
+        if not np.array_equal(currents, self._driven):  # always true at first: NaN differs from everything
             self._driven = currents
-            self._report(currents.copy(), self._time)
+            self._drive_outputs(currents.copy(), self._time)
 
     # -- scripted faults
 
     def set_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change what hangs on a channel (by its place in the wiring): a heater breaks or is shorted."""
+        """Change the load of a channel (by its index in the wiring), as when a heater breaks or is shorted."""
         self._advance_to_now()
-        module, local = self._wired(channel)
+        module, local = self._find_channel(channel)
         module.channels[local].load = load
-        module.renew(local, self._time)
+        module.settle_output(local, self._time)
         self._drive()
 
     @property
     def n_present(self) -> int:
-        """Modules in the chain."""
+        """Number of modules in the chain."""
         return len(self._present)
 
     def fail_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change what hangs on a channel until :meth:`mend_load`."""
-        module, local = self._wired(channel)
-        self._sound.setdefault(channel, module.channels[local].load)
+        """Change the load of a channel until :meth:`repair_load`."""
+        module, local = self._find_channel(channel)
+        self._working_loads.setdefault(channel, module.channels[local].load)
         self.set_load(channel, load)
 
-    def mend_load(self, channel: int) -> None:
-        """Put back what hung on a channel before it failed; harmless on a sound one."""
-        if channel in self._sound:
-            self.set_load(channel, self._sound.pop(channel))
+    def repair_load(self, channel: int) -> None:
+        """Restore the load that a channel had before it failed; does nothing for a working channel."""
+        if channel in self._working_loads:
+            self.set_load(channel, self._working_loads.pop(channel))
 
     def trip(self, channel: int, code: int = 1) -> None:
-        """Let a module report an error nobody asked for, now.
+        """Let a module report an unsolicited error now.
 
         Args:
-            channel: Channel by its place in the wiring; the line carries the channel within its module.
+            channel: Index of the channel in the wiring; the line contains the channel within its module.
             code: Error code.
         """
         self._advance_to_now()
-        module, local = self._wired(channel)
+        module, local = self._find_channel(channel)
         line = module.report(code, local, self._time)
         if line is not None:
             self._broadcast(line, self._time)
 
     def delay_next_reply(self, delay_s: float) -> None:
-        """Let the next reply, and with it all that follow, come this much later."""
+        """Delay the next reply, and with it all later ones, by this time."""
         self._extra_s = delay_s
 
-    def take_out(self, index: int) -> None:
-        """Take a module out of the chain: its outputs go dead, channels behind it are renumbered."""
+    def remove_module(self, index: int) -> None:
+        """Remove a module from the chain: its outputs switch off, and channels after it are renumbered."""
         self._advance_to_now()
         module = self._present.pop(index)
         module.power_cycle(self._time)
         self._drive()
 
     def power_cycle(self) -> None:
-        """Interrupt the supply: outputs 0, what is under way is lost, every module says ``E90:00``."""
+        """Interrupt the power: outputs go to 0, data in transmission is lost, every module sends ``E90:00``."""
         self.power_off()
         self.power_on()
 
@@ -381,19 +382,19 @@ class QontrolChain(Switchable):
             module.power_cycle(self._time)
         for peer in self._peers:
             peer.clear()
-        self._held.clear()
+        self._stored_errors.clear()
         self._ready_s = float("-inf")
         self._drive()
 
     def _regain_power(self) -> None:
-        """Every module says ``E90:00``."""
+        """Power up; every module sends ``E90:00``."""
         self._time = max(self._time, self._clock.now())
         for peer in self._peers:
             peer.clear()
         for module in self._present:
             self._broadcast(module.power_cycle(self._time), self._time)
 
-    def _wired(self, channel: int) -> tuple[EmulatedQ8, int]:
+    def _find_channel(self, channel: int) -> tuple[EmulatedQ8, int]:
         for module in self._modules:
             if module.first <= channel < module.first + module.n_channels:
                 return module, channel - module.first

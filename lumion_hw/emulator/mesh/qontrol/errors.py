@@ -1,4 +1,4 @@
-"""Error lines of the modules: codes, their form, and how bursts are cut short (error table of the Qontrol API)."""
+"""Error lines of the modules: codes, format, and limit of bursts (error table of the Qontrol API)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SUPPRESSED = 30
 POWERED_UP = 90
 
 NOT_READABLE_CHANNEL = 1
-"""``E00:01`` answers ``VERR?``, ``IERR?`` and ``ROCOM?``, whatever the channel."""
+"""Channel of ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` of any channel."""
 
 
 def error_line(code: int, channel: int = 0) -> str:
@@ -25,8 +25,8 @@ def error_line(code: int, channel: int = 0) -> str:
     return f"E{code:02d}:{channel:02d}"
 
 
-class Refused(Exception):  # noqa: N818 - an answer on its way out; it never leaves the emulated module
-    """A request is answered by an error instead of ``OK`` or values.
+class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves the emulated module
+    """Signal that a request is answered by an error instead of ``OK`` or values.
 
     Args:
         code: Error code.
@@ -40,28 +40,28 @@ class Refused(Exception):  # noqa: N818 - an answer on its way out; it never lea
 
 
 class ErrorLimiter:
-    """Lets a number of error lines through per window, says once that more were suppressed, then keeps silent.
+    """Limits the number of error lines per window; the first suppressed error is replaced by ``E30:00``.
 
     Args:
-        most: Lines per window.
-        window_s: The window.
+        max_lines: Lines per window.
+        window_s: Length of the window.
     """
 
-    def __init__(self, most: int, window_s: float) -> None:
-        self._passed: deque[float] = deque(maxlen=most)
-        self._most = most
+    def __init__(self, max_lines: int, window_s: float) -> None:
+        self._sent_s: deque[float] = deque(maxlen=max_lines)
+        self._max_lines = max_lines
         self._window_s = window_s
-        self._said = False
+        self._suppression_reported = False
 
     def admit(self, line: str, at_s: float) -> str | None:
-        """Return what goes on the wire for an error at a time: its line, ``E30:00``, or nothing."""
-        while self._passed and at_s - self._passed[0] >= self._window_s:
-            self._passed.popleft()
-        if len(self._passed) < self._most:
-            self._passed.append(at_s)
-            self._said = False
+        """Return the line to send for an error at a given time: its own line, ``E30:00``, or ``None``."""
+        while self._sent_s and at_s - self._sent_s[0] >= self._window_s:
+            self._sent_s.popleft()
+        if len(self._sent_s) < self._max_lines:
+            self._sent_s.append(at_s)
+            self._suppression_reported = False
             return line
-        if self._said:
+        if self._suppression_reported:
             return None
-        self._said = True
+        self._suppression_reported = True
         return error_line(SUPPRESSED)

@@ -1,4 +1,4 @@
-"""What the modules do with a request and what they answer (Qontrol API documentation)."""
+"""Execution of requests by the modules, and their replies (Qontrol API documentation)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Executor:
     """Executes requests on the modules of a chain.
 
     Args:
-        profile: How the chain behaves.
-        modules: The modules present, in order; looked at anew with every request.
+        profile: Behaviour of the chain.
+        modules: The present modules, in order; the sequence may change between requests.
     """
 
     def __init__(self, profile: ChainProfile, modules: Sequence[EmulatedQ8]) -> None:
@@ -43,22 +43,22 @@ class Executor:
         self._modules = modules
 
     def execute(self, request: ReceivedRequest, at_s: float) -> list[str]:
-        """Carry out a request; return the lines of the answer. Raises ``Refused`` for an error instead."""
+        """Carry out a request; return the lines of the reply. Raises ``Refused`` for an error reply."""
         if request.mode in Mode.READ | Mode.READ_ALL:
             return self._read(request, at_s)
         if request.command.name == "HELP":
             return list(HELP_LINES)
         return self._write(request, at_s)
 
-    # -- where
+    # -- addresses
 
     @property
     def n_channels(self) -> int:
-        """Channels of the modules present."""
+        """Number of channels of the present modules."""
         return sum(module.n_channels for module in self._modules)
 
     def locate(self, request: ReceivedRequest) -> tuple[int, int]:
-        """Return module index and local channel a request addresses. Raises ``Refused`` if they are not there."""
+        """Return module index and local channel of a request. Raises ``Refused`` if they do not exist."""
         channel = request.channel or 0
         if request.module_number is not None:
             for index, module in enumerate(self._modules):
@@ -68,11 +68,11 @@ class Executor:
         return self._locate(channel)
 
     def _locate(self, channel: int) -> tuple[int, int]:
-        rest = channel
+        remaining = channel
         for index, module in enumerate(self._modules):
-            if rest < module.n_channels:
-                return index, rest
-            rest -= module.n_channels
+            if remaining < module.n_channels:
+                return index, remaining
+            remaining -= module.n_channels
         raise Refused(BAD_CHANNEL, channel)
 
     # -- reads
@@ -101,7 +101,7 @@ class Executor:
         module = self._modules[index]
         voltage, current = module.read_v(local), module.read_ma(local)
         line = f"{index},{local}: {voltage:+.4f} V, {current:+.4f} mA"
-        # Power and resistance are told of a channel with a load only; where that begins is not published.
+        # Power and resistance are reported for channels with a load only; the threshold is not published.
         if current < self._profile.long_form_ma:
             return line
         return f"{line}, {voltage * current:8.4f} mW, {int(max(voltage / current, 0.0) * 1e3):6d} Ohm"
@@ -123,7 +123,7 @@ class Executor:
         name = request.command.name
         if name == "NUP":
             index, _ = self.locate(request)
-            # One line per module from the addressed one to the end, and the value does not matter (recorded).
+            # One line per module from the addressed one to the end; the value does not matter (recorded).
             return [ENUMERATED] * (len(self._modules) - index)
         targets = self._targets(request)
         if name in _QUANTITIES:
@@ -131,17 +131,17 @@ class Executor:
         if name == "P":
             return self._write_power(request, targets[0], at_s)
         if request.mode is not Mode.ACTION and name in _CALIBRATIONS:
-            words = tuple(self._integer(request, place) for place in range(self._counted(request, 4)))
+            words = tuple(self._integer(request, value_index) for value_index in range(self._require_count(request, 4)))
             for index, local, _ in targets:
                 self._modules[index].calibration[name][local] = words
         elif request.mode is not Mode.ACTION and name in self._modules[0].numbers:
-            number = self._integer(request, self._counted(request, 1) - 1)
+            number = self._integer(request, self._require_count(request, 1) - 1)
             for index, _, _ in targets:
                 self._modules[index].numbers[name] = number
         return [OK] * len({index for index, _, _ in targets})
 
     def _targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return module index, local channel and place of the value for everything a write addresses."""
+        """Return module index, local channel and value index for everything that a write addresses."""
         if request.mode is Mode.WRITE_ALL:
             return [(*self._locate(channel), 0) for channel in range(self.n_channels)]
         if request.mode is Mode.VECTOR:
@@ -151,37 +151,39 @@ class Executor:
         return [(*self.locate(request), 0)]
 
     def _vector_targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """As above for a vector: it has to cover whole modules unless the profile says otherwise."""
+        """Return the targets of a vector; it has to cover whole modules unless the profile allows less."""
         index, local = self.locate(request)
         first = sum(module.n_channels for module in self._modules[:index]) + local
         last = first + request.count
         if request.count == 0 or last > self.n_channels:
             raise Refused(BAD_PARAMETER)
-        targets = [(*self._locate(channel), place) for place, channel in enumerate(range(first, last))]
+        targets = [(*self._locate(channel), value_index) for value_index, channel in enumerate(range(first, last))]
         final = targets[-1]
-        whole = local == 0 and final[1] == self._modules[final[0]].n_channels - 1
-        if not (whole or self._profile.short_vectors):
+        covers_modules = local == 0 and final[1] == self._modules[final[0]].n_channels - 1
+        if not (covers_modules or self._profile.short_vectors):
             raise Refused(BAD_PARAMETER)
         return targets
 
     def _write_quantity(self, request: ReceivedRequest, targets: list[tuple[int, int, int]], at_s: float) -> list[str]:
-        """Set values module by module: each takes all of its values or none, and answers for itself."""
+        """Set values module by module: each module accepts all of its values or none, and replies for itself."""
         if request.mode is not Mode.VECTOR:
-            self._counted(request, 1)
+            self._require_count(request, 1)
         name = request.command.name
-        # A value that is no number spoils the whole request; one above a limit only that of its module.
-        for place in range(request.count):
-            self._number(request, place, 1.0)
+        # A malformed number invalidates the whole request; a value above a limit only the values of its module.
+        for value_index in range(request.count):
+            self._number(request, value_index, 1.0)
         lines = []
         for index in sorted({index for index, _, _ in targets}):
             module = self._modules[index]
             full = module.spec.ifull_ma if name.startswith("I") else module.spec.vfull_v
-            values = [(local, self._number(request, place, full)) for i, local, place in targets if i == index]
+            values = [
+                (local, self._number(request, value_index, full)) for i, local, value_index in targets if i == index
+            ]
             try:
                 for local, value in values:
                     module.check(name, local, value)
             except Refused as refused:
-                module.note(refused.code, refused.channel, at_s)
+                module.log_error(refused.code, refused.channel, at_s)
                 lines.append(error_line(refused.code, refused.channel))
                 continue
             for local, value in values:
@@ -190,8 +192,8 @@ class Executor:
         return lines
 
     def _write_power(self, request: ReceivedRequest, target: tuple[int, int, int], at_s: float) -> list[str]:
-        """Set the current for a power in mW (older firmware; that it is a power is assumed)."""
-        self._counted(request, 1)
+        """Set the current for a power in mW (older firmware; that the value is a power is assumed)."""
+        self._require_count(request, 1)
         index, local, _ = target
         module = self._modules[index]
         current = module.channels[local].load.current_for_power_ma(self._number(request, 0, 1.0))
@@ -201,29 +203,29 @@ class Executor:
 
     # -- values
 
-    def _counted(self, request: ReceivedRequest, wanted: int) -> int:
-        if request.count != wanted:
+    def _require_count(self, request: ReceivedRequest, count: int) -> int:
+        if request.count != count:
             raise Refused(BAD_PARAMETER)
-        return wanted
+        return count
 
-    def _number(self, request: ReceivedRequest, place: int, full: float) -> float:
-        """Return one value in the unit of the request; binary words count in 65535ths of the full scale."""
+    def _number(self, request: ReceivedRequest, value_index: int, full: float) -> float:
+        """Return one value in the unit of the request; binary words are in 1/65535 of full scale."""
         if request.words is not None:
-            return request.words[place] / _FULL_WORD * full
-        text = request.fields[place]
+            return request.words[value_index] / _FULL_WORD * full
+        text = request.fields[value_index]
         if (_LENIENT if self._profile.exponents else _NUMBER).fullmatch(text) is None:
             raise Refused(BAD_PARAMETER)
         value = float(text)
         if value < 0.0 and not self._profile.negatives:
             raise Refused(BAD_PARAMETER)
-        return max(value, 0.0)  # an output drives one way
+        return max(value, 0.0)  # outputs are unipolar
 
-    def _integer(self, request: ReceivedRequest, place: int) -> int:
+    def _integer(self, request: ReceivedRequest, value_index: int) -> int:
         if request.words is not None:
-            return request.words[place]
-        if _INTEGER.fullmatch(request.fields[place]) is None:
+            return request.words[value_index]
+        if _INTEGER.fullmatch(request.fields[value_index]) is None:
             raise Refused(BAD_PARAMETER)
-        return int(request.fields[place])
+        return int(request.fields[value_index])
 
 
 def _volt(value: float) -> str:

@@ -1,7 +1,7 @@
-"""What hangs on an output: a heater whose resistance rises with its own heat, a broken wire or a short circuit.
+"""Loads of an output: a heater whose resistance rises with its own heat, a broken wire or a short circuit.
 
-Volts, milliamperes, milliwatts, so that resistances count in kilo-ohms inside. Heat is at rest at once: thin-film
-heaters settle in well under the time of one command.
+Units are volts, milliamperes and milliwatts, so resistances are in kilo-ohms internally. The heat settles at once:
+thin-film heaters settle in much less than the time of one command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class HeaterLoad:
     """A resistor with self-heating, R = R0·(1 + γ·P).
 
     Attributes:
-        cold_ohm: Resistance without power; 0 is a short circuit, infinity a broken wire.
+        cold_ohm: Resistance without power; 0 for a short circuit, infinity for a broken wire.
         rise_per_mw: Relative rise of the resistance per mW, at least 0.
     """
 
@@ -28,23 +28,23 @@ class HeaterLoad:
     def __post_init__(self) -> None:
         if not (self.cold_ohm >= 0.0 and 0.0 <= self.rise_per_mw < math.inf):
             raise ConfigError(
-                f"a load of {self.cold_ohm} Ohm that rises by {self.rise_per_mw} per mW is none",
+                f"a load cannot have {self.cold_ohm} Ohm with a rise of {self.rise_per_mw} per mW",
                 hint="Give a resistance of at least 0 and a rise of at least 0.",
             )
 
     @property
     def is_open(self) -> bool:
-        """No current can flow."""
+        """Whether no current can flow."""
         return math.isinf(self.cold_ohm)
 
     def voltage_v(self, current_ma: float) -> float:
-        """Return the voltage at a current of at least 0; infinite when no finite voltage can drive it."""
+        """Return the voltage at a current of at least 0; infinite if no finite voltage can drive it."""
         if current_ma == 0.0:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
         if self.is_open:
             return math.inf
-        # P = I²·R and R = R0·(1 + γ·P) give R = R0 / (1 - γ·R0·I²): above a current the heat runs away.
+        # P = I²·R and R = R0·(1 + γ·P) give R = R0 / (1 - γ·R0·I²): above some current the heat diverges.
         remaining = 1.0 - self.rise_per_mw * cold_kohm * current_ma**2
         return current_ma * cold_kohm / remaining if remaining > 0.0 else math.inf
 
@@ -60,7 +60,7 @@ class HeaterLoad:
         return voltage_v / hot_kohm
 
     def current_for_power_ma(self, power_mw: float) -> float:
-        """Return the current that turns ``power_mw`` into heat; 0 where no current can (open, shorted)."""
+        """Return the current that produces ``power_mw`` of heat; 0 for an open or shorted load."""
         hot_kohm = self.cold_ohm * 1e-3 * (1.0 + self.rise_per_mw * power_mw)
         return 0.0 if self.is_open or hot_kohm == 0.0 else math.sqrt(power_mw / hot_kohm)
 
@@ -72,7 +72,7 @@ SHORT = HeaterLoad(0.0)
 
 
 class Limited(Enum):
-    """Which limit an output has run into."""
+    """The limit that an output has reached."""
 
     NONE = 0
     VOLTAGE = 1
@@ -81,7 +81,7 @@ class Limited(Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """What an output does: its voltage, its current, and the limit that holds it, if one does."""
+    """State of an output: its voltage, its current, and the limit that it has reached, if any."""
 
     voltage_v: float
     current_ma: float
@@ -89,12 +89,14 @@ class Output:
 
 
 def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float, imax_ma: float) -> Output:
-    """Return the state of an output at rest.
+    """Return the steady state of an output.
 
     Args:
-        load: What hangs on it.
+        load: Load of the output.
         setpoint: Current in mA or voltage in V, at least 0.
-        is_current: The output is a current source held by its voltage limit; else the other way round.
+        is_current: Whether the output is a current source with a voltage limit; otherwise a voltage source with a
+        current
+            limit.
         vmax_v: Voltage limit.
         imax_ma: Current limit.
     """
@@ -102,7 +104,7 @@ def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float
         current = min(setpoint, imax_ma)
         limited = Limited.CURRENT if setpoint > imax_ma else Limited.NONE
         voltage = load.voltage_v(current)
-        # The source runs into its voltage limit: an open heater, or one that needs more than there is.
+        # The source reaches its voltage limit: the heater is open, or needs a higher voltage.
         if voltage > vmax_v:
             return Output(vmax_v, load.current_ma(vmax_v), Limited.VOLTAGE)
         return Output(voltage, current, limited)

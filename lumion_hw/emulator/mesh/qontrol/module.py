@@ -1,4 +1,4 @@
-"""One emulated module: its channels and their supervision, its limits, its error log and its small change."""
+"""One emulated module: channels with their supervision, limits, error log and minor settings."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _CODE_OF_LIMIT = {Limited.VOLTAGE: OVER_VOLTAGE, Limited.CURRENT: OVER_CURRENT}
 
 @dataclass
 class OutputChannel:
-    """One output.
+    """One output channel.
 
     Attributes:
-        load: What hangs on it.
+        load: Load of the channel.
         vmax_v: Voltage limit.
         imax_ma: Current limit.
-        setpoint: Set value, V or mA.
-        is_current: The set value is a current.
-        output: What the output does.
+        setpoint: Set value, in V or mA.
+        is_current: Whether the set value is a current.
+        output: Present state of the output.
         offset_v: Error of its voltage readings.
         offset_ma: Error of its current readings.
-        floating_v: Voltage it floats up to without a load.
+        floating_v: Voltage to which it floats without a load.
     """
 
     load: HeaterLoad
@@ -52,7 +52,7 @@ class OutputChannel:
     output: Output = Output(0.0, 0.0, Limited.NONE)  # noqa: RUF009 - frozen
 
     def settle(self) -> None:
-        """Bring the output to rest at its set value, load and limits."""
+        """Compute the steady state of the output from set value, load and limits."""
         self.output = settle(
             self.load, setpoint=self.setpoint, is_current=self.is_current, vmax_v=self.vmax_v, imax_ma=self.imax_ma
         )
@@ -62,17 +62,17 @@ class EmulatedQ8:
     """One module.
 
     Args:
-        spec: What it is.
-        profile: How the chain behaves.
-        loads: What hangs on its channels.
-        first: Place of its first channel among all channels wired to the chain.
-        rng: Draws offsets, noise, delays, calibration words and the old entries of the log.
-        at_s: When it was powered up.
+        spec: Properties of the module.
+        profile: Behaviour of the chain.
+        loads: Loads of its channels.
+        first: Index of its first channel among all channels wired to the chain.
+        rng: Random numbers for offsets, noise, delays, calibration words and the old log entries.
+        at_s: Time of power-up.
 
     Attributes:
         channels: Its outputs.
-        n_channels: How many.
-        numbers: The integers behind ``LED`` and its like, whose meaning is not public.
+        n_channels: Number of outputs.
+        numbers: Values of ``LED`` and similar commands, whose meaning is not public.
         calibration: Words of ``VCAL`` and ``ICAL`` per channel, without effect.
         nvm: The memory words of ``NVM``.
     """
@@ -132,12 +132,12 @@ class EmulatedQ8:
         }[quantity]
 
     def check(self, quantity: str, local: int, value: float) -> None:
-        """Refuse a set value above its limit, where the module is of that kind. Raises ``Refused``."""
+        """Raise ``Refused`` for a set value above its limit, if the profile refuses such values."""
         if value > self.limit(quantity, local) and self._profile.over_limit is OverLimit.REFUSE:
             raise Refused(OVER_VOLTAGE if quantity.startswith("V") else OVER_CURRENT, local)
 
     def set(self, quantity: str, local: int, value: float, at_s: float) -> None:
-        """Set a voltage or current, or the limit of one."""
+        """Set a voltage or current, or the limit of either."""
         channel = self.channels[local]
         if quantity == "VMAX":
             channel.vmax_v = min(value, self.spec.vfull_v)
@@ -145,19 +145,19 @@ class EmulatedQ8:
             channel.imax_ma = min(value, self.spec.ifull_ma)
         else:
             channel.setpoint, channel.is_current = value, quantity == "I"
-        self.renew(local, at_s)
+        self.settle_output(local, at_s)
 
-    def renew(self, local: int, at_s: float) -> None:
-        """Let an output settle after a change, and the supervision look at it in its time."""
+    def settle_output(self, local: int, at_s: float) -> None:
+        """Settle an output after a change, and schedule its check by the supervision."""
         channel = self.channels[local]
         channel.settle()
-        # A new set value withdraws the error that the old one would have caused.
+        # A new set value cancels the error that the old one would have caused.
         self._due_s.pop(local, None)
         if channel.output.limited is not Limited.NONE:
             self._due_s[local] = at_s + float(self._rng.uniform(*self._profile.supervision_s))
 
     def power_cycle(self, at_s: float) -> str:
-        """Start again: outputs 0, limits as the profile says. Returns the line the module sends."""
+        """Restart: set outputs to 0, and limits as the profile demands. Returns the line that the module sends."""
         self._due_s.clear()
         for channel in self.channels:
             channel.setpoint, channel.is_current = 0.0, False
@@ -165,7 +165,7 @@ class EmulatedQ8:
                 channel.vmax_v, channel.imax_ma = self.spec.vfull_v, self.spec.ifull_ma
             channel.settle()
         self._limiter = ErrorLimiter(self._profile.burst_lines, self._profile.burst_window_s)
-        self.note(POWERED_UP, 0, at_s)
+        self.log_error(POWERED_UP, 0, at_s)
         return error_line(POWERED_UP)
 
     def read_v(self, local: int) -> float:
@@ -184,11 +184,11 @@ class EmulatedQ8:
     # -- errors
 
     def next_error_s(self) -> float | None:
-        """Return when the supervision speaks next."""
+        """Return when the supervision next reports an error."""
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:
-        """Return the error lines that fall due up to a time, in order."""
+        """Return the error lines that are due by a time, in order."""
         lines: list[tuple[float, str]] = []
         for at_s, local in sorted((at_s, local) for local, at_s in self._due_s.items() if at_s <= until_s):
             del self._due_s[local]
@@ -198,22 +198,22 @@ class EmulatedQ8:
         return lines
 
     def report(self, code: int, channel: int, at_s: float) -> str | None:
-        """Log an error that nobody asked for; return the line it puts on the wire, if any."""
-        self.note(code, channel, at_s)
+        """Log an unsolicited error; return the line to send, if any."""
+        self.log_error(code, channel, at_s)
         return self._limiter.admit(error_line(code, channel), at_s)
 
-    def note(self, code: int, channel: int, at_s: float) -> None:
+    def log_error(self, code: int, channel: int, at_s: float) -> None:
         """Write an error into the log."""
         self._log.append((code, channel, at_s))
 
     def log_lines(self, at_s: float) -> list[str]:
-        """Return the log as ``LOG?`` tells it: line 0 is the oldest entry, line 1 the newest, then ever older."""
+        """Return the log as ``LOG?`` reports it: first the oldest entry, then all others from the newest on."""
         newest_first = list(self._log)[::-1]
         # As recorded: the oldest entry comes before the newest.
         entries = newest_first[-1:] + newest_first[:-1]
         return [
-            f"#{place:3d}, {error_line(code, channel)}, {_age(at_s - since_s)} ago"
-            for place, (code, channel, since_s) in enumerate(entries)
+            f"#{index:3d}, {error_line(code, channel)}, {_age(at_s - since_s)} ago"
+            for index, (code, channel, since_s) in enumerate(entries)
         ]
 
     def lifetime_s(self, at_s: float) -> int:

@@ -1,4 +1,4 @@
-"""What an emulated chain is: its modules, and the choices where the public sources are silent."""
+"""Properties of an emulated chain: its modules, and behaviour that public sources do not specify."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 from lumion_hw.errors import ConfigError
 
 BAUD = 115_200
-"""Line rate of the modules; give it to :class:`ChainProfile` for bytes that take their time."""
+"""Line rate of the modules; pass it to :class:`ChainProfile` for bytes that take transmission time."""
 
 FULL_SCALE: Mapping[str, tuple[float, float]] = {
     "Q8iv": (12.0, 24.0),
@@ -24,7 +24,7 @@ _KIND = re.compile(r"[A-Za-z]+([0-9]{1,3})[A-Za-z]*")
 
 
 class ReplyMode(Enum):
-    """When replies reach the host; from the recordings in the branch virtual-module of takeqontrol/api."""
+    """Delay of replies; from the recordings in the branch virtual-module of takeqontrol/api."""
 
     FAST = "fast"
     """At once."""
@@ -37,23 +37,23 @@ class ReplyMode(Enum):
 
 
 class OverLimit(Enum):
-    """What a module does with a set value above its limit (not recorded anywhere)."""
+    """Reaction of a module to a set value above its limit (not recorded anywhere)."""
 
     REFUSE = "refuse"
-    """``E01`` or ``E02`` instead of ``OK``; the output stays."""
+    """``E01`` or ``E02`` instead of ``OK``; the output does not change."""
     LIMIT = "limit"
-    """``OK``; the limit holds the output and the supervision reports it."""
+    """``OK``; the output is limited and the supervision reports it."""
 
 
 class ErrorOrder(Enum):
-    """Where the lines of the supervision appear."""
+    """Position of the supervision's error lines."""
 
     NATURAL = "natural"
     """When they are due."""
     BEFORE_REPLY = "before"
-    """In front of the next reply."""
+    """Before the next reply."""
     INSIDE_REPLY = "inside"
-    """Behind the first line of the next reply: the end of a reply of one line."""
+    """After the first line of the next reply: at the end of a one-line reply."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class ModuleSpec:
 
     Attributes:
         kind: Type name; its digits are the number of channels.
-        number: Number in the device id, 0 to FFFFh; ``None`` for a module that has none yet (``****``).
-        full_scale_v: Full-scale voltage; ``None`` takes that of the type (12 V for a type not in the list).
-        full_scale_ma: Full-scale current; ``None`` takes that of the type (24 mA for a type not in the list).
-        firmware: Answer to ``FIRMWARE?``.
+        number: Number in the device id, 0 to FFFFh; ``None`` for a module without number (``****``).
+        full_scale_v: Full-scale voltage; ``None`` for the value of the type (12 V for an unlisted type).
+        full_scale_ma: Full-scale current; ``None`` for the value of the type (24 mA for an unlisted type).
+        firmware: Reply to ``FIRMWARE?``.
         lifetime_s: Operating time at the start.
     """
 
@@ -79,13 +79,15 @@ class ModuleSpec:
     def __post_init__(self) -> None:
         match = _KIND.fullmatch(self.kind)
         if match is None or int(match.group(1)) == 0:
-            raise ConfigError(f"{self.kind!r} is no module type", hint="Its digits are the channels, as in Q8iv.")
+            raise ConfigError(
+                f"{self.kind!r} is not a module type", hint="Its digits must be the number of channels, as in Q8iv."
+            )
         if self.number is not None and not 0 <= self.number <= 0xFFFF:
             raise ConfigError(f"module number {self.number} is out of range", hint="Give 0 to 65535 or None.")
 
     @property
     def n_channels(self) -> int:
-        """Channels of the module."""
+        """Number of channels of the module."""
         return int("".join(character for character in self.kind if character.isdigit()))
 
     @property
@@ -106,16 +108,17 @@ class ModuleSpec:
 
 @dataclass(frozen=True)
 class Readback:
-    """How far readings are from the truth; each channel draws its offsets once.
+    """Errors of the readings; each channel draws its offsets once.
 
-    Recorded: currents within ±0.012 mA at rest, outputs without load between 0.0001 and 0.2 V. The rest is assumed.
+    Recorded: currents within ±0.012 mA in steady state, outputs without load between 0.0001 and 0.2 V. The rest is
+    assumed.
 
     Attributes:
-        offset_v: Largest voltage offset, either way.
-        offset_ma: Largest current offset, either way.
+        offset_v: Largest voltage offset, either sign.
+        offset_ma: Largest current offset, either sign.
         noise_v: Standard deviation of one voltage reading.
         noise_ma: Standard deviation of one current reading.
-        floating_v: Largest voltage an output without load floats up to.
+        floating_v: Largest voltage to which an output without load floats.
     """
 
     offset_v: float = 0.0005
@@ -125,32 +128,32 @@ class Readback:
     floating_v: float = 0.2
 
 
-EXACT = Readback(0.0, 0.0, 0.0, 0.0, 0.0)
-"""Readings are the truth."""
+IDEAL_READBACK = Readback(0.0, 0.0, 0.0, 0.0, 0.0)
+"""Readings without errors."""
 
 
 @dataclass(frozen=True)
 class ChainProfile:
-    """How the chain behaves where modules differ or nothing is published.
+    """Behaviour of the chain that differs between modules or is not published.
 
     Attributes:
         line_limit: Longest text request in bytes, LF included (between 22 and 86 on real modules).
-        reply_mode: When replies reach the host.
-        baud: Line rate in baud (8N1); ``None`` for bytes that take no time.
-        over_limit: What happens to set values above a limit.
-        exponents: Numbers like ``1e-05`` are understood; else ``E11``.
-        negatives: Negative set values are taken as 0; else ``E11``.
-        short_vectors: Vectors need not cover whole modules; else ``E11``.
-        silent_unknown_channels: Requests for channels that are not there go unanswered; else ``E12``.
-        check_parity: Binary headers with odd parity are answered by ``E15``; else taken.
-        echo: Firmware of the older kind: text lines are sent back, and ``P<channel>=`` sets a power in mW.
-        error_order: Where the lines of the supervision appear.
-        supervision_s: Shortest and longest time from a set to the error it causes.
-        burst_lines: Error lines of the supervision per window and module; then one ``E30:00`` and silence.
-        burst_window_s: That window.
-        long_form_ma: From this current on ``VIP?`` lines also tell power and resistance.
-        binary_gap_s: Silence after which an unfinished binary request is forgotten.
-        limits_survive: ``VMAX`` and ``IMAX`` outlive a power cycle.
+        reply_mode: Delay of replies.
+        baud: Line rate in baud (8N1); ``None`` for bytes without transmission time.
+        over_limit: Reaction to set values above a limit.
+        exponents: Whether numbers like ``1e-05`` are accepted; otherwise ``E11``.
+        negatives: Whether negative set values are treated as 0; otherwise ``E11``.
+        short_vectors: Whether vectors may cover parts of modules; otherwise ``E11``.
+        silent_unknown_channels: Whether requests for missing channels get no reply; otherwise ``E12``.
+        check_parity: Whether binary headers with odd parity are answered by ``E15``; otherwise they are accepted.
+        echo: Whether the firmware is of the older kind: it echoes text lines, and ``P<channel>=`` sets a power in mW.
+        error_order: Position of the supervision's error lines.
+        supervision_s: Shortest and longest time from a set command to the error it causes.
+        burst_lines: Number of error lines per window and module; further errors give one ``E30:00`` and then nothing.
+        burst_window_s: Length of that window.
+        long_form_ma: Current from which ``VIP?`` lines contain power and resistance.
+        binary_gap_s: Silence after which an incomplete binary request is discarded.
+        limits_survive: Whether ``VMAX`` and ``IMAX`` survive a power cycle.
         readback: Errors of the readings.
     """
 
@@ -186,4 +189,6 @@ class ChainProfile:
         }
         for name, wrong in faults.items():
             if wrong:
-                raise ConfigError(f"{name} of a Qontrol chain cannot be {getattr(self, name)}", hint="It is positive.")
+                raise ConfigError(
+                    f"{name} of a Qontrol chain cannot be {getattr(self, name)}", hint="Give a positive value."
+                )

@@ -1,7 +1,7 @@
-"""From bytes to requests: cuts the stream into text lines and binary requests, and reads both.
+"""Parser of requests: splits the byte stream into text lines and binary requests, and decodes both.
 
 Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. Nothing here knows the
-modules. Memory is bounded whatever arrives.
+modules. Memory is bounded for any input.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from lumion_hw.emulator.mesh.qontrol.errors import BAD_COMMAND, FORBIDDEN, SERIAL, Refused
 from lumion_hw.emulator.mesh.qontrol.table import CODES, COMMANDS, HEADER_MODES, POWER, Mode, QontrolCommand
 
-_HEAD = 7
+_HEADER_BYTES = 7
 _BIN, _ADDM, _DEXT, _PARITY = 0x80, 0x10, 0x02, 0x01
 _TEXT = re.compile(r"([A-Za-z]+)([0-9]{0,5})(?:(\?)|=(.*))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class TextLine:
-    """A text request without its LF; ``text`` is cut when ``too_long``."""
+    """A text request without its LF; ``text`` is truncated if ``too_long``."""
 
     text: bytes
     too_long: bool = False
@@ -43,16 +43,16 @@ class BinaryRequest:
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """What is asked, in either dialect.
+    """A decoded request of either dialect.
 
     Attributes:
         command: The command.
-        mode: Way it is used.
-        channel: Global channel, or local channel if there is a module number; ``None`` if none is named.
-        fields: Values in words of the text dialect.
-        words: Values in words of the binary dialect; ``None`` for text.
+        mode: Mode of use.
+        channel: Global channel, or local channel if there is a module number; ``None`` if omitted.
+        fields: Values of a text request.
+        words: Values of a binary request; ``None`` for text.
         count: Number of values.
-        module_number: Number of the module addressed by its id.
+        module_number: Number of the module if it is addressed by its id.
     """
 
     command: QontrolCommand
@@ -65,17 +65,17 @@ class ReceivedRequest:
 
 
 class RequestReader:
-    """Cuts a stream into requests.
+    """Splits a stream into requests.
 
     Args:
         line_limit: Longest text line in bytes, LF included.
-        word_limit: Data words kept of one binary request.
-        gap_s: Silence after which an unfinished binary request is forgotten.
+        word_limit: Largest number of data words stored of one binary request.
+        gap_s: Silence after which an incomplete binary request is discarded.
     """
 
     def __init__(self, line_limit: int, word_limit: int, gap_s: float) -> None:
         self._line_limit = line_limit
-        self._kept_bytes = _HEAD + 2 * word_limit
+        self._max_stored_bytes = _HEADER_BYTES + 2 * word_limit
         self._gap_s = gap_s
         self._text = bytearray()
         self._binary = bytearray()
@@ -84,73 +84,73 @@ class RequestReader:
         self._last_s = float("-inf")
 
     def feed(self, data: bytes, end_s: float, byte_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
-        """Take bytes that arrived without a gap, the last of them at ``end_s``; give requests and their times."""
-        # A binary request has no end mark: a lost byte would shift all that follow, until the line is idle.
+        """Process bytes that arrived without a gap, the last at ``end_s``; yield requests and their times."""
+        # A binary request has no end mark: a lost byte would shift all later ones until the line is idle.
         if end_s - byte_s * len(data) - self._last_s >= self._gap_s:
             self._binary.clear()
         self._last_s = end_s
-        place = 0
-        while place < len(data):
-            # The first byte tells the dialect: no text begins with bit 7 set.
-            binary = self._binary or (not self._text and data[place] >= _BIN)
-            place, item = self._take_binary(data, place) if binary else self._take_text(data, place)
+        position = 0
+        while position < len(data):
+            # The first byte identifies the dialect: no text starts with bit 7 set.
+            binary = self._binary or (not self._text and data[position] >= _BIN)
+            position, item = self._read_binary(data, position) if binary else self._read_text(data, position)
             if item is not None:
-                yield end_s - byte_s * (len(data) - place), item
+                yield end_s - byte_s * (len(data) - position), item
 
     def reset(self) -> None:
-        """Forget what was read of a request."""
+        """Discard an incomplete request."""
         self._text.clear()
         self._binary.clear()
 
-    def _take_text(self, data: bytes, place: int) -> tuple[int, TextLine | None]:
-        end = data.find(b"\n", place)
+    def _read_text(self, data: bytes, position: int) -> tuple[int, TextLine | None]:
+        end = data.find(b"\n", position)
         stop = len(data) if end < 0 else end
-        self._text += data[place : min(stop, place + self._line_limit - len(self._text))]
+        self._text += data[position : min(stop, position + self._line_limit - len(self._text))]
         if end < 0:
             return stop, None
         line, self._text = bytes(self._text), bytearray()
         return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
 
-    def _take_binary(self, data: bytes, place: int) -> tuple[int, BinaryRequest | None]:
-        """Collect a request; words beyond the limit are let pass without being kept."""
+    def _read_binary(self, data: bytes, position: int) -> tuple[int, BinaryRequest | None]:
+        """Collect a request; words beyond the limit are skipped."""
         if not self._binary:
-            self._missing, self._extended = _HEAD, False
-        taken = data[place : place + self._missing]
-        self._missing -= len(taken)
-        self._binary += taken[: self._kept_bytes - len(self._binary)]
-        # With data extension the first word is a count, known only now.
+            self._missing, self._extended = _HEADER_BYTES, False
+        accepted = data[position : position + self._missing]
+        self._missing -= len(accepted)
+        self._binary += accepted[: self._max_stored_bytes - len(self._binary)]
+        # With data extension the first word is a count, which is only known now.
         if self._missing == 0 and self._binary[0] & _DEXT and not self._extended:
             self._missing, self._extended = 2 * _word(self._binary, 5), True
-        return place + len(taken), self._finish() if self._missing == 0 else None
+        return position + len(accepted), self._finish() if self._missing == 0 else None
 
     def _finish(self) -> BinaryRequest:
         data, self._binary = bytes(self._binary), bytearray()
         if not self._extended:
             return BinaryRequest(data, (_word(data, 5),), 1)
-        words = tuple(_word(data, place) for place in range(_HEAD, len(data) - 1, 2))
-        return BinaryRequest(data[:_HEAD], words, _word(data, 5))
+        words = tuple(_word(data, position) for position in range(_HEADER_BYTES, len(data) - 1, 2))
+        return BinaryRequest(data[:_HEADER_BYTES], words, _word(data, 5))
 
 
-def _word(data: bytes | bytearray, place: int) -> int:
-    return int.from_bytes(data[place : place + 2], "big")
+def _word(data: bytes | bytearray, position: int) -> int:
+    return int.from_bytes(data[position : position + 2], "big")
 
 
 def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
-    """Read a text line.
+    """Decode a text line.
 
     Args:
         line: The line, without LF.
-        echo: Firmware of the older kind, which knows one command more.
+        echo: Whether the firmware is of the older kind, which has an additional command.
 
     Raises:
-        Refused: No known command, or not in this way.
+        Refused: The command is unknown, or not allowed in this mode.
     """
     match = _TEXT.fullmatch(line.decode("latin-1"))
     if match is None:
         raise Refused(BAD_COMMAND)
     name, digits, query, values = match.groups()
     fields = () if values is None else tuple(values.split(","))
-    command, scope = _find(name.upper(), echo)
+    command, scope = _find_command(name.upper(), echo)
     if query:
         mode = {"": Mode.READ, "ALL": Mode.READ_ALL}.get(scope)
     elif values is None:
@@ -164,8 +164,8 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
     return ReceivedRequest(command, mode, int(digits) if digits else None, fields, None, len(fields))
 
 
-def _find(name: str, echo: bool) -> tuple[QontrolCommand, str]:
-    """Return the command a name means, and whether for one channel (""), ``ALL`` or a ``VEC``."""
+def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
+    """Return the command of a name, and its scope: one channel (""), ``ALL`` or ``VEC``."""
     # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None
@@ -177,13 +177,13 @@ def _find(name: str, echo: bool) -> tuple[QontrolCommand, str]:
 
 
 def read_binary(item: BinaryRequest, *, check_parity: bool = True) -> ReceivedRequest:
-    """Read a binary request.
+    """Decode a binary request.
 
     Raises:
-        Refused: Wrong parity, unknown command, or a way of using it that is not known.
+        Refused: Wrong parity, unknown command, or unknown mode.
     """
     header, code = item.head[0], item.head[1]
-    # The parity bit makes the number of ones in the header even; nothing else of a request is checked.
+    # The parity bit makes the number of ones in the header even; nothing else in a request is checked.
     if check_parity and header.bit_count() % 2:
         raise Refused(SERIAL)
     command = CODES.get(code)

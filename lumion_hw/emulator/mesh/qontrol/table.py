@@ -1,4 +1,4 @@
-"""The commands of the modules: names, binary codes, and the ways each may be used (Qontrol API documentation)."""
+"""Commands of the modules: names, binary codes, and allowed modes (Qontrol API documentation)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Flag
 
 
 class Mode(Flag):
-    """Ways to use a command; the comment is the binary header byte."""
+    """Modes of a command; the comment is the binary header byte."""
 
     WRITE = 1  # 81
     VECTOR = 2  # 82
@@ -36,7 +36,7 @@ class QontrolCommand:
 
     Attributes:
         name: Name in text requests, upper case.
-        code: Code in binary requests; ``None`` where there is none.
+        code: Code in binary requests; ``None`` if there is none.
         binary: Modes of binary requests.
         text: Modes of text requests.
     """
@@ -70,14 +70,16 @@ _TABLE = (
 )
 
 COMMANDS = {command.name: command for command in _TABLE}
-"""By name. Names whose meaning is not public (CCFN, SR, QUIET, ...) are missing: they are answered like unknown ones,
-as ``CCFN?`` is on real modules."""
+"""Commands by name. Names without public meaning (CCFN, SR, QUIET, ...) are missing and treated as unknown.
+
+Real modules answer ``CCFN?`` like an unknown command too.
+"""
 
 CODES = {command.code: command for command in _TABLE if command.code is not None}
-"""By binary code."""
+"""Commands by binary code."""
 
 POWER = QontrolCommand("P", None, Mode(0), _W)
-"""The set of a power that only the older firmware has."""
+"""Sets a power; only the older firmware has this command."""
 
 HELP_LINES = (
     "",
@@ -107,4 +109,4 @@ HELP_LINES = (
     "LOG?                Read error log",
     "HELP?               Show this text",
 )
-"""26 lines of which the first is empty, as recorded; the wording from the third on is this emulator's."""
+"""26 lines of which the first is empty, as recorded; the wording from the third line on is this emulator's."""

@@ -136,6 +136,6 @@ def _checked(name: str, fault: ModuleFault, strength: Any) -> float:
     if not fault.low <= value <= fault.high:
         limit = fault.low if value < fault.low else fault.high
         raise LimitError(
-            f"fault {name}: strength is out of range", asked=value, limit=limit, unit=fault.unit, hint=hint
+            f"fault {name}: strength is out of range", requested=value, limit=limit, unit=fault.unit, hint=hint
         )
     return value

@@ -284,11 +284,11 @@ def test_a_configuration_restored_from_flash_is_applied_because_the_board_is_sti
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"heater_max_ma": currents(1, 1, 21, 1)}, r"channel 2.*asked 21 mA, limit 20 mA"),
-        ({"heater_max_ma": currents(1, -1, 1, 1)}, r"channel 1.*asked -1 mA, limit 0 mA"),
-        ({"heater_max_ma": currents(math.nan, 1, 1, 1)}, r"channel 0.*asked nan mA"),
-        ({"heater_ohm": currents(1000, 1000, 0, 1000)}, r"channel 2.*asked 0 ohm, limit 1 ohm"),
-        ({"heater_ohm": currents(1000, 70000, 1, 1)}, r"channel 1.*asked 70000 ohm, limit 65535 ohm"),
+        ({"heater_max_ma": currents(1, 1, 21, 1)}, r"channel 2.*requested 21 mA, limit 20 mA"),
+        ({"heater_max_ma": currents(1, -1, 1, 1)}, r"channel 1.*requested -1 mA, limit 0 mA"),
+        ({"heater_max_ma": currents(math.nan, 1, 1, 1)}, r"channel 0.*requested nan mA"),
+        ({"heater_ohm": currents(1000, 1000, 0, 1000)}, r"channel 2.*requested 0 ohm, limit 1 ohm"),
+        ({"heater_ohm": currents(1000, 70000, 1, 1)}, r"channel 1.*requested 70000 ohm, limit 65535 ohm"),
         ({"heater_ohm": currents(1000, math.nan, 1, 1)}, "channel 1"),
         ({"total_power_mw": 0.5}, r"total_power_mw.*limit 1 mW"),
         ({"total_power_mw": 5e6}, r"total_power_mw.*limit 4e\+06 mW"),
@@ -326,7 +326,7 @@ def test_a_hardware_maximum_below_the_limit_is_told_in_milliampere(
 ) -> None:
     board.answers[fp.Command.CONFIG] = lambda request: fp.Refusal(fp.Status.LIMIT, 1, None, 65535, 32768)
     driver.open()
-    with pytest.raises(LimitError, match=r"CONFIG.*channel 1.*asked 20 mA, limit 10.0002 mA"):
+    with pytest.raises(LimitError, match=r"CONFIG.*channel 1.*requested 20 mA, limit 10.0002 mA"):
         driver.configure(LIMITS)
 
 
@@ -385,12 +385,12 @@ def test_the_generation_after_the_largest_is_one(driver: LumionMeshController, b
 @pytest.mark.parametrize(
     ("table", "text"),
     [
-        (currents(20.001, 0, 0, 0), r"channel 0.*asked 20.001 mA, limit 20 mA"),
-        (currents(0, 0, 10.01, 0), r"channel 2.*asked 10.01 mA, limit 10 mA"),
-        (currents(0, 0, 0, 0.001), r"channel 3.*asked 0.001 mA, limit 0 mA"),
-        (currents(0, -0.001, 0, 0), r"channel 1.*asked -0.001 mA, limit 0 mA"),
-        (currents(0, math.nan, 0, 0), r"channel 1.*asked nan mA"),
-        (currents(math.inf, 0, 0, 0), r"channel 0.*asked inf mA"),
+        (currents(20.001, 0, 0, 0), r"channel 0.*requested 20.001 mA, limit 20 mA"),
+        (currents(0, 0, 10.01, 0), r"channel 2.*requested 10.01 mA, limit 10 mA"),
+        (currents(0, 0, 0, 0.001), r"channel 3.*requested 0.001 mA, limit 0 mA"),
+        (currents(0, -0.001, 0, 0), r"channel 1.*requested -0.001 mA, limit 0 mA"),
+        (currents(0, math.nan, 0, 0), r"channel 1.*requested nan mA"),
+        (currents(math.inf, 0, 0, 0), r"channel 0.*requested inf mA"),
     ],
 )
 def test_a_current_outside_its_limits_is_refused_by_channel_before_anything_is_sent(
@@ -413,14 +413,14 @@ def test_before_limits_are_given_the_full_scale_is_the_limit(driver: LumionMeshC
 
 def test_a_table_over_the_power_cap_is_told_in_milliwatt(ready: LumionMeshController, board: CannedBoard) -> None:
     board.answers[fp.Command.SET] = lambda request: fp.Refusal(fp.Status.LIMIT, None, None, 500, 400)
-    with pytest.raises(LimitError, match="asked 500 mW, limit 400 mW"):
+    with pytest.raises(LimitError, match="requested 500 mW, limit 400 mW"):
         ready.program(currents(20, 0, 0, 0))
 
 
 def test_a_table_over_the_power_cap_is_refused_before_anything_is_sent(
     ready: LumionMeshController, board: CannedBoard
 ) -> None:
-    with pytest.raises(LimitError, match="nothing was sent: asked 800 mW, limit 400 mW"):
+    with pytest.raises(LimitError, match="nothing was sent: requested 800 mW, limit 400 mW"):
         ready.program(currents(20, 20, 0, 0))
     assert board.requests == []
     # 20 mA in 1000 ohm are 400 mW, the cap itself; 0.04 mA elsewhere are 1.6 uW more.
@@ -557,7 +557,7 @@ def test_monitors_are_photocurrents_and_saturation_is_no_number(
 
 @pytest.mark.parametrize("n_avg", [0, 4097])
 def test_an_average_the_board_cannot_make_is_refused(ready: LumionMeshController, n_avg: int) -> None:
-    with pytest.raises(LimitError, match=f"asked {n_avg} scans"):
+    with pytest.raises(LimitError, match=f"requested {n_avg} scans"):
         ready.read_monitors(n_avg)
 
 

@@ -120,9 +120,9 @@ def test_a_monitor_above_full_scale_is_no_number(driver: LumionMeshController, b
 @pytest.mark.parametrize(
     ("plan", "kind", "text"),
     [
-        (SweepPlan(({0: 1.0}, {0: 1.0, 5: 10.1})), LimitError, r"point 1, channel 5.*asked 10.1 mA, limit 10 mA"),
+        (SweepPlan(({0: 1.0}, {0: 1.0, 5: 10.1})), LimitError, r"point 1, channel 5.*requested 10.1 mA, limit 10 mA"),
         (SweepPlan(({7: -0.1},)), LimitError, r"point 0, channel 7.*limit 0 mA"),
-        (SweepPlan(({7: math.nan},)), LimitError, r"point 0, channel 7.*asked nan mA"),
+        (SweepPlan(({7: math.nan},)), LimitError, r"point 0, channel 7.*requested nan mA"),
         (SweepPlan(({N: 1.0},)), ConfigError, r"point 0: heater 16 does not exist.*0 to 15"),
         (SweepPlan(({-1: 1.0},)), ConfigError, r"point 0: heater -1"),
         # 4 heaters of 1000 Ω at 10 mA are 400 mW, the cap; a fifth one at 1 mA adds 1 mW.

@@ -208,7 +208,7 @@ def test_a_record_that_does_not_fit_the_frame_is_refused(clock: VirtualClock) ->
     # Section 2.4: 240 monitors fit one TELEMETRY at MTU 512.
     board = SpecBoard(clock, replace(HELLO, n_adc=241, n_dac=241))
     with LumionMeshController(MemoryLink(board.connect, clock, "memory"), clock, device="mesh0") as driver:
-        with pytest.raises(LimitError, match=r"asked 241 monitors, limit 240 monitors"):
+        with pytest.raises(LimitError, match=r"requested 241 monitors, limit 240 monitors"):
             driver.telemetry(0.1)
         with closing(driver.telemetry(0.1, monitors=tuple(range(240)))) as samples:
             assert next(samples).reading.photocurrent_ma.shape == (240,)

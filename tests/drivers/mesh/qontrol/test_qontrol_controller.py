@@ -247,11 +247,11 @@ def test_the_power_cap_is_the_drivers() -> None:
     # 16 heaters of 500 ohm at 14 mA: 16 * 500 * 0.196 = 1568 mW
     with pytest.raises(LimitError, match="total power is too high") as caught:
         controller.program(np.full(16, 14.0))
-    assert (caught.value.asked, caught.value.limit, caught.value.unit) == (pytest.approx(1568.0), 1500.0, "mW")
+    assert (caught.value.requested, caught.value.limit, caught.value.unit) == (pytest.approx(1568.0), 1500.0, "mW")
     assert model.heard == []
     controller.program(np.full(16, 10.0))  # 800 mW
     model.heard.clear()
-    with pytest.raises(LimitError, match=r"total power.*asked 800 mW, limit 700 mW"):
+    with pytest.raises(LimitError, match=r"total power.*requested 800 mW, limit 700 mW"):
         controller.configure(replace(LIMITS, total_power_mw=700.0))
     assert model.heard == []
 
@@ -398,7 +398,10 @@ def test_a_report_between_two_calls_stops_the_next_table() -> None:
     model.say("E01:03", "E01:03")
     model.clock.sleep(0.1)
     model.heard.clear()
-    with pytest.raises(SafetyError, match=r"nothing was sent, because faults are latched: OVER_VOLTAGE \(id 1\) on one of channels 3, 11"):
+    with pytest.raises(
+        SafetyError,
+        match=r"nothing was sent, because faults are latched: OVER_VOLTAGE \(id 1\) on one of channels 3, 11",
+    ):
         controller.program(TABLE / 2)
     assert not [request for request in model.heard if request[0] == 0x82]
     assert len(controller.faults()) == 1

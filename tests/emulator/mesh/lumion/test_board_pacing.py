@@ -28,7 +28,15 @@ from firmware_protocol import (
     wire_bound,
 )
 from lumion_hw.emulator.mesh.lumion import PRESETS, BoardProfile, preset
-from lumion_hw.emulator.mesh.lumion.wires import Inlet, LatencyGate, Outlet, Pacing, TimedBytes, UsbFrames, UsbGate
+from lumion_hw.emulator.mesh.lumion.wires import (
+    BoardToHostLine,
+    HostToBoardLine,
+    LatencyTimerDelay,
+    Pacing,
+    TimedBytes,
+    UsbFrameDelay,
+    UsbFrames,
+)
 from lumion_hw.errors import ConfigError
 from tests.effort import examples
 from tests.emulator.mesh.lumion.board_testbench import TINY, Bench, Host, table
@@ -252,14 +260,14 @@ def test_a_board_that_stops_reading_lets_4096_bytes_pile_up_and_trips_its_watchd
     peer = bench.board.connect()
     bench.board.stop_reading()
     peer.receive(bytes(1000))
-    assert peer.peer.room == 3096
+    assert peer.peer.free_bytes == 3096
     peer.receive(bytes(5000))
-    assert peer.peer.room == 0
+    assert peer.peer.free_bytes == 0
     bench.sleep(3.0)
     assert bench.board.driven_codes.tolist() == [0] * 4
     assert host.raw(encode_frame(host.frame(PingRequest(1))), 0.5) is None
     bench.board.resume_reading()
-    assert peer.peer.room == 4096
+    assert peer.peer.free_bytes == 4096
     assert host.reply() is not None, "what piled up is understood"
 
 
@@ -290,24 +298,24 @@ def test_a_flood_of_requests_without_replies_is_executed_in_full() -> None:
 
 
 def test_bytes_arrive_at_the_line_rate_and_a_second_write_waits_for_the_first() -> None:
-    inlet = Inlet(Pacing("uart", 1.0))
-    inlet.write(b"\0ab\0", 10.0)
-    inlet.write(b"\0c\0", 11.0)
-    assert inlet.next_arrival() == 14.0, "the delimiter behind the frame, not the one before it"
-    assert inlet.read_frame(14.0) == b"\0ab\0"
-    assert inlet.next_arrival() == 17.0
-    assert inlet.read(16.5) == b"\0c"
-    assert inlet.read(17.0) == b"\0"
-    assert inlet.next_arrival() is None
+    from_host = HostToBoardLine(Pacing("uart", 1.0))
+    from_host.write(b"\0ab\0", 10.0)
+    from_host.write(b"\0c\0", 11.0)
+    assert from_host.next_arrival() == 14.0, "the delimiter behind the frame, not the one before it"
+    assert from_host.read_frame(14.0) == b"\0ab\0"
+    assert from_host.next_arrival() == 17.0
+    assert from_host.read(16.5) == b"\0c"
+    assert from_host.read(17.0) == b"\0"
+    assert from_host.next_arrival() is None
 
 
 def test_a_delimiter_that_comes_alone_ends_the_frame_begun_before() -> None:
-    inlet = Inlet(NONE)
-    inlet.write(b"\0ab", 1.0)
-    assert inlet.next_arrival() is None
-    assert inlet.read(1.0) == b"\0ab"
-    inlet.write(b"\0", 2.0)
-    assert inlet.next_arrival() == 2.0
+    from_host = HostToBoardLine(NONE)
+    from_host.write(b"\0ab", 1.0)
+    assert from_host.next_arrival() is None
+    assert from_host.read(1.0) == b"\0ab"
+    from_host.write(b"\0", 2.0)
+    assert from_host.next_arrival() == 2.0
 
 
 @examples(50)
@@ -317,17 +325,17 @@ def test_a_delimiter_that_comes_alone_ends_the_frame_begun_before() -> None:
 )
 def test_no_byte_is_lost_doubled_or_early_on_the_way_in(pacing: str, writes: list[tuple[float, bytes]]) -> None:
     mode = Pacing.parse(pacing)
-    inlet, sent, read, now = Inlet(mode), b"", b"", 0.0
+    from_host, sent, read, now = HostToBoardLine(mode), b"", b"", 0.0
     for pause, data in writes:
         now += pause
-        assert inlet.write(data, now) == 0
+        assert from_host.write(data, now) == 0
         sent += data
-        assert inlet.room <= 4096
-    while (arrival := inlet.next_arrival()) is not None:
+        assert from_host.free_bytes <= 4096
+    while (arrival := from_host.next_arrival()) is not None:
         now = max(now, arrival)
-        read += inlet.read_frame(now)
+        read += from_host.read_frame(now)
         assert now >= len(read) * mode.byte_s * (1 - 1e-9)
-    read += inlet.read(now + 10.0)
+    read += from_host.read(now + 10.0)
     assert read == sent
 
 
@@ -339,16 +347,16 @@ def test_no_byte_is_lost_doubled_or_early_on_the_way_in(pacing: str, writes: lis
 )
 def test_no_byte_is_lost_doubled_or_early_on_the_way_out(pacing: str, frames: list[bytes], pauses: list[float]) -> None:
     mode = Pacing.parse(pacing)
-    outlet, taken, now = Outlet(mode), b"", 0.0
+    to_host, taken, now = BoardToHostLine(mode), b"", 0.0
     waiting = list(frames)
     for turn in range(10_000):
-        if waiting and not outlet.blocked:
-            outlet.send(waiting.pop(0), max(now, outlet.free_s))
-        delivery = outlet.next_delivery()
+        if waiting and not to_host.blocked:
+            to_host.send(waiting.pop(0), max(now, to_host.free_s))
+        delivery = to_host.next_delivery()
         if delivery is None and not waiting:
             break
         now = max(now, delivery or now) + pauses[turn % len(pauses)]
-        piece = outlet.take(now)
+        piece = to_host.remove(now)
         assert len(piece) <= 4096, "no more lies unread"
         taken += piece
         assert now >= len(taken) * mode.byte_s * (1 - 1e-9)
@@ -356,41 +364,47 @@ def test_no_byte_is_lost_doubled_or_early_on_the_way_out(pacing: str, frames: li
 
 
 def test_the_latency_gate_gives_62_bytes_at_once_and_the_rest_with_the_timer() -> None:
-    line, gate = TimedBytes(0.001), LatencyGate(0.016)
+    line, delivery_delay = TimedBytes(0.001), LatencyTimerDelay(0.016)
     line.append(bytes(100), 0.0)  # byte j at (j + 1) ms
-    assert gate.next_delivery(line) == pytest.approx(0.016)
-    assert len(gate.deliver(line, 0.0159)) == 0
-    assert len(gate.deliver(line, 0.016)) == 16
+    assert delivery_delay.next_delivery(line) == pytest.approx(0.016)
+    assert len(delivery_delay.deliver(line, 0.0159)) == 0
+    assert len(delivery_delay.deliver(line, 0.016)) == 16
     fast_line = TimedBytes(0.0001)
     fast_line.append(bytes(100), 0.016)  # 62 bytes within 6.2 ms
-    assert gate.next_delivery(fast_line) == pytest.approx(0.0222)
-    assert len(gate.deliver(fast_line, 0.0222)) == 62
-    assert gate.next_delivery(fast_line) == pytest.approx(0.0382), "16 ms after that packet"
-    assert len(gate.deliver(fast_line, 0.0382)) == 38
+    assert delivery_delay.next_delivery(fast_line) == pytest.approx(0.0222)
+    assert len(delivery_delay.deliver(fast_line, 0.0222)) == 62
+    assert delivery_delay.next_delivery(fast_line) == pytest.approx(0.0382), "16 ms after that packet"
+    assert len(delivery_delay.deliver(fast_line, 0.0382)) == 38
 
 
 def test_an_idle_latency_timer_runs_on() -> None:
-    line, gate = TimedBytes(0.0), LatencyGate(0.016)
+    line, delivery_delay = TimedBytes(0.0), LatencyTimerDelay(0.016)
     line.append(b"x", 1.001)
-    assert gate.next_delivery(line) == pytest.approx(1.008), "63 periods of 16 ms"
+    assert delivery_delay.next_delivery(line) == pytest.approx(1.008), "63 periods of 16 ms"
 
 
 def test_a_usb_frame_takes_13_packets() -> None:
     frames = UsbFrames()
     instants = [frames.next_packet(0.0002) for _ in range(30)]
     assert instants == [0.001] * 13 + [0.002] * 13 + [0.003] * 4
-    line, gate = TimedBytes(0.0), UsbGate()
+    line, delivery_delay = TimedBytes(0.0), UsbFrameDelay()
     line.append(bytes(2000), 0.0002)
-    assert [len(gate.deliver(line, at)) for at in (0.0009, 0.001, 0.0015, 0.002, 0.003)] == [0, 832, 0, 832, 336]
+    assert [len(delivery_delay.deliver(line, at)) for at in (0.0009, 0.001, 0.0015, 0.002, 0.003)] == [
+        0,
+        832,
+        0,
+        832,
+        336,
+    ]
 
 
 def test_a_frame_larger_than_the_room_waits_with_its_rest() -> None:
-    outlet = Outlet(NONE)
-    outlet.send(bytes(3000), 0.0)
-    assert not outlet.blocked
-    outlet.send(bytes(3000), 0.0)
-    assert outlet.blocked
-    assert [len(outlet.take(1.0)), len(outlet.take(1.0)), len(outlet.take(1.0))] == [4096, 1904, 0]
+    to_host = BoardToHostLine(NONE)
+    to_host.send(bytes(3000), 0.0)
+    assert not to_host.blocked
+    to_host.send(bytes(3000), 0.0)
+    assert to_host.blocked
+    assert [len(to_host.remove(1.0)), len(to_host.remove(1.0)), len(to_host.remove(1.0))] == [4096, 1904, 0]
 
 
 def test_decoding_survives_any_pacing() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.mesh.qontrol import EXACT, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain
+from lumion_hw.emulator.mesh.qontrol import IDEAL_READBACK, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain
 from lumion_hw.links.memory import MemoryLink
 
 TWO = (ModuleSpec(number=1), ModuleSpec())
@@ -29,7 +29,7 @@ class Rig:
     ) -> None:
         self.clock = VirtualClock()
         self.driven: list[tuple[float, NDArray[np.float64]]] = []
-        settings.setdefault("readback", EXACT)
+        settings.setdefault("readback", IDEAL_READBACK)
         self.chain = QontrolChain(
             "heaters",
             self.clock,

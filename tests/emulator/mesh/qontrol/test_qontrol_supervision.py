@@ -258,7 +258,7 @@ def test_a_power_cycle_ends_all_outputs_and_is_announced(survive: bool) -> None:
 def test_a_module_taken_out_goes_dead_and_those_behind_it_are_renumbered() -> None:
     rig = Rig((ModuleSpec(number=1), ModuleSpec(number=2), ModuleSpec(number=3)))
     rig.ask("VALL=1")
-    rig.chain.take_out(1)
+    rig.chain.remove_module(1)
     assert rig.currents_ma == pytest.approx([1.0] * 8 + [0.0] * 8 + [1.0] * 8)
     assert rig.ask("NUPALL?") == ["Q8iv-0001: 0", "Q8iv-0003: 1"]
     rig.ask("V8=3")
@@ -268,7 +268,7 @@ def test_a_module_taken_out_goes_dead_and_those_behind_it_are_renumbered() -> No
 
 def test_a_chain_without_modules_is_silent() -> None:
     rig = Rig((ModuleSpec(number=1),))
-    rig.chain.take_out(0)
+    rig.chain.remove_module(0)
     assert rig.ask("ID?", wait_s=1.0) == []
     assert rig.ask("LEDALL=1", wait_s=1.0) == []
 

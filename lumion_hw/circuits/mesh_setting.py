@@ -1,7 +1,7 @@
-"""Settings beside circuits that stand: their heaters keep their currents to the last bit.
+"""Settings of the mesh that leave active circuits untouched: their heaters keep exactly the same currents.
 
-Heat of new neighbours reaches the PUCs of standing circuits all the same. As their currents stay, what it does to them
-is reckoned beforehand and measured afterwards; the new PUCs make up for the heat of the standing ones.
+The heat of new circuits still reaches the PUCs of active ones. Its effect is calculated beforehand and measured
+afterwards; the new PUCs compensate for the heat of the active ones.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lumion_hw.mesh.routing.parking import park_unused_pucs
 
 
 @dataclass(frozen=True)
-class StandingSetting:
-    """States of all PUCs that can be set, and the currents that make them.
+class MeshSetting:
+    """States of all PUCs that can be set, and the heater currents for them.
 
     Attributes:
         states: State by PUC, parked ones included.
-        currents_ma: Shape ``(2 n_pucs,)``.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters together.
-        shift_rad: Largest change of phase that the new heat makes in a PUC that holds its currents.
+        shift_rad: Largest phase change that the new heat causes in a PUC that keeps its currents.
     """
 
     states: dict[int, State]
@@ -39,15 +39,15 @@ class StandingSetting:
     shift_rad: float
 
 
-def setting_beside(
+def setting_with_active(
     mesh: MeshTopology,
     record: CalibrationRecord,
     used: Mapping[int, State],
     held: Collection[int],
     driven_ma: NDArray[np.float64],
     couplings: Mapping[int, float] = MappingProxyType({}),
-) -> StandingSetting:
-    """Return a setting in which the PUCs of standing circuits keep their currents exactly.
+) -> MeshSetting:
+    """Return a setting in which the PUCs of active circuits keep exactly the same currents.
 
     Args:
         mesh: The mesh.
@@ -64,15 +64,15 @@ def setting_beside(
     planning = planning_mesh(record)
     states = park_unused_pucs(mesh, used, unusable=planning.unusable).states
     known = planning.known
-    kept_ma = np.zeros_like(driven_ma)
+    held_ma = np.zeros_like(driven_ma)
     heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
-    kept_ma[heaters] = driven_ma[heaters]
-    beside = known
-    if kept_ma.any():
-        # To the others the heat of the standing heaters is as if their passive phases were different.
-        warm = known.cells(kept_ma)
+    held_ma[heaters] = driven_ma[heaters]
+    warmed = known
+    if held_ma.any():
+        # For the other PUCs, the heat of the held heaters acts like a change of their passive phases.
+        warm = known.cells(held_ma)
         passive = np.where(np.isnan(known.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
-        beside = replace(known, passive_rad=passive)
+        warmed = replace(known, passive_rad=passive)
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
@@ -80,9 +80,9 @@ def setting_beside(
     }
     targets |= {puc: PucTarget.coupling(k, known.coupler(puc)) for puc, k in couplings.items()}
     free = {puc: target for puc, target in targets.items() if puc not in held}
-    currents_ma = kept_ma + program_pucs(beside, free).currents_ma
+    currents_ma = held_ma + program_pucs(warmed, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
-    return StandingSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
+    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
@@ -95,24 +95,24 @@ def _shift_rad(
     return float(np.max(np.abs(shift[list(held)])))
 
 
-def avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
-    """Return a record that takes these PUCs for unusable."""
+def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
+    """Return a copy of a record that marks these PUCs as unusable."""
     suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
 
 
 def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
-    """Return all PUCs on the ways of circuits."""
+    """Return all PUCs on the paths of circuits."""
     return frozenset(puc for circuit in circuits for path in circuit.paths for puc in path.pucs)
 
 
-def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: StandingSetting) -> CircuitPlan:
-    """Return the plan of what stands and what is added, in one setting."""
-    states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
+def combined_plan(active: CircuitPlan | None, added: CircuitPlan, setting: MeshSetting) -> CircuitPlan:
+    """Return one plan of active and added circuits in a given setting."""
+    states, paths = ({}, ()) if active is None else (active.routing.states, active.routing.paths)
     routing = replace(
         added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), active=()
     )
-    circuits = (*(() if standing is None else standing.circuits), *added.circuits)
+    circuits = (*(() if active is None else active.circuits), *added.circuits)
     return replace(
         added,
         circuits=circuits,

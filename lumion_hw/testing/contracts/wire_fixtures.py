@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import pytest
 
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.testing.contracts.common import not_given
+from lumion_hw.testing.contracts.common import fail_without_fixture
 from lumion_hw.testing.wires import WireUnderTest, clock_for, wired
 
 _BUSY_MACHINE_S = 60.0
 
 
-class OverItsWire:
+class WireFixtures:
     """Mix-in, in front of a contract: gives it clock, wire, plug and disturbances. It asks for ``device``.
 
     Every promise is proven in memory. What only a wire can break (the plug pulled, garbage, late replies, single bytes,
@@ -49,7 +49,7 @@ class OverItsWire:
     @pytest.fixture
     def device(self) -> Any:
         """The emulated device, made with the fixture ``clock``."""
-        not_given("device", "the emulated device of the driver, on the fixture 'clock'")
+        fail_without_fixture("device", "the emulated device of the driver, on the fixture 'clock'")
 
     @pytest.fixture
     def wire(self, device: Any, transport: str, clock: Clock) -> Iterator[WireUnderTest]:

@@ -1,4 +1,4 @@
-"""Reckoning link budgets: the light of every circuit at every port, from the solved field of the whole mesh."""
+"""Link budgets from the solved field of the whole mesh: the light of every circuit at every port."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import PlanningMesh
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.routing import Path
-from lumion_hw.quantities import OSNR_OF_0_DBM_DB, joined_osnr_db
+from lumion_hw.quantities import OSNR_OF_0_DBM_DB, combined_osnr_db
 
 Real = NDArray[np.float64]
 
 _IN_BAND_NM = 0.5
-"""Light of other circuits farther away than this in wavelength is filtered out, or beats beyond the receiver."""
+"""Light of other circuits farther away in wavelength is filtered out, or beats outside the receiver's band."""
 _DARKEST = 10.0 ** (DARK_DB / 10.0)
 
 
 @dataclass(frozen=True)
 class RoutedCircuit:
-    """A circuit with its ways, before its budget.
+    """A circuit with its paths, before its budget is calculated.
 
     Attributes:
-        ends: Both ends.
-        paths: Way of each arm.
-        trims: What is trimmed from each arm.
+        ends: Modules and fibres at both ends.
+        paths: Path of each arm.
+        trims: Trim of each arm, or ``None``.
     """
 
     ends: CircuitEnds
@@ -41,22 +41,22 @@ class RoutedCircuit:
     trims: tuple[ArmTrim | None, ...]
 
 
-def reckoned(
+def with_budgets(
     model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
 ) -> tuple[PlannedCircuit, ...]:
-    """Return circuits with their budgets, side by side at given heater currents."""
-    return _Reckoning(model, wiring, planning, routed, currents_ma).circuits()
+    """Return circuits with their link budgets, all at the given heater currents."""
+    return LinkBudgetSolver(model, wiring, planning, routed, currents_ma).circuits()
 
 
-class _Reckoning:
-    """The light of some circuits in one setting of the mesh.
+class LinkBudgetSolver:
+    """Calculates the light of several circuits in one setting of the mesh.
 
     Args:
         model: The bench.
         wiring: Its fibres.
         planning: Its mesh.
         routed: The circuits.
-        currents_ma: The setting, shape ``(2 n_pucs,)``.
+        currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class _Reckoning:
         self._planning = planning
         self._routed = routed
         self._heat_mw = planning.heat_mw(currents_ma)
-        # A coherent receiver mixes with its own laser's light: its transmitter is on, whether a circuit takes its light
-        # or not.
+        # A coherent receiver mixes with its own laser's light, so its transmitter is on even if no circuit uses
+        # its light.
         senders = {each.ends.request.source for each in routed}
         self._unrouted = [
             (each.ends.receiver, wiring.inputs_of(each.ends.request.target))
@@ -81,31 +81,31 @@ class _Reckoning:
         self._fields = planning.fields(currents_ma, sources)
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
         self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
-        self._at = {port: index for index, port in enumerate(self._receivers)}
-        out_db = [planning.out_of_db(port, self._typical_db)[0] for port in self._receivers]
+        self._column = {port: index for index, port in enumerate(self._receivers)}
+        out_db = [planning.output_loss_db(port, self._typical_db)[0] for port in self._receivers]
         self._behind = 10.0 ** (-np.array(out_db) / 10.0)
-        # In the fibre behind every receiver's port in mW, one row per circuit.
-        self._seen_mw = np.array([self._in_fibre_mw(each.ends.sender, each.ends.entries) for each in routed])
-        self._unrouted_mw = [self._in_fibre_mw(optics, entries) for optics, entries in self._unrouted]
+        # Power in the fibre behind every receiver's port in mW, one row per circuit.
+        self._seen_mw = np.array([self._fibre_power_mw(each.ends.sender, each.ends.entries) for each in routed])
+        self._unrouted_mw = [self._fibre_power_mw(optics, entries) for optics, entries in self._unrouted]
 
     def circuits(self) -> tuple[PlannedCircuit, ...]:
         """Return all circuits with their budgets."""
         return tuple(self._circuit(index) for index in range(len(self._routed)))
 
-    def _in_fibre_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
-        """Return a module's power in the fibre behind the port of every receiver, shape ``(n_receivers,)``."""
-        seen = np.zeros(len(self._at))
+    def _fibre_power_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
+        """Return a module's power in the fibre behind each receiver's port, shape ``(n_receivers,)``."""
+        seen = np.zeros(len(self._column))
         for entry in entries:
-            into_db, _ = self._planning.into_db(self._wiring, entry, self._typical_db)
+            into_db, _ = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
             entering_dbm = sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
-            # Of a split signal each arm has half of the power.
+            # Each arm of a split signal has half of the power.
             entering_mw = 10.0 ** (entering_dbm / 10.0) / len(entries)
-            seen += entering_mw * self._power[entry.port][list(self._at)] * self._behind
+            seen += entering_mw * self._power[entry.port][list(self._column)] * self._behind
         return seen
 
     def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
-        into_db, into_sigma_db = self._planning.into_db(self._wiring, entry, self._typical_db)
-        out_db, out_sigma_db = self._planning.out_of_db(out.port, self._typical_db)
+        into_db, into_sigma_db = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
+        out_db, out_sigma_db = self._planning.output_loss_db(out.port, self._typical_db)
         through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
         shortest = int(self._planning.known.mesh.shortest_hops[path.source, path.target])
@@ -123,7 +123,7 @@ class _Reckoning:
         gain_db = sum(arm.entry.gain_db for arm in arms) / len(arms)
         mean_fixed_db = sum(arm.fixed_loss_db for arm in arms) / len(arms)
         if ends.strategy == "diversity":
-            total_db = max(ends_db)  # all of the light may take the worse way
+            total_db = max(ends_db)  # all light may take the worse arm
         else:
             total_db = -10.0 * math.log10(sum(10.0 ** (-each / 10.0) for each in ends_db) / len(arms))
         received_dbm = ends.sender.launch_dbm - total_db
@@ -138,7 +138,7 @@ class _Reckoning:
             received_dbm=received_dbm,
             sensitivity_dbm=ends.receiver.sensitivity_dbm,
             overload_dbm=ends.receiver.overload_dbm,
-            # The mean of two errors that have no relation; the worse one where either way may have all the light.
+            # Mean of two independent errors; the larger one where either arm may carry all light.
             loss_sigma_db=max(arm.loss_sigma_db for arm in arms)
             if ends.strategy == "diversity"
             else math.hypot(*(arm.loss_sigma_db for arm in arms)) / len(arms),
@@ -157,59 +157,61 @@ class _Reckoning:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the dimmest polarization over the brightest: light that changes arms counts as well."""
+        """Return the loss of the weakest polarization relative to the strongest, light that changes arms included."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
         through = np.stack([self._fields[arm.path.source][exits] for arm in arms], axis=1)
         before_db = [
-            self._planning.into_db(self._wiring, arm.entry, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
+            self._planning.input_loss_db(self._wiring, arm.entry, self._typical_db)[0]
+            + arm.entry.loss_db
+            - arm.entry.gain_db
             for arm in arms
         ]
         behind_db = [
-            self._planning.out_of_db(arm.path.target, self._typical_db)[0] + arm.fixed_loss_db - arm.entry.loss_db
+            self._planning.output_loss_db(arm.path.target, self._typical_db)[0] + arm.fixed_loss_db - arm.entry.loss_db
             for arm in arms
         ]
         ways = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
         brightest, dimmest = np.linalg.svd(ways, compute_uv=False).tolist()
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
-    def _places(self, index: int) -> list[int]:
-        """Return the columns of the receivers' ports that a circuit ends at."""
-        return [self._at[port] for _, port in self._routed[index].ends.pairs]
+    def _receiver_columns(self, index: int) -> list[int]:
+        """Return the columns of the receiver ports where a circuit ends."""
+        return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return the light of all others at one's end over its own, that of modules without a circuit among it."""
+        """Return all other light at a circuit's end over its own, light of modules without a circuit included."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
         others = [(each.ends.sender, seen) for each, seen in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
         others += [(optics, seen) for (optics, _), seen in zip(self._unrouted, self._unrouted_mw, strict=True)]
-        places = self._places(index)
+        places = self._receiver_columns(index)
         in_band = [seen[places] for sender, seen in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
-        """Return one circuit's light at every receiver that it is not for, over its own."""
+        """Return a circuit's light at every receiver that it is not meant for, over its own."""
         own = {port for _, port in self._routed[index].ends.pairs}
         taken = {port for each in self._routed for _, port in each.ends.pairs}
-        level = self._seen_mw[index] / self._seen_mw[index, self._places(index)].sum()
+        level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
         return tuple(
-            Leakage(name, port, _db(float(level[self._at[port]])), port not in taken)
+            Leakage(name, port, _db(float(level[self._column[port]])), port not in taken)
             for port, name in self._receivers.items()
             if port not in own
         )
 
     def _osnr_db(self, ends: CircuitEnds, crosstalk_db: float) -> float | None:
-        """Return the signal to noise in 0.1 nm at the receiver; ``None`` if nothing is known to make any."""
+        """Return the OSNR in 0.1 nm at the receiver; ``None`` if no source of noise is known."""
         sent_db, launch_dbm = ends.sender.launch_osnr_db, ends.sender.launch_dbm
-        # Behind the module itself: 58 dB + input power - noise figure. Losses behind it weaken light and noise alike.
+        # OSNR of a booster: 58 dB + input power - noise figure. Later losses weaken signal and noise alike.
         boosters = [
             OSNR_OF_0_DBM_DB + launch_dbm - entry.noise_figure_db for entry in ends.entries if entry.gain_db > 0.0
         ]
         parts = [*([] if sent_db is None else [sent_db]), *([min(boosters)] if boosters else [])]
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
-        return joined_osnr_db(*parts) if parts else None
+        return combined_osnr_db(*parts) if parts else None
 
 
 def _db(ratio: float) -> float:

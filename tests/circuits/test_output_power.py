@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.circuits.exit_power import ExitPower, SharedInstrument
+from lumion_hw.circuits.output_power import OutputPowerReader, SharedInstrument
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
 from tests.circuits.planning_cases import fully_known
@@ -47,7 +47,7 @@ def test_who_asks_at_one_instant_is_served_by_one_look() -> None:
     clock = VirtualClock()
     instrument = Instrument(clock)
     shared = SharedInstrument(clock, instrument.look)
-    clock.side_by_side([asking(shared, clock, channel, 0.0) for channel in (3, 1, 2)])
+    clock.run_parallel([asking(shared, clock, channel, 0.0) for channel in (3, 1, 2)])
     assert instrument.looks == [(0.0, [1, 2, 3])]
     assert clock.now() == 0.01
 
@@ -57,7 +57,7 @@ def test_who_asks_during_a_look_waits_for_the_next_one_and_gets_no_older_reading
     instrument = Instrument(clock)
     shared = SharedInstrument(clock, instrument.look)
     jobs = [asking(shared, clock, 1, 0.0), asking(shared, clock, 2, 0.004, 0.025), asking(shared, clock, 3, 0.006)]
-    seen = clock.side_by_side(jobs)
+    seen = clock.run_parallel(jobs)
     assert seen == [[0.0], [pytest.approx(0.01), pytest.approx(0.025)], [pytest.approx(0.01)]]
     assert [channels for _, channels in instrument.looks] == [[1], [2, 3], [2]]
 
@@ -68,7 +68,7 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it_and_the_next_is_taken
     shared = SharedInstrument(clock, instrument.look)
     instrument.broken = True
     with pytest.raises(DeviceError, match="no answer"):
-        clock.side_by_side([asking(shared, clock, 1, 0.0), asking(shared, clock, 2, 0.0)])
+        clock.run_parallel([asking(shared, clock, 1, 0.0), asking(shared, clock, 2, 0.0)])
     instrument.broken = False
     assert shared.read(1) == pytest.approx(clock.now() - 0.01 + 1)
 
@@ -78,7 +78,7 @@ def test_on_the_wall_clock_all_are_served_too() -> None:
     instrument = Instrument(clock)
     shared = SharedInstrument(clock, instrument.look)
     begun_s = clock.now()
-    seen = clock.side_by_side([asking(shared, clock, channel, *[0.0] * 5) for channel in range(1, 9)])
+    seen = clock.run_parallel([asking(shared, clock, channel, *[0.0] * 5) for channel in range(1, 9)])
     assert all(len(each) == 5 and each == sorted(each) and each[0] >= begun_s for each in seen)
     assert len(instrument.looks) < 40
 
@@ -87,9 +87,9 @@ def test_meters_and_monitors_of_a_bench_are_read_so() -> None:
     with Bench.emulate("lumion-prototype", seed=1) as bench:
         outputs = bench.wiring.outputs[:4]
         record = None  # with meters on all taps no record is asked
-        power = ExitPower(bench, record)  # type: ignore[arg-type]
+        power = OutputPowerReader(bench, record)  # type: ignore[arg-type]
         began_s = bench.clock.now()
-        bench.clock.side_by_side([partial(power.read_w, out) for out in outputs])
+        bench.clock.run_parallel([partial(power.read_w, out) for out in outputs])
         together_s = bench.clock.now() - began_s
         power.read_w(outputs[0])
         assert together_s == pytest.approx(bench.clock.now() - began_s - together_s, rel=0.2)
@@ -117,13 +117,13 @@ def test_a_photodiode_of_0_ma_per_mw_is_dead_and_not_an_unknown_one() -> None:
         out = next(each for each in bench.wiring.outputs if each.port == port)
         out = replace(out, meter=None, meter_channel=None)
 
-        def power(ma_per_mw: float | None) -> ExitPower:
+        def power(ma_per_mw: float | None) -> OutputPowerReader:
             ports = [replace(each, monitor_ma_per_mw=ma_per_mw) for each in record.ports if each.port == port]
             others = [each for each in record.ports if each.port != port]
-            return ExitPower(bench, replace(record, ports=(*others, *ports)))
+            return OutputPowerReader(bench, replace(record, ports=(*others, *ports)))
 
-        assert port in power(None).leaving_w()
+        assert port in power(None).output_powers_w()
         power(None).read_w(out)
-        assert port not in power(0.0).leaving_w()
+        assert port not in power(0.0).output_powers_w()
         with pytest.raises(CircuitError, match=f"the photodiode at port {port} shows no light"):
             power(0.0).read_w(out)

@@ -1,4 +1,4 @@
-"""Keeps polarizations beside the watch of a fabric, and leaves them alone while circuits are changed."""
+"""Polarization tracking while a fabric is watched, paused while circuits change."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lumion_hw.circuits import CircuitService, Upkeep
+from lumion_hw.circuits import CircuitMaintenance, CircuitService
 from lumion_hw.clock import ClockEvent
 from lumion_hw.errors import BusyError, LumionError
 
 _SLICE_S = 0.5
 _AGAIN_S = 1.0
-"""After an error of a polarization controller."""
+"""Pause after an error of a polarization controller."""
 
 
 @dataclass(frozen=True)
 class _Pause:
-    """Circuits are being changed.
+    """A pause of tracking while circuits change.
 
     Attributes:
-        has_begun: Told by whoever keeps polarizations.
-        is_over: Told to whoever keeps polarizations.
+        has_begun: Set by the tracking job.
+        is_over: Set for the tracking job.
     """
 
     has_begun: ClockEvent
@@ -30,7 +30,7 @@ class _Pause:
 
 
 class PolarizationKeeper:
-    """Follows the light of all circuits that stand, as one of two jobs side by side; the other one changes them.
+    """Tracks the polarization of all circuits in one of two parallel jobs; the other job changes circuits.
 
     Args:
         service: The circuits.
@@ -39,21 +39,21 @@ class PolarizationKeeper:
     def __init__(self, service: CircuitService) -> None:
         self._service = service
         self._clock = service.setup.bench.clock
-        self.is_keeping = False
+        self.is_tracking = False
         self._pause: _Pause | None = None
         self._depth = 0
 
     @cached_property
-    def upkeep(self) -> Upkeep:
-        """What follows the light, and how the circuits are."""
-        return Upkeep(self._service, begins=False)  # whoever watches does not wait for it
+    def maintenance(self) -> CircuitMaintenance:
+        """Maintenance of the circuits, which tracks their light and knows their health."""
+        return CircuitMaintenance(self._service, starts_tracking=False)  # the detectors must not wait for it
 
-    def begin(self) -> None:
-        """Say that :meth:`keep` is about to run: from now on whoever changes circuits waits for it."""
-        self.is_keeping = bool(self.upkeep)
+    def prepare(self) -> None:
+        """Announce that :meth:`run` is about to start: from now on changes of circuits wait for it."""
+        self.is_tracking = bool(self.maintenance)
 
-    def keep(self, over: Callable[[], bool]) -> None:
-        """Keep polarizations until something is so.
+    def run(self, over: Callable[[], bool]) -> None:
+        """Track polarizations until ``over`` returns true.
 
         Raises:
             LumionError: The mesh controller failed, or another program has taken the bench.
@@ -69,34 +69,34 @@ class PolarizationKeeper:
                     continue
                 try:
                     if is_new:
-                        self.upkeep.renew()
+                        self.maintenance.resync()
                         is_new = False
-                    self.upkeep.follow(_SLICE_S, lambda: over() or self._pause is not None)
+                    self.maintenance.track_polarizations(_SLICE_S, lambda: over() or self._pause is not None)
                 except LumionError as error:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise
                     bench.events.add("not held", reason=str(error))
                     self._clock.sleep(_AGAIN_S)
         finally:
-            self.is_keeping = False
+            self.is_tracking = False
             if self._pause is not None:
                 self._pause.has_begun.set()
 
     def measure(self) -> None:
-        """Measure all circuits for those who are shown their margins, unless circuits are being changed."""
+        """Measure all circuits for displays of their margins, unless circuits are being changed."""
         if self._pause is None:
-            self.upkeep.measure(lambda: self._pause is not None)
+            self.maintenance.measure(lambda: self._pause is not None)
 
-    def hush(self) -> None:
-        """Leave polarizations as they are from now on; nobody is waited for. :meth:`alone` ends it."""
-        if self._pause is None and self.is_keeping:
+    def pause(self) -> None:
+        """Stop moving polarizations soon, without waiting; :meth:`exclusive` or :meth:`resume` ends the pause."""
+        if self._pause is None and self.is_tracking:
             self._pause = _Pause(self._clock.event(), self._clock.event())
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Change circuits while nobody keeps polarizations; then what stands is taken up anew."""
-        self.hush()
-        if self._pause is not None and self.is_keeping and not self._depth:
+    def exclusive(self) -> Iterator[None]:
+        """Pause tracking while the caller changes circuits, then resume it for the circuits that remain."""
+        self.pause()
+        if self._pause is not None and self.is_tracking and not self._depth:
             self._pause.has_begun.wait()
         self._depth += 1
         try:
@@ -104,10 +104,10 @@ class PolarizationKeeper:
         finally:
             self._depth -= 1
             if not self._depth:
-                self.speak()
+                self.resume()
 
-    def speak(self) -> None:
-        """End what :meth:`hush` has begun."""
+    def resume(self) -> None:
+        """End a pause."""
         pause, self._pause = self._pause, None
         if pause is not None:
             pause.is_over.set()

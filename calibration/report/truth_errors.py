@@ -1,0 +1,202 @@
+"""Errors of a calibration against the hidden truth of an emulated bench, and whether its stated errors are true.
+
+For tests, benchmarks and ``lumion-calibrate report --bench`` only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.bound import Bound, plan_bound
+from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import NoiseModel, Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_WITH_MODULES, default_prior
+from calibration.model.space import LAW_TERMS, ParameterSpace, space_from_record
+from calibration.record.conversion import covariance_from_record, parameters_from_record
+from calibration.report.hidden_truth import compare, own_phase_rad, true_parameters
+from calibration.report.numbers import Metric
+from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+PUBLISHED_EXTINCTION_DB = 44.0
+"""Best published extinction of such a PUC (Sánchez-Jácome 2025); perfectly equal couplers would allow any value."""
+
+
+def project_out_common_phase(space: ParameterSpace) -> Real:
+    """Return the projector that removes a phase common to all PUCs from loop coordinates, shape ``(L, L)``.
+
+    The mean frequency of the modules and the temperature of a run are unknown, and both turn all loops together.
+    """
+    common = space.directions.T @ np.ones(len(space.mesh.joints))
+    common /= np.linalg.norm(common)
+    projector: Real = np.eye(len(common)) - np.outer(common, common)
+    return projector
+
+
+def phase_errors(
+    bench: Bench, record: CalibrationRecord, truth: MeshParameters
+) -> tuple[dict[str, Real], dict[str, float]]:
+    """Return normalised errors by parameter group, and the phase errors in mrad."""
+    space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
+    error = space.pack(found) - space.pack(truth)
+    passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
+    error[passive] = wrapped(error[passive])
+    # Mean frequency and temperature turn all loops equally; this is not an error of the mesh parameters.
+    joints = found.joint_phase_rad - truth.joint_phase_rad
+    common_rad = common_phase_rad(space.mesh, joints)
+    alike = space.directions.T @ np.ones(len(joints))
+    error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad)
+    fixed = project_out_common_phase(space)
+    common = error[loops] - fixed @ error[loops] + common_rad * alike
+    error[loops] = fixed @ error[loops]
+    covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
+    difference = space.groups["coupler_difference_rad"]
+    variance = np.diag(covariance)
+    # A path of one PUC shows only the square of its coupler difference, so the sign is unknown.
+    # A PUC with fibre ports at both ends is a path of one PUC.
+    lit = np.asarray(np.isin(space.mesh.port_at, space.mesh.fibre_ports).reshape(-1, 2, 2).max(axis=2))
+    unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
+    error[difference] = np.where(lit.min(axis=1), unsigned, error[difference])
+    normalised = {}
+    for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
+        group = space.groups[name]
+        normalised[name] = error[group] / np.sqrt(np.where(variance[group] > 0.0, variance[group], np.nan))
+    normalised["law_turn"] = _turn_errors(bench, record, covariance)
+    figures = {
+        "passive_mrad": 1e3 * _rms(error[passive]),
+        "passive_worst_mrad": 1e3 * float(np.abs(error[passive]).max()),
+        "loops_mrad": 1e3 * _rms(error[loops]),
+        "common_mrad": 1e3 * _rms(common),
+    }
+    return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
+
+
+def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
+    """Return the normalised error of every heater's phase at the current of one turn, shape ``(2E,)``."""
+    known, space = CalibratedMesh.from_record(record), space_from_record(record)
+    turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
+    currents_ma = known.currents_ma(turn)
+    off = known.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
+    starts = [space.groups[name].start for name in LAW_TERMS]
+    result = np.full(len(off), np.nan)
+    for heater in np.flatnonzero(turn):
+        places = [start + int(heater) for start in starts]
+        slope = currents_ma[heater] ** np.array([2.0, 4.0, 6.0])
+        result[heater] = off[heater] / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)
+    return result
+
+
+def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
+    """Return the Cramér-Rao bound of the fitted settings: all parameters unknown, emulated noise, no drift."""
+    space = space_from_record(record)
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
+    noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
+    prior = default_prior(model.space, truth).anchored("source_detuning_hz", model.space, 1e5)
+    return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
+
+
+def phase_bounds_mrad(space: ParameterSpace, least: Real) -> dict[str, float]:
+    """Return the rms bounds of passive and loop phases from the Cramér-Rao covariance of all parameters."""
+    fixed = project_out_common_phase(space)
+    loops = fixed @ least[space.groups["loops"], space.groups["loops"]] @ fixed
+    passive = np.diag(least)[space.groups["passive_phase_rad"]]
+    return {
+        "passive_bound_mrad": 1e3 * float(np.sqrt(passive.mean())),
+        "loops_bound_mrad": 1e3 * float(np.sqrt(np.diag(loops).mean())),
+    }
+
+
+def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
+    """Return how far the extinctions of all bar and cross states are below what the couplers allow.
+
+    ``extinction_short_db`` is the largest shortfall, counting up to the best published extinction;
+    ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
+    """
+    report = compare(bench, record)
+    allowed = np.concatenate([report.bar_allowed_db, report.cross_allowed_db])
+    reached = np.concatenate([report.bar_extinction_db, report.cross_extinction_db])
+    return {
+        "extinction_short_db": float((np.minimum(allowed, PUBLISHED_EXTINCTION_DB) - reached).max()),
+        "extinction_within_1_db": float((allowed - reached <= 1.0).mean()),
+        "extinction_least_db": float(reached.min()),
+    }
+
+
+def _rms(values: Real) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+_NORMALISED = {
+    "passive_phase_rad": "passive phases",
+    "loops": "loop phases",
+    "loss_db": "losses",
+    "coupler_common_rad": "couplers, mean angle",
+    "coupler_difference_rad": "couplers, difference of angles",
+    "law_turn": "heater laws at one turn",
+}
+
+
+def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
+    """Return the errors against the hidden truth, after programming all PUCs to bar and to cross.
+
+    Args:
+        bench: The emulated bench.
+        record: The record.
+        fitted: Settings that were fitted; with them, errors are also compared with their Cramér-Rao bound.
+
+    Raises:
+        ConfigError: The bench is not emulated.
+        CalibrationError: The record has no covariance, or crosstalk of another kind than the global fit.
+    """
+    truth = true_parameters(bench, record)
+    normalised, phases = phase_errors(bench, record, truth)
+    bounds: dict[str, float] = {}
+    if fitted is not None:
+        least = settings_bound(bench, record, truth, fitted).covariance()
+        bounds = phase_bounds_mrad(space_from_record(record), least)
+    short = extinctions(bench, record)
+    loss_db = float(np.sqrt(np.mean(compare(bench, record).loss_error_db ** 2)))
+    gauge = "modulo a turn; without a phase common to all loops"
+    return [
+        Metric("passive phases, error, rms", phases["passive_mrad"], "mrad", 3.0, note=gauge),
+        Metric("passive phases, error, worst", phases["passive_worst_mrad"], "mrad"),
+        Metric("loop phases, error, rms per loop", phases["loops_mrad"], "mrad", 3.0, note=gauge),
+        *(
+            Metric(
+                f"{quantity}, error divided by Cramér-Rao bound",
+                phases[f"{name}_mrad"] / bounds[f"{name}_bound_mrad"],
+                "",
+                3.0,
+                note=f"bound of these settings: {bounds[f'{name}_bound_mrad']:.3g} mrad",
+            )
+            for name, quantity in (("passive", "passive phases"), ("loops", "loop phases"))
+            if bounds
+        ),
+        Metric("losses, error, rms", loss_db, "dB"),
+        Metric(
+            "extinction shortfall against the couplers (up to 44 dB), worst",
+            short["extinction_short_db"],
+            "dB",
+            1.0,
+        ),
+        *(
+            Metric(
+                f"{quantity}, error divided by standard error, rms",
+                float(np.sqrt(np.mean(values**2))),
+                note=_EXPECTED_RATIO,
+            )
+            for name, quantity in _NORMALISED.items()
+            if len(values := normalised.get(name, np.zeros(0)))
+        ),
+    ]
+
+
+_EXPECTED_RATIO = "1 if the stated standard errors are correct; 0.8 to 1.3 over many seeds"

@@ -1,0 +1,121 @@
+"""Where a circuit in service has lost its light, found from readings alone, without changing anything.
+
+The checks follow the light: does the transmitter launch it, does it reach the mesh, does it leave at the right port,
+does it arrive behind the fibre, does the receiver see it. For the middle three checks, the mesh's own monitors are
+compared with their readings from a time without a fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+FaultPlace = Literal[
+    "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
+]
+"""``controller``: it has switched its heaters off. ``before the tap``: the mesh has no monitor that narrows it down."""
+
+BROKEN_DB = 3.0
+"""Light lost compared with the proof from which a circuit counts as broken; less is a degradation."""
+_SAME_DB = 2.0
+"""Light that has changed by less than this counts as unchanged."""
+_ELSEWHERE = 0.2
+"""Part of the lost light that proves, if it appears at other ports, that the mesh sends it there."""
+_NOISE = 1e-3
+"""Part of the light at the output port below which a port's reading is not used."""
+
+
+@dataclass(frozen=True)
+class LightReading:
+    """Readings of one circuit at one time.
+
+    Attributes:
+        launch_dbm: Launch power that the transmitter reports; ``None`` if it is dark.
+        fibre_dbm: Power in the output fibre at the facet, from the tap behind it; ``None`` in the dark.
+        los: Whether the receiver reports loss of signal.
+        monitors_ma: Photocurrent of the mesh's own monitors by port; empty if there are none.
+    """
+
+    launch_dbm: float | None
+    fibre_dbm: float | None
+    los: bool
+    monitors_ma: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class LocatedFault:
+    """Place where a circuit has lost its light.
+
+    Attributes:
+        place: The place.
+        detail: Description of the readings.
+    """
+
+    place: FaultPlace
+    detail: str
+
+    def __str__(self) -> str:
+        """Return place and detail."""
+        return f"{self.place}: {self.detail}"
+
+
+def locate_fault(
+    reference: LightReading, now: LightReading, exit_port: int, own_ports: frozenset[int]
+) -> LocatedFault | None:
+    """Return where a circuit has lost its light; ``None`` if it has not.
+
+    Args:
+        reference: Readings from a time without a fault.
+        now: Readings now.
+        exit_port: Port where the light should leave the mesh.
+        own_ports: Ports whose monitors see almost only stray light of this circuit.
+    """
+    if now.launch_dbm is None:
+        return LocatedFault("transmitter", "it reports that it sends no light")
+    launch_drop_db = _level_drop_db(reference.launch_dbm, now.launch_dbm)
+    if launch_drop_db > BROKEN_DB:
+        return LocatedFault("transmitter", f"it launches {launch_drop_db:.1f} dB less than before")
+    lost_db = _level_drop_db(reference.fibre_dbm, now.fibre_dbm)
+    if lost_db <= BROKEN_DB:
+        return LocatedFault("receiver", "light arrives at its tap, but it reports loss of signal") if now.los else None
+    loss = "all light is lost" if math.isinf(lost_db) else f"{lost_db:.1f} dB are lost"
+    if exit_port not in reference.monitors_ma or exit_port not in now.monitors_ma:
+        return LocatedFault("before the tap", f"{loss}; the mesh has no monitor that shows where")
+    drop_db = _ratio_db(reference.monitors_ma[exit_port], now.monitors_ma[exit_port])
+    if drop_db < _SAME_DB:
+        return LocatedFault("fibre behind the mesh", f"{loss} behind port {exit_port}, which still emits the light")
+    return _locate_in_mesh(reference.monitors_ma, now.monitors_ma, exit_port, own_ports, loss)
+
+
+def _locate_in_mesh(
+    reference: Mapping[int, float], now: Mapping[int, float], exit_port: int, own_ports: frozenset[int], loss: str
+) -> LocatedFault:
+    """Distinguish light that takes a wrong way in the mesh from light that does not reach the mesh."""
+    others = [port for port in reference if port != exit_port and port in now]
+    risen = {port: now[port] - reference[port] for port in others}
+    brightest = max(risen, key=lambda port: risen[port], default=None)
+    if brightest is not None and sum(max(each, 0.0) for each in risen.values()) > _ELSEWHERE * reference[exit_port]:
+        return LocatedFault("path", f"{loss}, and light leaves at port {brightest} instead of {exit_port}")
+    # Stray light leaves the path before and behind the place of the loss. Stray light that is unchanged has left the
+    # path before it, so the loss is inside the mesh.
+    informative = [port for port in others if port in own_ports and reference[port] > _NOISE * reference[exit_port]]
+    unchanged = [port for port in informative if _ratio_db(reference[port], now[port]) < _SAME_DB]
+    if unchanged:
+        return LocatedFault(
+            "path", f"{loss}, but its stray light at ports {unchanged} is unchanged: the loss is on the path"
+        )
+    strays = f"and so is its stray light at ports {informative}" if informative else "and no other port shows it"
+    return LocatedFault("fibre before the mesh", f"{loss}, {strays}")
+
+
+def _level_drop_db(before_dbm: float | None, now_dbm: float | None) -> float:
+    """Return by how much a level has fallen; infinite in the dark, 0 if the former level is unknown."""
+    if before_dbm is None:
+        return 0.0
+    return math.inf if now_dbm is None else before_dbm - now_dbm
+
+
+def _ratio_db(before: float, now: float) -> float:
+    return 10.0 * math.log10(max(before, 1e-12) / max(now, 1e-12))

@@ -1,0 +1,676 @@
+"""Maintenance of circuits in service: polarization, phases, faults and leases, within a budget of readings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.bench.controller_faults import latched_faults, listed
+from lumion_hw.circuits.fault_location import BROKEN_DB, LightReading, LocatedFault, locate_fault
+from lumion_hw.circuits.output_power import OutputPowerReader
+from lumion_hw.circuits.phase_trim import READS, PhaseError, record_with_drift, trim_phase
+from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.proof import CircuitProof
+from lumion_hw.circuits.service import CircuitService
+from lumion_hw.circuits.state import ActiveCircuit, proof_document
+from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError, SafetyError
+from lumion_hw.mesh.record.calibration_record import CalibrationRecord
+from lumion_hw.polarization import Aligner, Alignment, Tracking
+from lumion_hw.quantities import dbm_from_w
+
+DEGRADED_DB = 1.0
+"""Light lost compared with the best reading from which a circuit is marked as degraded."""
+SEARCH_DB = 0.5
+"""Light lost from which the polarization is searched again; tracking corrects smaller losses."""
+TRIM_DB = 0.2
+"""Light lost from which phases are measured."""
+_NOTE_EVERY_S = 60.0
+_ATTEMPT_EVERY_S = 30.0
+"""Time between two repairs of a circuit: searches and phase measurements cost light while they last."""
+_PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
+"""Fault places that may also be caused by a controller whose heaters are off."""
+_BROKEN = "broken: "
+_OWN_SHARE = 0.9
+"""Part of the light at a port from which the port counts as one circuit's own."""
+_DARK_DB = 10.0
+_SEEN_S = 0.02
+"""Time after a search until detectors have noticed that the light is back."""
+
+HealthCallback = Callable[[float, "Sequence[CircuitHealth]"], None]
+"""Called after every check with the time held and the health of all circuits."""
+
+
+@dataclass
+class CircuitHealth:
+    """Health of a circuit in service.
+
+    Attributes:
+        name: Name of the circuit, such as ``sfp-a:sfp-b``.
+        proof: The last measurement.
+        measured_s: Time of the last measurement on the bench's clock; ``None`` before the first one.
+        lost_db: Light lost compared with the best measurement so far; ``None`` in the dark, and while the circuit is
+            broken.
+        marks: Warnings, such as ``degraded: ...``.
+        fault: Place of the fault, if the circuit is broken.
+        reads: Number of readings spent on it.
+        searches: Number of polarization searches.
+        worst_db: Largest ``lost_db`` so far.
+    """
+
+    name: str
+    proof: CircuitProof | None = None
+    measured_s: float | None = None
+    lost_db: float | None = None
+    marks: tuple[str, ...] = ()
+    fault: LocatedFault | None = None
+    reads: int = 0
+    searches: int = 0
+    worst_db: float = 0.0
+
+    def describe(self) -> str:
+        """Return the circuit's health in a few words."""
+        dark = "dark" if self.fault is None else "broken"
+        lost = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
+        return f"{self.name} {lost}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the circuit's health as a JSON document."""
+        measured = {} if self.proof is None or self.fault is not None else proof_document(self.proof)
+        return {
+            "circuit": self.name,
+            **measured,
+            "lost_db": self.lost_db,
+            "worst_db": self.worst_db,
+            "marks": self.marks,
+            "fault": self.fault,
+            "reads": self.reads,
+            "searches": self.searches,
+        }
+
+
+@dataclass
+class _WatchedCircuit:
+    """A circuit with its health and its tracking state."""
+
+    circuit: PlannedCircuit
+    health: CircuitHealth
+    reference: LightReading | None = None
+    tracking: Tracking | None = None
+    alignment: Alignment | None = None
+    attempted_s: float = -math.inf
+    was_searched: bool = False
+    next_puc: int = 0
+    own_ports: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the output power shows the polarization; the powers of two arms change in opposite directions."""
+        return len(self.circuit.arms) == 1
+
+
+class CircuitMaintenance:
+    """Maintains all circuits of a service, with :meth:`run` for a time or :meth:`step` once.
+
+    Between checks the polarization of searched circuits is tracked. If a circuit loses light, its polarization is
+    searched, then its phases are measured in service. A loss without an explanation is an alarm in the event log.
+
+    Args:
+        service: The restored circuits.
+        period_s: Time between two checks of all circuits, in seconds.
+        reads_per_s: Largest number of power readings per second, for all circuits together.
+        starts_tracking: Whether to read the polarization controllers now, which takes time; otherwise :meth:`resync`
+            does.
+
+    Attributes:
+        health: Health of each circuit.
+        drifted_rad: Total phase drift that was corrected, by PUC.
+        searching: Circuits whose polarization is being searched: their light comes and goes meanwhile.
+    """
+
+    def __init__(
+        self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0, starts_tracking: bool = True
+    ) -> None:
+        self._service = service
+        self._setup = service.setup
+        self._clock = service.setup.bench.clock
+        self._aligner: Aligner = service.aligner
+        self._exits = OutputPowerReader(service.setup.bench, service.setup.record)
+        self._period_s = period_s
+        self._reads_per_s = reads_per_s
+        self._start_s = self._clock.now()
+        self._noted_s = self._start_s
+        self._reads = 0
+        self.drifted_rad: dict[int, float] = {}
+        self.searching: set[str] = set()
+        self._is_over: Callable[[], bool] = lambda: False
+        self._polled_s = -math.inf
+        self._watched: list[_WatchedCircuit] = []
+        self._watched = self._watched_circuits()
+        if starts_tracking:
+            self._resume_tracking(())
+
+    @property
+    def health(self) -> tuple[CircuitHealth, ...]:
+        """Health of each circuit."""
+        return tuple(watched.health for watched in self._watched)
+
+    @property
+    def circuits(self) -> tuple[PlannedCircuit, ...]:
+        """The watched circuits, in the order of :attr:`health`."""
+        return tuple(watched.circuit for watched in self._watched)
+
+    @property
+    def record(self) -> CalibrationRecord:
+        """The calibration with which the circuits were planned."""
+        return self._setup.record
+
+    def run(self, for_s: float | None = None, on_health: HealthCallback = lambda held_s, health: None) -> None:
+        """Maintain the circuits for a time, or until interrupted.
+
+        Args:
+            for_s: Duration in seconds; ``None`` without an end.
+            on_health: Called with the time held and all circuits after every check.
+
+        Raises:
+            BusyError: Another program has taken over the bench.
+            LumionError: A device failed in a way that is not a fault of a circuit.
+        """
+        end_s = math.inf if for_s is None else self._clock.now() + for_s
+        try:
+            while self._watched:
+                look_s = self._clock.now()
+                self.step()
+                on_health(self._clock.now() - self._start_s, self.health)
+                if look_s + self._period_s >= end_s:
+                    self._track_until(end_s)
+                    break
+                self._track_until(look_s + self._period_s)
+        finally:
+            self._write_journal()
+
+    def step(self) -> None:
+        """Check all circuits once, end expired leases, and repair what can be repaired.
+
+        Raises:
+            SafetyError: A fault keeps the heaters off and must be cleared by its name.
+            LumionError: As :meth:`run`.
+        """
+        self._service.lock.check()
+        if latched_faults(self._setup.bench):
+            self._restore_circuits()
+        if self._service.end_expired_leases():
+            held_before, self._watched = self._watched, self._watched_circuits()
+            self._resume_tracking(held_before)
+        before = [(watched.health.marks, watched.health.fault) for watched in self._watched]
+        self._check_circuits()
+        for watched in self._watched:
+            self._repair(watched)
+        changed = [(watched.health.marks, watched.health.fault) for watched in self._watched] != before
+        if changed or self._clock.now() - self._noted_s >= _NOTE_EVERY_S:
+            self._write_journal()
+
+    def _restore_circuits(self) -> None:
+        """Report on all circuits that the controller has switched off, and set the circuits up again."""
+        faults = latched_faults(self._setup.bench)
+        reason = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
+        for watched in self._watched:
+            self._set_fault(watched, LocatedFault("controller", reason))
+        self._service.restore_after_shutdown()
+        held_before, self._watched = self._watched, self._watched_circuits()
+        self._resume_tracking(held_before)
+
+    def resync(self) -> None:
+        """Continue with the circuits that are active now, after another part of the program has changed them."""
+        before, self._watched = self._watched, self._watched_circuits()
+        self.searching &= {watched.health.name for watched in self._watched}
+        self._poll_levels()  # a reference level is needed before anything changes the light
+        self._resume_tracking(before)
+
+    def track_polarizations(self, for_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Track polarizations while another job watches the circuits and may change them at any moment.
+
+        Only polarization controllers are moved and only light is read; nothing is written to the journal.
+
+        Args:
+            for_s: Duration in seconds.
+            is_over: Returns whether a change has begun: later readings may be of other light and are ignored.
+
+        Raises:
+            LumionError: A device failed in a way that is not a fault of a circuit.
+        """
+        self._is_over, until_s = is_over, self._clock.now() + for_s
+        try:
+            while not is_over() and self._clock.now() < until_s:
+                if self._clock.now() >= self._polled_s + self._period_s:
+                    self._poll_levels()
+                lost = next((watched for watched in self._watched if self._needs_search(watched)), None)
+                if lost is not None:
+                    self._search_announced(lost)
+                else:
+                    self._track_until(min(until_s, self._polled_s + self._period_s), is_over)
+        finally:
+            self._is_over = lambda: False
+
+    def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Measure all circuits for displays of their margins; changes nothing and raises no device errors.
+
+        :meth:`step` measures anyway; beside :meth:`track_polarizations`, another thread calls this on a real clock. A
+        circuit with a silent device keeps its last measurement.
+
+        Args:
+            is_over: Returns whether a change has begun: readings may then be of other light and are ignored.
+        """
+        try:
+            proofs, _ = self._setup.prove_reachable()
+        except LumionError:
+            return
+        found = {(proof.circuit.request, proof.circuit.paths): proof for proof in proofs}
+        for watched in () if is_over() else self._watched:
+            proof = found.get((watched.circuit.request, watched.circuit.paths))
+            if proof is not None:
+                self._store_proof(watched, proof)
+                watched.health.marks = tuple(self._current_marks(watched))
+
+    def find_fault(self, name: str) -> LocatedFault | None:
+        """Return where a circuit has lost its light by the mesh's monitors; ``None`` if they cannot show it."""
+        watched = next((each for each in self._watched if each.health.name == name), None)
+        if watched is None or watched.reference is None:
+            return None
+        return locate_fault(
+            watched.reference,
+            self._monitor_reading(watched, self._monitors_ma()),
+            watched.circuit.exit.port,
+            watched.own_ports,
+        )
+
+    def request_search(self, name: str) -> bool:
+        """Request that :meth:`track_polarizations` searches a dark circuit once; return whether it can be searched."""
+        for watched in self._watched:
+            if watched.health.name == name and watched.is_single and watched.circuit.entry.polarization is not None:
+                self.searching.add(name)
+                return True
+        return False
+
+    def summary(self) -> dict[str, Any]:
+        """Return the duration, the number of readings, and the phases that have drifted."""
+        return {
+            "held_s": round(self._clock.now() - self._start_s, 3),
+            "reads": self._reads,
+            "drifted_rad": {str(puc): round(by, 4) for puc, by in sorted(self.drifted_rad.items())},
+        }
+
+    def record_with_drift(self) -> CalibrationRecord:
+        """Return the record with the passive phases that were measured in service."""
+        return record_with_drift(self._setup.record, self.drifted_rad)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def _watched_circuits(self) -> list[_WatchedCircuit]:
+        """Return the active circuits, with the earlier state of those that were watched before."""
+        known = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
+        active = self._setup.active
+        circuits = active.circuits if active else ()
+        standing = {circuit.name: circuit for circuit in self._service.state.circuits}
+        taken = []
+        for circuit in circuits:
+            name = circuit.request.name
+            watched = known.get((circuit.request, circuit.paths))
+            taken.append(watched or _WatchedCircuit(circuit, CircuitHealth(name, marks=standing[name].marks)))
+        for watched, ports in zip(taken, self._find_own_ports(circuits), strict=True):
+            watched.own_ports = ports
+        return taken
+
+    def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
+        """Continue tracking where it ran before, and start it where a search has run since."""
+        followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
+        for watched in self._watched:
+            controller = watched.circuit.entry.polarization
+            found = None if controller is None else self._service.alignments.get(controller)
+            if found is None or not watched.is_single:
+                continue
+            earlier = followed.get(controller)
+            if earlier is None or earlier.alignment is not found:
+                # Searched since: the earlier tracking state belongs to other settings.
+                self._track(watched, found)
+            elif earlier is not watched:
+                # A spare that took over, or a rerouted circuit: the same light, read at another output.
+                watched.tracking, watched.alignment = earlier.tracking, found
+            else:
+                continue
+            if watched.tracking is not None:
+                watched.tracking = self._tracking_at_exit(watched, watched.tracking)
+
+    def _find_own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
+        """Return for each circuit the ports that see almost only its stray light, from the solved field."""
+        active = self._setup.active
+        if active is None or not circuits:
+            return []
+        planning = planning_mesh(self._setup.record)
+        wavelength_nm = self._setup.record.wavelength_nm
+        sources = {arm.entry.port: wavelength_nm for circuit in circuits for arm in circuit.arms}
+        fields = planning.fields(active.currents_ma, sources)
+        power = [sum(np.abs(fields[arm.entry.port]) ** 2 for arm in circuit.arms) for circuit in circuits]
+        return [frozenset(np.flatnonzero(own > _OWN_SHARE * sum(power)).tolist()) for own in power]
+
+    def _check_circuits(self) -> None:
+        """Measure all circuits once, and compare them with their reference readings."""
+        found = self._measure_circuits()
+        if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in found):
+            try:
+                self._service.check_driven()
+            except SafetyError:
+                self._restore_circuits()
+                found = self._measure_circuits()
+        for watched, fault in zip(self._watched, found, strict=True):
+            self._set_fault(watched, fault)
+
+    def _measure_circuits(self) -> list[LocatedFault | None]:
+        """Measure all circuits once, and return the fault of each."""
+        monitors_ma = self._monitors_ma()
+        self._reads += len(self._watched) + bool(monitors_ma)
+        try:
+            proofs = self._setup.prove()
+        except LumionError:  # a device does not answer; measure the other circuits anyway
+            return [self._measure_separately(watched, monitors_ma) for watched in self._watched]
+        for watched, proof in zip(self._watched, proofs, strict=True):
+            self._store_proof(watched, proof)
+        return [
+            self._locate_fault(watched, self._light_reading(proof, monitors_ma))
+            for watched, proof in zip(self._watched, proofs, strict=True)
+        ]
+
+    def _store_proof(self, watched: _WatchedCircuit, proof: CircuitProof) -> None:
+        watched.health.reads += 1
+        watched.health.proof, watched.health.measured_s = proof, self._clock.now()
+
+    def _measure_separately(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LocatedFault | None:
+        """Measure one circuit whose modules may be silent, and return its fault."""
+        request, modules = watched.circuit.request, self._setup.bench.transponders
+        try:
+            modules[request.source].monitors()
+        except LumionError as error:
+            return LocatedFault("transmitter", f"it does not answer: {error}")
+        try:
+            modules[request.target].status()
+        except LumionError as error:
+            return LocatedFault("receiver", f"it does not answer: {error}")
+        (proof,) = self._setup.prove([request])
+        self._store_proof(watched, proof)
+        return self._locate_fault(watched, self._light_reading(proof, monitors_ma))
+
+    def _monitors_ma(self) -> dict[int, float]:
+        """Return the readings of the mesh's own monitors; empty if power meters are used instead."""
+        mesh = self._setup.bench.mesh
+        if mesh.meters is not None:
+            return {}
+        read = zip(mesh.monitor_ports, mesh.monitors_ma().tolist(), strict=True)
+        return {port: current_ma for port, current_ma in read if not math.isnan(current_ma)}
+
+    def _light_reading(self, proof: CircuitProof, monitors_ma: dict[int, float]) -> LightReading:
+        entry, fibre_dbm = proof.circuit.entry, None
+        if proof.launch_dbm is not None and proof.measured_loss_db is not None:
+            fibre_dbm = proof.launch_dbm + entry.gain_db - entry.loss_db - proof.measured_loss_db
+        elif proof.received_dbm is not None:
+            fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
+        return LightReading(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
+
+    def _locate_fault(self, watched: _WatchedCircuit, seen: LightReading) -> LocatedFault | None:
+        """Compare a reading of a circuit with its reference, and return the place of a fault."""
+        health = watched.health
+        if seen.fibre_dbm is not None and seen.fibre_dbm > _fibre_level(watched.reference):
+            watched.reference = seen
+        reference = watched.reference or self._budgeted_reading(watched, seen)
+        health.lost_db = (
+            None
+            if seen.fibre_dbm is None or reference.fibre_dbm is None
+            else round(reference.fibre_dbm - seen.fibre_dbm, 3)
+        )
+        health.worst_db = max(health.worst_db, health.lost_db or 0.0)
+        return locate_fault(reference, seen, watched.circuit.exit.port, watched.own_ports)
+
+    def _set_fault(self, watched: _WatchedCircuit, found: LocatedFault | None) -> None:
+        """Store the fault of a circuit, or that it has none; a change starts or ends an alarm."""
+        health = watched.health
+        # The marks show an alarm from an earlier program, or from this one before an error.
+        was_broken = health.fault is not None or any(mark.startswith(_BROKEN) for mark in health.marks)
+        is_other = found is not None and health.fault is not None and found.place != health.fault.place
+        if (found is None) == was_broken or is_other:
+            self._alarm(health.name, found)
+        health.fault = found
+        if found is not None:
+            health.lost_db = None
+        health.marks = tuple(self._current_marks(watched))
+
+    def _budgeted_reading(self, watched: _WatchedCircuit, seen: LightReading) -> LightReading:
+        """Return the reading expected by the budget, for a circuit without a reference reading."""
+        budget, entry = watched.circuit.budget, watched.circuit.entry
+        fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
+        return LightReading(budget.launch_dbm, fibre_dbm, False, seen.monitors_ma)
+
+    def _current_marks(self, watched: _WatchedCircuit) -> list[str]:
+        health, request = watched.health, watched.circuit.request
+        if health.fault is not None:
+            return [f"{_BROKEN}{health.fault}"]
+        marks = []
+        if health.proof is not None and health.proof.received_dbm is None:
+            marks.append("dark: no power reaches the receiver's tap")
+        if health.lost_db is not None and health.lost_db > DEGRADED_DB:
+            marks.append(f"degraded: {health.lost_db:.1f} dB lost")
+        margin_db = None if health.proof is None else health.proof.margin_db
+        if margin_db is not None and margin_db < request.min_margin_db:
+            marks.append(f"degraded: margin {margin_db:.1f} dB, wanted {request.min_margin_db:g} dB")
+        return marks
+
+    def _alarm(self, name: str, found: LocatedFault | None) -> None:
+        log = self._setup.bench.events
+        if found is None:
+            log.add("alarm over", circuit=name)
+        else:
+            log.add("alarm", circuit=name, place=found.place, detail=found.detail)
+
+    # -- beside somebody else -----------------------------------------------------------------------------------------
+
+    def _poll_levels(self) -> None:
+        """Read the light of all circuits by one scan of the mesh's monitors; outputs without a monitor are skipped."""
+        self._polled_s = self._clock.now()
+        monitors_ma = self._monitors_ma()
+        self._reads += bool(monitors_ma)
+        for watched in self._watched:
+            seen = self._monitor_reading(watched, monitors_ma)
+            if watched.reference is None or _fibre_level(seen) > _fibre_level(watched.reference):
+                watched.reference = self._reference_reading(watched, seen)
+            well_dbm = None if watched.reference is None else watched.reference.fibre_dbm
+            if well_dbm is not None:
+                watched.health.lost_db = None if seen.fibre_dbm is None else round(well_dbm - seen.fibre_dbm, 3)
+
+    def _reference_reading(self, watched: _WatchedCircuit, seen: LightReading) -> LightReading:
+        """Return a first reading as reference, or the budgeted reading if the first one is far below it."""
+        budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
+        if (
+            budgeted_photocurrent_ma is None
+            or dbm_from_w(budgeted_photocurrent_ma * 1e-3) - _fibre_level(seen) < BROKEN_DB
+        ):
+            return seen
+        monitors_ma = {**seen.monitors_ma, watched.circuit.exit.port: budgeted_photocurrent_ma}
+        return LightReading(seen.launch_dbm, dbm_from_w(budgeted_photocurrent_ma * 1e-3), False, monitors_ma)
+
+    def _monitor_reading(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LightReading:
+        current_ma = monitors_ma.get(watched.circuit.exit.port, 0.0)
+        level_dbm = (
+            dbm_from_w(current_ma * 1e-3) if current_ma > 0.0 else None
+        )  # relative level, used only in comparisons
+        return LightReading(0.0, level_dbm, False, monitors_ma)
+
+    def _needs_search(self, watched: _WatchedCircuit) -> bool:
+        if watched.health.name in self.searching:
+            return True
+        lost_db = watched.health.lost_db
+        has_time = self._clock.now() >= watched.attempted_s + _ATTEMPT_EVERY_S
+        # If it is dark, the detectors decide whether that is a fade, a fault, or a moved fibre.
+        return (
+            watched.is_single
+            and watched.circuit.entry.polarization is not None
+            and lost_db is not None
+            and SEARCH_DB < lost_db < _DARK_DB
+            and has_time
+        )
+
+    def _search_announced(self, watched: _WatchedCircuit) -> None:
+        """Search one polarization; while it runs, the circuit is listed in ``searching``."""
+        watched.attempted_s = self._clock.now()
+        self.searching.add(watched.health.name)
+        try:
+            self._search(watched)
+            self._clock.sleep(_SEEN_S)
+        finally:
+            self.searching.discard(watched.health.name)
+
+    def _tracking_at_exit(self, watched: _WatchedCircuit, tracking: Tracking) -> Tracking | None:
+        try:
+            tracking.switch_reading(self._read(watched))
+        except DeviceError:  # no light there: the next search will find it
+            return None
+        return tracking
+
+    # -- mending ------------------------------------------------------------------------------------------------------
+
+    def _repair(self, watched: _WatchedCircuit) -> None:
+        """Search the polarization of a circuit that loses light, then measure its phases."""
+        health, fault = watched.health, watched.health.fault
+        lost_db = math.inf if health.lost_db is None else health.lost_db
+        if not watched.is_single or (
+            fault is not None and fault.place in ("controller", "transmitter", "receiver", "path")
+        ):
+            return
+        if lost_db <= TRIM_DB or self._clock.now() < watched.attempted_s + _ATTEMPT_EVERY_S:
+            return
+        watched.attempted_s = self._clock.now()
+        # Alternate: a loss that a search has not removed may be due to a phase, and the other way round.
+        search = watched.circuit.entry.polarization is not None and lost_db > SEARCH_DB and not watched.was_searched
+        watched.was_searched = search
+        if search:
+            self._search(watched)
+        elif fault is None and lost_db < BROKEN_DB:
+            self._trim(watched)
+
+    def _read(self, watched: _WatchedCircuit) -> Callable[[], float]:
+        def read() -> float:
+            if self._is_over():
+                raise DeviceError("power was not read because the circuits are being changed")
+            self._reads += 1
+            watched.health.reads += 1
+            return self._exits.read_fastest_w(watched.circuit.exit)  # in the unit of the set-up's search
+
+        return read
+
+    def _search(self, watched: _WatchedCircuit) -> None:
+        """Search the polarization of a circuit, and track it from there."""
+        name, bench = watched.circuit.entry.polarization or "", self._setup.bench
+        watched.health.searches += 1
+        try:
+            found = self._aligner.maximise(name, bench.polarizer(name), self._read(watched))
+        except (CircuitError, DeviceError) as error:
+            bench.events.add("not aligned", controller=name, reason=str(error))
+            return
+        bench.events.add("aligned", controller=name, reads=found.reads, remaining_loss_db=found.remaining_loss_db)
+        self._track(watched, found)
+
+    def _track(self, watched: _WatchedCircuit, found: Alignment) -> None:
+        name = watched.circuit.entry.polarization
+        controller = None if name is None else self._setup.bench.polarization.get(name)
+        watched.tracking = None
+        if name is not None and controller is not None and found.light is not None:
+            watched.tracking = self._aligner.track(name, controller, self._read(watched), found)
+            watched.alignment = self._service.alignments[name] = found
+
+    def _track_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Track all polarizations in parallel until a time, within the budget of readings."""
+        # The checks use part of the budget; tracking gets the rest, but at least a tenth so that it never stops.
+        left_per_s = max(self._reads_per_s - (len(self._watched) + 1) / self._period_s, 0.1 * self._reads_per_s)
+        interval_s = max(len([watched for watched in self._watched if watched.tracking]), 1) / left_per_s
+        next_s = self._clock.now()
+        while next_s + interval_s <= end_s and not is_over():
+            tracked = [
+                watched for watched in self._watched if watched.tracking is not None and watched.health.fault is None
+            ]
+            if not tracked:
+                break
+            self._clock.run_parallel([functools.partial(self._track_once, watched) for watched in tracked])
+            next_s = max(next_s + interval_s, self._clock.now())
+            self._clock.sleep(max(next_s - self._clock.now(), 0.0))
+        if end_s < math.inf and not is_over():
+            self._clock.sleep(max(end_s - self._clock.now(), 0.0))
+
+    def _track_once(self, watched: _WatchedCircuit) -> None:
+        if watched.tracking is None:
+            return
+        try:
+            state = watched.tracking.step()
+        except DeviceError as error:  # a reading out of range: the next check shows the fault
+            if self._is_over():
+                return
+            self._setup.bench.events.add("not tracked", circuit=watched.health.name, reason=str(error))
+            return
+        if state.lost:
+            watched.tracking = None
+            watched.attempted_s = -math.inf
+
+    def _trim(self, watched: _WatchedCircuit) -> None:
+        """Measure and correct phases of a circuit, for as many PUCs as the budget of readings allows."""
+        pucs = watched.circuit.path.pucs
+        bench, read, set_right = self._setup.bench, self._read(watched), False
+        for _ in range(min(len(pucs), max(1, int(self._reads_per_s * _ATTEMPT_EVERY_S / READS)))):
+            puc = pucs[watched.next_puc % len(pucs)]
+            watched.next_puc += 1
+            try:
+                with self._service.lock.changing():
+                    found = trim_phase(bench.mesh, self._setup.record, puc, read)
+            except LimitError:
+                continue
+            self._record_trim(watched, found)
+            set_right |= found.corrected
+        if not set_right:
+            bench.events.add("drift to be measured", circuit=watched.health.name, hint="lumion-calibrate drift")
+        self._write_journal()
+
+    def _record_trim(self, watched: _WatchedCircuit, found: PhaseError) -> None:
+        error_rad = round(found.error_rad, 4)
+        if found.corrected:
+            self.drifted_rad[found.puc] = self.drifted_rad.get(found.puc, 0.0) + found.error_rad
+            self._setup.bench.events.add(
+                "phase set right", circuit=watched.health.name, puc=found.puc, error_rad=error_rad
+            )
+
+    # -- what is written down -----------------------------------------------------------------------------------------
+
+    def _write_journal(self) -> None:
+        """Write readings, marks and currents to the journal; a write error is logged and ends no service."""
+        health = {watched.health.name: watched.health for watched in self._watched}
+        circuits = [self._journal_entry(circuit, health.get(circuit.name)) for circuit in self._service.state.circuits]
+        self._noted_s = self._clock.now()
+        try:
+            self._service.note(circuits)
+        except LumionError as error:
+            self._setup.bench.events.add("not noted", reason=str(error))
+
+    def _journal_entry(self, circuit: ActiveCircuit, health: CircuitHealth | None) -> ActiveCircuit:
+        if health is None or health.proof is None or health.measured_s is None:
+            return circuit
+        ago = timedelta(seconds=self._clock.now() - health.measured_s)
+        seen = (self._service.time.utc() - ago).isoformat(timespec="milliseconds")
+        # A broken circuit has no margin: its readings are of other light.
+        measured = {} if health.fault is not None else proof_document(health.proof)
+        return dataclasses.replace(circuit, proof=measured, seen_utc=seen, marks=health.marks)
+
+
+def _fibre_level(seen: LightReading | None) -> float:
+    """Return the power in the output fibre in dBm; minus infinity in the dark."""
+    return -math.inf if seen is None or seen.fibre_dbm is None else seen.fibre_dbm
