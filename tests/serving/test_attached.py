@@ -162,6 +162,6 @@ def test_a_lease_is_renewed_until_somebody_else_has_it(raised: Exception | None,
         if raised is not None:
             raise raised
 
-    connection._ask = ask
+    connection._request = ask
     connection._renew_lease()
     assert questions == [7] * asked

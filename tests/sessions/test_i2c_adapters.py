@@ -249,7 +249,7 @@ def test_pins_that_an_adapter_does_not_have_and_signals_that_are_not_wired_are_r
         Mcp2221Adapter("mcp2221://0", pins={"reset_l": 4})
     with pytest.raises(NotSupportedError, match=r"pin 3 for mod_sel_l.*signals are reset_l"):
         FtdiAdapter("ftdi://ftdi:232h/1", pins={"mod_sel_l": 3})
-    with pytest.raises(NotSupportedError, match=r"int_l is not wired.*wired: reset_l"):
+    with pytest.raises(NotSupportedError, match=r"int_l is not wired.*Wired signals: reset_l"):
         adapter_on(MCP, Wire(), pins={"reset_l": 0}).is_asserted("int_l")
 
 

@@ -162,7 +162,7 @@ def test_the_file_of_a_module_is_held_through_a_transaction(tmp_path: Path) -> N
     file = LinearFile(path, CLOCK, device="sfp")
     file.open()
     Interleaved([added, LinearFile]).run(*[partial(added, file, "read_at", "write_at", 5, "byte 5")] * 4)
-    assert file.with_monitors(5, 1, "byte 5") == b"\4"
+    assert file.read_at(5, 1, "byte 5") == b"\4"
     file.close()
 
 

@@ -59,7 +59,7 @@ def test_each_connection_leads_to_both_kinds_of_module(address: str, name: str) 
     ],
 )
 def test_half_a_connection_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not a device address of a module|is no option of"):
+    with pytest.raises(ConfigError, match=r"is not an address of a module|is no option of"):
         module_connection(address)
     with pytest.raises(ValueError, match="expected an address"):
         CmisModel(kind="cmis", address=address)

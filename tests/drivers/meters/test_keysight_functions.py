@@ -172,7 +172,7 @@ def test_a_block_cut_off_in_the_middle_is_a_time_out_and_the_next_reading_is_rig
     meter: KeysightN77xx, peer: Meter
 ) -> None:
     peer.queries["SENS1:FUNC:RES?"] = lambda _: b"#216" + bytes(7)
-    with pytest.raises(LinkTimeout, match="received"):
+    with pytest.raises(LinkTimeout, match="incomplete reply"):
         meter.functions.log((1,), 4, 1e-3)
     assert meter.read(1).power_w == 1e-5
 

@@ -496,7 +496,7 @@ def test_currents_that_keep_flowing_are_raised() -> None:
     controller, model = modelled()
     stuck = lines("+5.0000 mA", *["+0.0000 mA"] * 15)
     model.instead.extend([b"OK\n", b"OK\n", *[stuck] * 7])
-    with pytest.raises(VerifyError, match=r"channel 0 .*read back 5\.0000 mA\. Disconnect the analog supply"):
+    with pytest.raises(VerifyError, match=r"channel 0.*read back 5\.0000 mA\. Disconnect the analog supply"):
         controller.outputs_off()
 
 

@@ -177,7 +177,7 @@ def test_a_line_without_its_end_is_no_line() -> None:
     session, _, _ = opened(
         RecordedExchange(b"I3?\n", b"+1.2000 mA"), MARKER, RecordedExchange(b"I3?\n", b"+1.3000 mA\n")
     )
-    with pytest.raises(LinkTimeout, match="received"):
+    with pytest.raises(LinkTimeout, match="incomplete reply"):
         session.ask(ask_i(3))
     assert session.ask(ask_i(3)) == ("+1.3000 mA",)
 
