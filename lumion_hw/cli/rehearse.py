@@ -84,7 +84,9 @@ def rehearse(
     with contextlib.ExitStack() as stack:
         light = _light(stack, fabric, file, seed, record)
         chosen: Any = faults or ("light", "kill", "freeze")
-        found = rehearsed(light, chosen, setting, trials=trials, tell=(lambda words: None) if as_json else note)
+        found = rehearsed(
+            light, chosen, setting, trials=trials, report_progress=(lambda words: None) if as_json else note
+        )
     if timeline is not None:
         write_file(Path(timeline), "the timeline", _picture(found))
     if as_json:

@@ -1,6 +1,6 @@
-"""The experiment rehearsed: real processes and real frames, joined by emulated light; one fails, and training goes on.
+"""Rehearsal: real processes and network frames over emulated light; one member fails, training continues.
 
-The modules inside are private: users import from here.
+The modules are private: import names from this package.
 """
 
 from lumion_hw.rehearsal.light import LightFabric, SwitchedLight

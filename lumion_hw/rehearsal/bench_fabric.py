@@ -1,7 +1,7 @@
-"""The light of a rehearsal by an emulated bench: its mesh, its controller's photodiodes, its fabric's manager.
+"""Light of a rehearsal from an emulated bench: its mesh, its controller's photodiodes, and its fabric's manager.
 
-The bench runs on virtual time that keeps pace with the wall clock. Frames pass where the emulated light of a sender
-arrives at a receiver above its sensitivity, of all modules of both servers.
+The bench runs on virtual time that keeps pace with the wall clock. Frames pass where a sender's emulated light arrives
+at a receiver above its sensitivity, for all modules of both servers.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from lumion_hw.fabric.detectors.light import Photodiodes
 from lumion_hw.files import AnyPath
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.rehearsal.light import Arrives, Failed, Mark
+from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback
 
 _WAIT_S = 60.0
 _LOOK_S = 0.02
 
 
 class PacedClock(VirtualClock):
-    """A virtual clock that, once it is told to, passes no faster than the wall clock.
+    """Virtual clock that can be limited to the pace of the wall clock.
 
-    What is computed takes none of its time, so it falls behind where computing takes longer than what is computed; then
-    it does not wait until it has caught up.
+    Computation takes no virtual time, so the clock falls behind when computation takes long; then it does not wait
+    until it has caught up.
     """
 
     _ahead_s: float | None = None
 
     def keep_pace(self) -> None:
-        """Pass as the wall clock does from now on."""
+        """Run no faster than the wall clock from now on."""
         self._ahead_s = self.now() - time.monotonic()
 
     def run_freely(self) -> None:
-        """Pass as fast as it can."""
+        """Run as fast as possible from now on."""
         self._ahead_s = None
 
     def sleep(self, duration_s: float) -> None:
-        """Advance by this time, and let as much of the wall clock's time pass."""
+        """Advance by this time, and wait for the wall clock if it is paced."""
         super().sleep(duration_s)
         if self._ahead_s is not None:
             rest_s = self.now() - self._ahead_s - time.monotonic()
@@ -59,19 +59,19 @@ class BenchFabric:
     """An emulated bench as the fabric of a rehearsal; implements :class:`~lumion_hw.rehearsal.LightFabric`.
 
     Args:
-        path: The bench file, or the name of a built-in one.
+        path: Path of the bench file, or the name of a built-in bench.
         record: Calibration of this bench with this seed.
-        directory: Where the journals go.
-        seed: Seed of the emulation.
+        directory: Directory of the journals.
+        seed: Random seed of the emulation.
     """
 
     def __init__(self, path: AnyPath, record: CalibrationRecord, directory: AnyPath, *, seed: int = 0) -> None:
         self._clock = PacedClock()
         self._stack = contextlib.ExitStack()
-        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._actions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._spare: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._early: list[tuple[str, str]] = []
-        self._mark: Mark | None = None
+        self._mark: MilestoneCallback | None = None
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -89,7 +89,7 @@ class BenchFabric:
             manager = FabricManager(service, journal, detectors=[Photodiodes()], on_event=self._on_event)
             self._manager = self._stack.enter_context(manager)
             if not manager.jobs:
-                raise ConfigError("the bench file joins no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
+                raise ConfigError("the bench file has no jobs", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
             manager.begin()
         except BaseException:
             self._stack.close()
@@ -107,15 +107,15 @@ class BenchFabric:
         return self._manager.jobs[0].members
 
     def emulated(self) -> tuple[str, ...]:
-        """What is emulated."""
+        """Return descriptions of the emulated parts."""
         return (
             "mesh, heaters, photodiodes, controller, modules, fibres and amplifiers: an emulated bench at the pace of "
-            "the wall clock; polarizations are aligned and not followed",
-            "network ports: TAP devices or sockets; accelerators: none; network path of this machine",
+            "the wall clock; polarizations are aligned but not tracked",
+            "network ports: TAP devices or sockets on this machine; accelerators: none",
         )
 
-    def start(self, arrives: Arrives, failed: Failed) -> None:
-        """Begin to watch, in a thread of its own: everything that touches the bench happens there."""
+    def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
+        """Start watching in a separate thread, which makes all accesses to the bench."""
         self._arrives, self._failed = arrives, failed
         self._clock.keep_pace()
         self._thread = threading.Thread(target=self._run, name="lumion-fabric", daemon=True)
@@ -123,17 +123,17 @@ class BenchFabric:
 
     def _run(self) -> None:
         try:
-            self._tell_light()
+            self._report_light()
             while not self._stopping.is_set():
-                while not self._asked.empty():
-                    self._asked.get()()
-                # Polarizations are not kept meanwhile: fibres hardly turn in a minute, and these cores train.
+                while not self._actions.empty():
+                    self._actions.get()()
+                # No tracking in the meantime: fibres hardly turn in a minute, and the cores are needed for training.
                 self._manager.step(_LOOK_S)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+        except BaseException as error:  # noqa: BLE001 - reported to the waiting thread
             self._failure = error
 
-    def _do(self, action: Callable[[], None], *, wait: bool = True) -> None:
-        """Have something done in the bench's thread."""
+    def _run_on_bench_thread(self, action: Callable[[], None], *, wait: bool = True) -> None:
+        """Run an action in the bench's thread."""
         done = threading.Event()
 
         def act() -> None:
@@ -142,21 +142,21 @@ class BenchFabric:
             finally:
                 done.set()
 
-        self._asked.put(act)
+        self._actions.put(act)
         deadline_s = time.monotonic() + _WAIT_S
         while wait and not done.wait(0.05):
             self._check(deadline_s)
 
     def _check(self, deadline_s: float) -> None:
         if self._failure is not None:
-            raise DeviceError(f"the fabric's manager has ended: {self._failure}") from self._failure
+            raise DeviceError(f"the fabric's manager has failed: {self._failure}") from self._failure
         if time.monotonic() > deadline_s:
             raise DeviceError("the fabric's manager does not answer")
 
     # -- light --------------------------------------------------------------------------------------------------------
 
-    def _tell_light(self) -> None:
-        """Tell whose light arrives where, as the emulated optics have it."""
+    def _report_light(self) -> None:
+        """Report whose light arrives at each server, as calculated by the emulated optics."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
         found: dict[str, str] = {}
@@ -171,42 +171,42 @@ class BenchFabric:
                 found[name] = senders.pop()
         self._arrives(found)
 
-    def cut(self, server: str, happens: Callable[[], None]) -> None:
-        """All modules of a server lose their supply: its light goes out."""
-        self._do(lambda: self._go_dark(server, happens))
+    def cut(self, server: str, on_cut: Callable[[], None]) -> None:
+        """Cut the power of all modules of a server: its light goes out."""
+        self._run_on_bench_thread(lambda: self._kill_modules(server, on_cut))
 
-    def _go_dark(self, server: str, happens: Callable[[], None]) -> None:
-        happens()
+    def _kill_modules(self, server: str, on_cut: Callable[[], None]) -> None:
+        on_cut()
         self._bench.emulated.faults.kill_modules(find_unit(self._bench.model, server).nics)
         self._down.add(server)
-        self._tell_light()
+        self._report_light()
 
     # -- recovery -----------------------------------------------------------------------------------------------------
 
-    def _on_event(self, what: str, told: dict[str, Any]) -> None:
-        """What the manager tells while it recovers; called in the bench's thread."""
-        if what == "verdict" and told["cause"] == "light" and told["suspect"] == "unit":
-            self._failed(str(told["name"]), ", ".join(told["detectors"]))
+    def _on_event(self, what: str, details: dict[str, Any]) -> None:
+        """Process an event of the manager during a recovery; called in the bench's thread."""
+        if what == "verdict" and details["cause"] == "light" and details["suspect"] == "unit":
+            self._failed(str(details["name"]), ", ".join(details["detectors"]))
         elif what == "spare":
-            self._chosen = str(told["spare"])
+            self._chosen = str(details["spare"])
         elif what == "span":
-            if told["name"] in ("programmed", "settled", "proven"):
-                self._tell_light()
-            self._pass_on(str(told["name"]), str(told["source"]))
-            if told["name"] == "proven":
+            if details["name"] in ("programmed", "settled", "proven"):
+                self._report_light()
+            self._report_span(str(details["name"]), str(details["source"]))
+            if details["name"] == "proven":
                 self._spare.put("proven")
         elif what == "refused":
             self._spare.put("refused")
 
-    def _pass_on(self, name: str, source: str) -> None:
+    def _report_span(self, name: str, source: str) -> None:
         with self._guard:
             if self._mark is None:
                 self._early.append((name, source))
             elif name not in ("detected", "link_up"):
                 self._mark(name, source)
 
-    def replace(self, failed: str, mark: Mark) -> str:
-        """Let the manager put a spare in the place of a server; where it has noticed by itself it is at it already."""
+    def replace(self, failed: str, mark: MilestoneCallback) -> str:
+        """Let the manager replace a server by a spare; it may have started already."""
         with self._guard:
             self._mark = mark
             for name, source in self._early:
@@ -214,12 +214,12 @@ class BenchFabric:
                     mark(name, source)
             self._early = []
         if failed not in self._down:
-            self._do(lambda: self._fail(failed), wait=False)
+            self._run_on_bench_thread(lambda: self._fail(failed), wait=False)
         deadline_s = time.monotonic() + _WAIT_S
         while True:
             with contextlib.suppress(queue.Empty):
                 if self._spare.get(timeout=0.05) == "refused":
-                    raise DeviceError(f"no spare: {dict(self._manager.state.refused)}")
+                    raise DeviceError(f"no spare can be used: {dict(self._manager.state.refused)}")
                 break
             self._check(deadline_s)
         return self._chosen
@@ -228,11 +228,11 @@ class BenchFabric:
         self._manager.mark_failed(failed, "its process is gone")
 
     def restore(self) -> None:
-        """Bring everything back: what failed is repaired, and the job runs where it began."""
+        """Repair everything that failed, and return the job to its first members."""
         if self._thread is not None:
-            self._do(self._put_back)
+            self._run_on_bench_thread(self._restore)
 
-    def _put_back(self) -> None:
+    def _restore(self) -> None:
         self._clock.run_freely()
         manager = self._manager
         for server in self._down:
@@ -245,10 +245,10 @@ class BenchFabric:
         while not self._spare.empty():
             self._spare.get()
         self._clock.keep_pace()
-        self._tell_light()
+        self._report_light()
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Stop and close everything; idempotent."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_WAIT_S)

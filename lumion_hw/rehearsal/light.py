@@ -1,4 +1,4 @@
-"""What the rehearsal asks of the light: whose arrives where, that it can be cut, and that a spare takes a place."""
+"""Interface of the light in a rehearsal: whose light arrives, how it is cut, and replacement by a spare."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-Arrives = Callable[[Mapping[str, str]], None]
-"""Told, by receiving server, whose light arrives there."""
-Failed = Callable[[str, str], None]
-"""Told which server's light is lost, and what has noticed it."""
-Mark = Callable[[str, str], None]
-"""Told the name of a span as it ends, and where its length is from."""
+LightCallback = Callable[[Mapping[str, str]], None]
+"""Called with the sender of the arriving light, by receiving server."""
+FailureCallback = Callable[[str, str], None]
+"""Called with the server whose light is lost, and the name of the detector."""
+MilestoneCallback = Callable[[str, str], None]
+"""Called with the name of a span when it ends, and the origin of its duration."""
 
 
 class LightFabric(Protocol):
-    """Servers joined by light, one of them to fail."""
+    """Servers connected by light, one of which is to fail."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -24,34 +24,34 @@ class LightFabric(Protocol):
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Servers of the job, in rank order, as it begins."""
+        """Servers of the job at its start, in rank order."""
 
-    def start(self, arrives: Arrives, failed: Failed) -> None:
-        """Begin: ``arrives`` is called now and whenever light changes, ``failed`` when the fabric misses light."""
+    def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
+        """Start: call ``arrives`` now and whenever light changes, and ``failed`` when light is missing."""
 
-    def cut(self, server: str, happens: Callable[[], None]) -> None:
-        """The light that a server sends goes out; ``happens`` is called at that instant."""
+    def cut(self, server: str, on_cut: Callable[[], None]) -> None:
+        """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
 
-    def replace(self, failed: str, mark: Mark) -> str:
-        """Put a spare in the place of a failed server, and return it when its light is proven to arrive both ways."""
+    def replace(self, failed: str, mark: MilestoneCallback) -> str:
+        """Replace a failed server by a spare, and return the spare once its light is proven in both directions."""
 
     def restore(self) -> None:
-        """Put everything back for the next trial."""
+        """Restore the initial state for the next trial."""
 
     def emulated(self) -> tuple[str, ...]:
-        """What is emulated, in words."""
+        """Return descriptions of the emulated parts."""
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Stop; idempotent."""
 
 
 class SwitchedLight:
-    """A plain switch: break, wait, make. Stands in for the mesh where that is not what is rehearsed.
+    """A plain optical switch, in place of the mesh where the mesh is not rehearsed.
 
     Args:
         members: Servers of the job.
-        spares: Servers that stand by.
-        switching_s: Time for which ports whose partner changes are dark.
+        spares: Spare servers.
+        switching_s: Dark time of ports whose partner changes.
     """
 
     def __init__(self, members: Sequence[str], spares: Sequence[str], switching_s: float = 0.010) -> None:
@@ -71,30 +71,30 @@ class SwitchedLight:
         return self._members
 
     def restore(self) -> None:
-        """Put everything back."""
+        """Restore the initial state."""
         self._now, self._cut = list(self._members), set[str]()
         if hasattr(self, "_arrives"):
-            self._tell()
+            self._report_light()
 
-    def start(self, arrives: Arrives, failed: Failed) -> None:
-        """Begin."""
+    def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
+        """Start reporting light."""
         self._arrives, self._failed = arrives, failed
-        self._tell()
+        self._report_light()
 
-    def _tell(self) -> None:
+    def _report_light(self) -> None:
         pairs = zip(self._now, [*self._now[1:], self._now[0]], strict=True)
         ring = {to: source for source, to in pairs}
         self._arrives({to: source for to, source in ring.items() if source not in self._cut})
 
-    def cut(self, server: str, happens: Callable[[], None]) -> None:
-        """The light of a server goes out; a switch sees that at once."""
+    def cut(self, server: str, on_cut: Callable[[], None]) -> None:
+        """Switch off the light of a server; the switch reports that at once."""
         self._cut.add(server)
-        happens()
-        self._tell()
+        on_cut()
+        self._report_light()
         self._failed(server, "switch")
 
-    def replace(self, failed: str, mark: Mark) -> str:
-        """Switch over to the first spare that is free."""
+    def replace(self, failed: str, mark: MilestoneCallback) -> str:
+        """Switch to the first free spare."""
         with self._guard:
             spare = next(name for name in self._spares if name not in self._now and name not in self._cut)
             mark("spare_chosen", "measured")
@@ -106,14 +106,14 @@ class SwitchedLight:
             self._now[place] = spare
             source = f"emulated: switching time {1e3 * self._switching_s:g} ms"
             mark("programmed", source)
-            self._tell()
+            self._report_light()
             mark("settled", source)
             mark("proven", source)
             return spare
 
     def emulated(self) -> tuple[str, ...]:
-        """What is emulated."""
+        """Return descriptions of the emulated parts."""
         return (f"mesh and optics: a switch that takes {1e3 * self._switching_s:g} ms",)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""

@@ -1,7 +1,8 @@
-"""Servers as network namespaces, circuits as a forwarder of Ethernet frames between TAP devices.
+"""Network of a rehearsal: servers as namespaces, circuits as a forwarder of Ethernet frames between TAP devices.
 
-Only what this run has made is touched: every name bears its prefix. A process of its own passes the frames, so that
-Python's lock is nobody else's. Without privileges, links are pairs of sockets, and the frames are the job's own.
+Only objects created by this run are touched: every name has its prefix. A separate process forwards the frames, so that
+Python's global lock does not delay them. Without privileges, links are socket pairs, and the frames are the job's own
+messages.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ def enter_namespace(handle: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Let this process end when the one that started it does (prctl PR_SET_PDEATHSIG)."""
+    """Make this process end together with its parent (prctl PR_SET_PDEATHSIG)."""
     _libc.prctl(1, signal.SIGKILL)
 
 
 def reason_without_namespaces() -> str | None:
-    """Return why namespaces and TAP devices cannot be used here, ``None`` if they can: it is tried, in a child."""
+    """Return why namespaces and TAP devices cannot be used, ``None`` if they can; tries them in a child process."""
     if shutil.which("ip") is None:
-        return "there is no program 'ip' (iproute2)"
+        return "the program 'ip' (iproute2) is not installed"
     if not Path("/dev/net/tun").exists():
-        return "there is no /dev/net/tun"
+        return "/dev/net/tun does not exist"
     child = os.fork()
     if not child:
         try:
@@ -72,7 +73,7 @@ def _tap(name: str) -> int:
 
 
 def _ip(lines: Sequence[str]) -> None:
-    """Run commands of ``ip``, all in one process. Raises ``ConfigError`` with what it said."""
+    """Run ``ip`` commands in one process. Raises ``ConfigError`` with the error output."""
     done = subprocess.run(
         ["ip", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
     )
@@ -81,11 +82,11 @@ def _ip(lines: Sequence[str]) -> None:
 
 
 class Forwarder:
-    """A process that passes frames between ports, as the light goes.
+    """A process that forwards frames between ports according to the light.
 
     Args:
-        ports: Descriptors by server, TAP devices or sockets; they are this process's own until :meth:`close`.
-        taps: They are TAP devices, whose carrier follows the light.
+        ports: File descriptors by server, of TAP devices or sockets; this process keeps its own copies.
+        taps: Whether they are TAP devices, whose carrier follows the light.
     """
 
     def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:
@@ -105,20 +106,20 @@ class Forwarder:
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Pass frames from each sender to its receiver from now on, and nothing else; returns when it is so."""
-        self._ask({"lit": dict(arrives)})
+        """Forward frames only from these senders to their receivers; returns when the change is effective."""
+        self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:
-        """Return frames ``moved`` and ``dropped`` so far."""
-        return self._ask({})
+        """Return the numbers of frames ``moved`` and ``dropped`` so far."""
+        return self._request({})
 
-    def _ask(self, order: Mapping[str, Any]) -> dict[str, int]:
+    def _request(self, order: Mapping[str, Any]) -> dict[str, int]:
         self._control.send(json.dumps(order).encode())
         answer: dict[str, int] = json.loads(self._control.recv(4096) or b"{}")
         return answer
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """End the process; idempotent."""
         if self._is_open:
             self._is_open = False
             self._control.close()
@@ -126,7 +127,7 @@ class Forwarder:
 
 
 def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
-    """Pass frames until the other end of ``control`` is closed."""
+    """Forward frames until the other end of ``control`` is closed."""
     names = {handle: name for name, handle in ports.items()}
     target: dict[int, int] = {}
     carrier = dict.fromkeys(ports, True)
@@ -156,13 +157,13 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
                     set_light(document["lit"])
                 control.send(json.dumps(counts).encode())
                 continue
-            for _ in range(64):  # then others have their turn
+            for _ in range(64):  # then serve the other ports
                 try:
                     frame = os.read(handle, _FRAME)
                 except OSError:
                     break
                 if not frame:
-                    poll.unregister(handle)  # a worker that is gone
+                    poll.unregister(handle)  # the worker has ended
                     break
                 to = target.get(handle)
                 try:
@@ -174,15 +175,15 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
 
 
 class NamespaceNetwork:
-    """A namespace per server with a data port on the light and a control port of its own.
+    """A network namespace per server, with a data port on the light and a control port.
 
     Args:
         servers: Names of the servers.
 
     Attributes:
-        forwarder: Passes the frames.
+        forwarder: Process that forwards the frames.
         data_addresses: Address of each server's data port.
-        control_addresses: Address of the supervisor as each server sees it.
+        control_addresses: Address of the supervisor as seen by each server.
     """
 
     kind = "tap"
@@ -218,7 +219,7 @@ class NamespaceNetwork:
                 enter_namespace(self._handles[name])
                 try:
                     taps[name] = _tap(DATA_INTERFACE)
-                    self._inside(number, inside, run)
+                    self._configure_namespace(number, inside, run)
                 finally:
                     enter_namespace(home)
             self.forwarder = Forwarder(taps, taps=True)
@@ -227,8 +228,8 @@ class NamespaceNetwork:
             for handle in taps.values():
                 os.close(handle)
 
-    def _inside(self, number: int, inside: str, run: int) -> None:
-        for where in ("all", "default"):  # no packets that nobody has asked for
+    def _configure_namespace(self, number: int, inside: str, run: int) -> None:
+        for where in ("all", "default"):  # avoid unsolicited IPv6 packets
             path = Path(f"/proc/sys/net/ipv6/conf/{where}/disable_ipv6")
             if path.exists():
                 path.write_text("1", encoding="ascii")
@@ -242,17 +243,17 @@ class NamespaceNetwork:
             f"link set {DATA_INTERFACE} address {mac.format(number + 1)}",
             f"addr add 10.214.{run}.{number + 1}/24 dev {DATA_INTERFACE}",
             f"link set {DATA_INTERFACE} up",
-            # A dark period would leave neighbours FAILED, and the next connection a second behind.
+            # Otherwise a dark period marks neighbours as FAILED, and the next connection waits a second.
             *(f"neigh replace 10.214.{run}.{other + 1} lladdr {mac.format(other + 1)} "
               f"dev {DATA_INTERFACE} nud permanent" for other in others),
         ])  # fmt: skip
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the descriptors a worker of this server needs: its namespace."""
+        """Return the file descriptors that a worker of this server needs: its namespace."""
         return [self._handles[server]]
 
     def close(self) -> None:
-        """Take everything away; idempotent."""
+        """Remove everything that was created; idempotent."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None
@@ -260,13 +261,13 @@ class NamespaceNetwork:
             os.close(handle)
         self._handles = {}
         for number, space in enumerate(self._names.values()):
-            for words in (["ip", "netns", "del", space], ["ip", "link", "del", f"{self._prefix}h{number}"]):
-                subprocess.run(words, capture_output=True, check=False)
+            for command in (["ip", "netns", "del", space], ["ip", "link", "del", f"{self._prefix}h{number}"]):
+                subprocess.run(command, capture_output=True, check=False)
         self._names = {}
 
 
 class PairNetwork:
-    """Links of socket pairs: for machines that allow no namespaces. The frames are the job's own messages.
+    """Links as socket pairs, for machines without namespaces; the frames are the job's own messages.
 
     Args:
         servers: Names of the servers.
@@ -286,11 +287,11 @@ class PairNetwork:
             end.close()
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the descriptors a worker of this server needs: its end of the link."""
+        """Return the file descriptors that a worker of this server needs: its end of the link."""
         return [self._ends[server].fileno()]
 
     def close(self) -> None:
-        """Take everything away; idempotent."""
+        """Close all links; idempotent."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None

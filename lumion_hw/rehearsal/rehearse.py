@@ -1,4 +1,4 @@
-"""The supervisor: starts the job, injures it, recovers it, and compares its end with an undisturbed run."""
+"""Supervisor of a rehearsal: starts the job, injects a fault, recovers, and checks the final state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from lumion_hw.errors import ConfigError, DeviceError
@@ -26,23 +26,23 @@ from lumion_hw.rehearsal.worker import run_worker_pool
 Fault = Literal["light", "kill", "freeze"]
 
 SILENCE_S = 0.2
-"""Silence of a rank that beats every 20 ms after which it is gone: ten beats, so that a busy machine is no failure."""
+"""Silence after which a rank that beats every 20 ms counts as failed: ten beats, to tolerate a busy machine."""
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
 _START_S = 120.0
 _STEP_S = 30.0
-_OF_THE_JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
+_JOB_MILESTONES = ("group_up", "first_allreduce", "state_restored", "first_step")
 
 
 @dataclass(frozen=True)
 class RehearsalSetting:
-    """How it is rehearsed.
+    """Settings of a rehearsal.
 
     Attributes:
-        network: ``tap``, ``pairs``, or ``auto`` for the first that is possible.
+        network: ``tap``, ``pairs``, or ``auto`` for the first that works.
         job: ``torch``, ``numpy``, or ``auto``.
-        steps: Training steps of the whole job.
-        fault_at: Step after which the fault happens.
-        seed: Seed of the model.
+        steps: Number of training steps of the job.
+        fault_at: Step after which the fault is injected.
+        seed: Random seed of the model.
         victim: Rank that fails.
     """
 
@@ -56,17 +56,17 @@ class RehearsalSetting:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of it.
+    """Result of a rehearsal.
 
     Attributes:
-        fault: What happened to the victim.
+        fault: Injected fault.
         trials: Milestones of every trial.
         network: ``tap`` or ``pairs``.
         job: ``torch`` or ``numpy``.
-        fell_back: What could not be had here, and why.
-        emulated: What was emulated, in words.
-        frames: Frames moved and dropped.
-        identical: In each trial the state of every rank was that of the undisturbed run, bit for bit.
+        fell_back: Parts that are not available here and were replaced, with the reason.
+        emulated: Descriptions of the emulated parts.
+        frames: Numbers of frames moved and dropped.
+        identical: For each trial, whether the state of every rank equals that of the undisturbed run bit for bit.
         sha256: Hash of that state.
     """
 
@@ -92,35 +92,36 @@ class _Rank:
     is_beating: bool = False
     is_gone: bool = False
     unread: bytes = b""
-    told: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
 
-    def order(self, what: str, **told: Any) -> None:
-        """Send an order; a worker that is gone does not get it."""
+    def order(self, what: str, **details: Any) -> None:
+        """Send an order; ignored if the worker has ended."""
         with contextlib.suppress(OSError):
-            self.control.sendall((json.dumps({"do": what, **told}) + "\n").encode())
+            self.control.sendall((json.dumps({"do": what, **details}) + "\n").encode())
 
 
 def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
-    """Return network and job that are possible here, and what had to be done without, and why.
+    """Return the network and the job that are possible here, and the replaced parts with their reasons.
 
     Raises:
-        ConfigError: What was asked for by name is not possible.
+        ConfigError: A network or job that was requested by name is not possible.
     """
     fell_back: list[str] = []
-    why_network = None if setting.network == "pairs" else reason_without_namespaces()
-    if why_network is not None:
+    network_problem = None if setting.network == "pairs" else reason_without_namespaces()
+    if network_problem is not None:
         if setting.network == "tap":
-            raise ConfigError(f"no namespaces with TAP devices here: {why_network}", hint="Use --network pairs.")
-        fell_back.append(f"socket pairs in the place of namespaces: {why_network}")
-    network = "pairs" if setting.network == "pairs" or why_network is not None else "tap"
-    why_job = None if importlib.util.find_spec("torch") else _NO_TORCH
-    if network == "pairs" and why_job is None:
-        why_job = "torch's gloo needs network interfaces"
-    if setting.job == "torch" and why_job is not None:
-        raise ConfigError(f"no torch job here: {why_job}", hint="Use --job numpy.")
-    if setting.job == "auto" and why_job is not None:
-        fell_back.append(f"a job in numpy in the place of torch: {why_job}")
-    job = "numpy" if setting.job == "numpy" or why_job is not None else "torch"
+            raise ConfigError(
+                f"namespaces with TAP devices are not possible: {network_problem}", hint="Use --network pairs."
+            )
+        fell_back.append(f"socket pairs instead of namespaces: {network_problem}")
+    network = "pairs" if setting.network == "pairs" or network_problem is not None else "tap"
+    job_problem = None if importlib.util.find_spec("torch") else _NO_TORCH
+    if network == "pairs" and job_problem is None:
+        job_problem = "torch's gloo needs network interfaces"
+    if setting.job == "torch" and job_problem is not None:
+        raise ConfigError(f"a torch job is not possible: {job_problem}", hint="Use --job numpy.")
+    if setting.job == "auto" and job_problem is not None:
+        fell_back.append(f"a numpy job instead of torch: {job_problem}")
+    job = "numpy" if setting.job == "numpy" or job_problem is not None else "torch"
     return network, job, fell_back
 
 
@@ -130,30 +131,30 @@ def rehearse(
     setting: RehearsalSetting | None = None,
     *,
     trials: int = 1,
-    tell: Callable[[str], None] = lambda words: None,
+    report_progress: Callable[[str], None] = lambda words: None,
 ) -> list[Rehearsal]:
-    """Rehearse faults: an undisturbed run first, then each fault so many times.
+    """Rehearse faults: first an undisturbed run, then each fault for a number of trials.
 
-    Everything that was started is ended, and every namespace taken away, whatever happens.
+    All started processes are ended and all namespaces removed, whatever happens.
 
     Args:
-        fabric: The light. It is started and restored here, and closed by whoever made it.
-        faults: What is to happen.
-        setting: How.
-        trials: Times each fault is rehearsed.
-        tell: Told how far it is.
+        fabric: The light. It is started and restored here; the caller closes it.
+        faults: Faults to inject.
+        setting: Settings.
+        trials: Trials per fault.
+        report_progress: Called with a text about the progress.
 
     Raises:
-        ConfigError: Something that was asked for is not possible here.
-        DeviceError: The job did not come up, or did not recover.
+        ConfigError: A requested part is not possible here.
+        DeviceError: The job did not start, or did not recover.
     """
     setting = setting or RehearsalSetting()
     kind, job, fell_back = choose_network_and_job(setting)
     if len(fabric.members) < 2:
-        raise ConfigError("a rehearsal needs a job of two members or more")
-    tell(f"network: {kind}, job: {job}")
-    with _ended_by_sigterm(), _Stage(fabric, kind, job, setting) as stage:
-        tell("undisturbed run")
+        raise ConfigError("a rehearsal needs a job with at least two members")
+    report_progress(f"network: {kind}, job: {job}")
+    with _sigterm_as_interrupt(), _Stage(fabric, kind, job, setting) as stage:
+        report_progress("undisturbed run")
         undisturbed = stage.run(None)[1]
         if len(set(undisturbed)) != 1:
             raise DeviceError("the ranks of an undisturbed run have different states")
@@ -162,7 +163,7 @@ def rehearse(
             done: list[tuple[Milestone, ...]] = []
             identical: list[bool] = []
             for number in range(trials):
-                tell(f"{fault}, trial {number + 1} of {trials}")
+                report_progress(f"{fault}, trial {number + 1} of {trials}")
                 milestones, hashes = stage.run(fault)
                 done.append(milestones)
                 identical.append(set(hashes) == set(undisturbed))
@@ -183,8 +184,8 @@ def rehearse(
 
 
 @contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end it as Ctrl-C does, so that namespaces are taken away."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C, so that namespaces are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -206,7 +207,7 @@ class _Stage:
         fabric: The light.
         kind: Kind of network.
         job: Kind of job.
-        setting: The rest.
+        setting: Further settings.
     """
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
@@ -218,34 +219,34 @@ class _Stage:
         self._selector = selectors.DefaultSelector()
         self._store: Any = None
         self._network: Network | None = None
-        self._nursery: socket.socket | None = None
+        self._worker_pool: socket.socket | None = None
         try:
-            # Both fork: before anything here has threads.
+            # Both fork, so they must come before any thread is started.
             self._network = NamespaceNetwork(fabric.servers) if kind == "tap" else PairNetwork(fabric.servers)
-            self._nursery = self._begin_nursery(job, setting.seed)
-            self._begin_store()
-            fabric.start(self._arrives, self._light_failed)
+            self._worker_pool = self._start_worker_pool(job, setting.seed)
+            self._start_store()
+            fabric.start(self._on_light_change, self._light_failed)
         except BaseException:
             self.close()
             raise
 
-    def _begin_nursery(self, job: str, seed: int) -> socket.socket:
-        ours, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._nursery_pid = os.fork()
-        if not self._nursery_pid:
+    def _start_worker_pool(self, job: str, seed: int) -> socket.socket:
+        supervisor_end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._worker_pool_pid = os.fork()
+        if not self._worker_pool_pid:
             try:
-                ours.close()
+                supervisor_end.close()
                 run_worker_pool(inside, job, seed)
             finally:
                 os._exit(1)
         inside.close()
-        ours.settimeout(_START_S)
-        if ours.recv(64) != b"ready":
+        supervisor_end.settimeout(_START_S)
+        if supervisor_end.recv(64) != b"ready":
             raise DeviceError("the workers could not be started")
-        return ours
+        return supervisor_end
 
-    def _begin_store(self) -> None:
-        """The store lives here: a rank that is lost must not take it along."""
+    def _start_store(self) -> None:
+        """Create torch's store in this process, so that a lost rank cannot take it along."""
         if self._job == "torch":
             dist: Any = importlib.import_module("torch.distributed")
             self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
@@ -263,11 +264,11 @@ class _Stage:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rank.pid, signal.SIGKILL)
         self._ranks = {}
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._worker_pool is not None:
+            self._worker_pool.close()
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(self._nursery_pid, 0)
-            self._nursery = None
+                os.waitpid(self._worker_pool_pid, 0)
+            self._worker_pool = None
         self._store = None
         self._selector.close()
         if self._network is not None:
@@ -275,7 +276,7 @@ class _Stage:
             self._network = None
 
     def frames(self) -> dict[str, int]:
-        """Return frames moved and dropped so far."""
+        """Return the numbers of frames moved and dropped so far."""
         forwarder = self._opened_network().forwarder
         if forwarder is None:
             raise RuntimeError("the network of the rehearsal is not open")
@@ -288,7 +289,7 @@ class _Stage:
 
     # -- light --------------------------------------------------------------------------------------------------------
 
-    def _arrives(self, arrives: Any) -> None:
+    def _on_light_change(self, arrives: Any) -> None:
         network = self._network
         if network is not None and network.forwarder is not None:
             network.forwarder.set_light(arrives)
@@ -298,21 +299,21 @@ class _Stage:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    def _hire(self, server: str) -> None:
-        """Start a worker on a server: warm, with no group joined."""
+    def _start_worker(self, server: str) -> None:
+        """Start a worker on a server, warm but in no group."""
         network = self._opened_network()
-        if self._nursery is None:
+        if self._worker_pool is None:
             raise RuntimeError("the rehearsal is not open")
-        ours, theirs = socket.socketpair()
+        supervisor_end, worker_end = socket.socketpair()
         kind = b"space" if network.kind == "tap" else b"links"
-        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *network.handles_for(server)])
-        theirs.close()
-        pid = int(self._nursery.recv(64))
-        rank = _Rank(server, pid, ours, time.monotonic())
+        socket.send_fds(self._worker_pool, [kind], [worker_end.fileno(), *network.handles_for(server)])
+        worker_end.close()
+        pid = int(self._worker_pool.recv(64))
+        rank = _Rank(server, pid, supervisor_end, time.monotonic())
         self._ranks[server] = rank
-        self._selector.register(ours, selectors.EVENT_READ, rank)
+        self._selector.register(supervisor_end, selectors.EVENT_READ, rank)
 
-    def _dismiss(self, server: str) -> None:
+    def _stop_worker(self, server: str) -> None:
         rank = self._ranks.pop(server, None)
         if rank is not None:
             if not rank.is_gone:
@@ -322,7 +323,7 @@ class _Stage:
                 os.kill(rank.pid, signal.SIGKILL)
 
     def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
-        """Return what ranks report, and that they are gone, within a time."""
+        """Return the reports of ranks, including that they have ended, within a time."""
         found: list[tuple[_Rank, dict[str, Any]]] = []
         for key, _ in self._selector.select(timeout_s):
             rank: _Rank = key.data
@@ -343,12 +344,12 @@ class _Stage:
             found += [(rank, report) for report in reports if report["is"] != "beat"]
         return found
 
-    def _await(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
-        """Wait until all of these have reported something."""
+    def _wait_for_report(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
+        """Wait until all of these servers have reported something."""
         waiting, deadline_s = set(servers), time.monotonic() + timeout_s
         while waiting:
             if time.monotonic() > deadline_s:
-                raise DeviceError(f"{', '.join(sorted(waiting))}: no {what!r} within {timeout_s:.0f} s")
+                raise DeviceError(f"{', '.join(sorted(waiting))} did not report {what!r} within {timeout_s:.0f} s")
             for rank, report in self._listen(0.05):
                 if report["is"] == what:
                     waiting.discard(rank.server)
@@ -358,28 +359,28 @@ class _Stage:
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def run(self, fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        """Train once, with a fault or without; return milestones, and the hashes of the final states in rank order."""
+        """Train once, with or without a fault; return milestones, and the hashes of final states in rank order."""
         self._milestones = Milestones()
         self._fabric.restore()
         while not self._failed.empty():
             self._failed.get()
         new = [server for server in self._fabric.servers if server not in self._ranks]
         for server in new:
-            self._hire(server)
-        self._await("warm", new, _START_S)
+            self._start_worker(server)
+        self._wait_for_report("warm", new, _START_S)
         old = [server for server in self._fabric.servers if server not in new]
         for server in old:
             self._ranks[server].order("reset")
-        self._await("reset", old, _STEP_S)
+        self._wait_for_report("reset", old, _STEP_S)
         members = list(self._fabric.members)
-        self._form(members, set())
+        self._form_group(members, set())
         return self._watch(members, fault)
 
-    def _form(self, members: Sequence[str], new: set[str]) -> None:
-        """Order members into a group of the next generation."""
+    def _form_group(self, members: Sequence[str], new: set[str]) -> None:
+        """Order members to form the group of the next generation."""
         network = self._opened_network()
         self._generation += 1
-        told = {
+        details = {
             "generation": self._generation,
             "world": len(members),
             "job": self._job,
@@ -388,27 +389,29 @@ class _Stage:
         }
         for number, server in enumerate(members):
             store = [network.control_addresses[server], self._store.port if self._store is not None else 0]
-            self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **told)
+            self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **details)
 
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        """Let it train, let the fault happen, recover, and wait for the end."""
+        """Let the job train, inject the fault, recover, and wait for the end."""
         victim = members[self._setting.victim]
         hashes: dict[str, str] = {}
         milestones, lost = self._milestones, False
         deadline_s = time.monotonic() + _STEP_S + self._setting.steps
         while set(hashes) != set(members):
             if time.monotonic() > deadline_s:
-                raise DeviceError(f"the job did not end: {sorted(set(members) - set(hashes))} have not")
+                raise DeviceError(
+                    f"the job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
+                )
             for rank, report in self._listen(0.005):
                 what = report["is"]
                 if what == "done" and report["generation"] == self._generation:
                     hashes[rank.server] = report["sha256"]
-                if lost and what in _OF_THE_JOB and report["generation"] == self._generation:
+                if lost and what in _JOB_MILESTONES and report["generation"] == self._generation:
                     milestones.mark(what, "measured", rank.server)
                 begun = what in ("step", "first_step") and report["step"] >= self._setting.fault_at
                 if fault is not None and begun and rank.server == victim and not milestones.has_begun:
-                    self._injure(victim, fault)
-            found = self._gone(members) if not lost else None
+                    self._inject_fault(victim, fault)
+            found = self._failed_member(members) if not lost else None
             if found is not None:
                 if not milestones.has_begun:
                     raise DeviceError(f"{found[0]} failed before any fault: {found[1]}")
@@ -416,7 +419,7 @@ class _Stage:
                 members = self._recover(members, found[0], found[1])
         return tuple(milestones.in_order()), [hashes[server] for server in members]
 
-    def _injure(self, victim: str, fault: Fault) -> None:
+    def _inject_fault(self, victim: str, fault: Fault) -> None:
         if fault == "light":
             self._fabric.cut(victim, self._milestones.fault)
             self._milestones.mark("signal_lost", "emulated: the light is cut at an instant")
@@ -424,8 +427,8 @@ class _Stage:
             self._milestones.fault()
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
-    def _gone(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return who of the members has failed, and what has noticed it."""
+    def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
+        """Return the member that has failed and the detector, if any has."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None
@@ -439,19 +442,19 @@ class _Stage:
         return None
 
     def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
-        """Order the survivors out, let a spare take the place, and form the next group."""
+        """Order the survivors out, have the member replaced by a spare, and form the next group."""
         self._milestones.mark("detected", f"measured: {detector}", failed)
         survivors = [server for server in members if server != failed]
         for server in survivors:
             self._ranks[server].order("leave")
-        # Fenced: it must not come back by itself with the rank of another.
+        # Fencing: it must not come back with the rank of its replacement.
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._ranks[failed].pid, signal.SIGKILL)
         spare = self._fabric.replace(failed, self._milestones.mark)
         self._milestones.mark("link_up", "measured: carrier set at both ends" if self._is_tap else "measured")
-        self._dismiss(failed)
+        self._stop_worker(failed)
         now = [spare if server == failed else server for server in members]
-        self._form(now, {spare})
+        self._form_group(now, {spare})
         return now
 
     @property

@@ -1,4 +1,4 @@
-"""When each milestone was reached, by whom last, and where its time is from. Wall clock; never one number."""
+"""Times of milestones on the wall clock, with the last participant and the origin of each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPAN_NAMES = (
     "signal_lost", "detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up", "group_up",
     "first_allreduce", "state_restored", "first_step",
 )  # fmt: skip
-"""Milestones in the order in which they are told; each is reached when its last participant has reached it."""
+"""Milestones in order; each is reached when its last participant has reached it."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Milestone:
     """One milestone of one trial.
 
     Attributes:
-        name: Its name, of :data:`SPAN_NAMES`.
-        at_ms: Since the fault.
-        source: ``measured``, or ``emulated`` with the constant that makes it.
-        last: Who reached it last, where several had to.
+        name: Name from :data:`SPAN_NAMES`.
+        at_ms: Time since the fault, in ms.
+        source: ``measured``, or ``emulated`` with the constant that determines it.
+        last: Participant that reached it last, if there are several.
     """
 
     name: str
@@ -34,37 +34,37 @@ class Milestone:
 
 
 class Milestones:
-    """Stamps milestones of one trial. Thread-safe."""
+    """Records the milestones of one trial. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._fault_s: float | None = None
-        self._found: dict[str, Milestone] = {}
+        self._milestones: dict[str, Milestone] = {}
 
     def fault(self) -> None:
-        """The fault happens now."""
+        """Record that the fault happens now."""
         self._fault_s = time.monotonic()
 
     @property
     def has_begun(self) -> bool:
-        """The fault has happened."""
+        """Whether the fault has happened."""
         return self._fault_s is not None
 
     def mark(self, name: str, source: str = "measured", last: str = "") -> None:
-        """A milestone is reached now; of several participants the last one counts."""
+        """Record that a milestone is reached now; of several participants, the last one counts."""
         now_s = time.monotonic()
         with self._guard:
             if self._fault_s is not None and name in SPAN_NAMES:
-                self._found[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
+                self._milestones[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
 
     def in_order(self) -> list[Milestone]:
-        """Return them in order."""
+        """Return the milestones in order."""
         with self._guard:
-            return [self._found[name] for name in SPAN_NAMES if name in self._found]
+            return [self._milestones[name] for name in SPAN_NAMES if name in self._milestones]
 
 
 def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
-    """Return median, minimum, maximum and count of every milestone over trials, and the median since the one before."""
+    """Return median, minimum, maximum and count of every milestone over trials, and the median interval before it."""
     rows: list[dict[str, Any]] = []
     for name in SPAN_NAMES:
         found = [each for trial in trials for each in trial if each.name == name]

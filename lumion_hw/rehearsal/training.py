@@ -1,7 +1,7 @@
-"""The job that is rehearsed: a small model, its optimiser, and what its ranks exchange; bit for bit repeatable.
+"""The rehearsed job: a small model, its optimiser, and the communication of its ranks, reproducible bit for bit.
 
-Parameters and both moments of Adam stand in one buffer, so that a snapshot is one copy. Batches follow from step and
-rank, gradients are added in the order of ranks.
+Parameters and both moments of Adam are in one buffer, so that a snapshot is one copy. Batches depend only on step and
+rank, and gradients are added in rank order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lumion_hw.errors import DeviceError
 
 Floats = NDArray[np.float32]
 _CHUNK = 16384
-_AHEAD = 4  # messages under way: a link that is full loses what comes, as a wire does
+_AHEAD = 4  # messages in flight: a full link loses further messages, as a wire does
 _HEAD = struct.Struct("<III")  # generation, message number, length
 
 
@@ -34,11 +34,11 @@ class Model(Protocol):
     params: Floats
 
     def gradient(self, step: int, rank: int) -> Floats:
-        """Return the gradient of the loss of the batch of a step and rank."""
+        """Return the gradient of the loss for the batch of a step and rank."""
 
 
 class Trainer:
-    """Adam on a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the step before.
+    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step.
 
     Args:
         model: The model.
@@ -49,25 +49,25 @@ class Trainer:
         self.state: Floats = np.zeros(3 * model.params.size, dtype=np.float32)
         self.state[: model.params.size] = model.params
         model.params = self.state[: model.params.size]
-        self.begun: Floats = self.state.copy()
+        self.initial_state: Floats = self.state.copy()
         self._snapshot: Floats = self.state.copy()
         self.step = 0
 
     def restart(self) -> None:
-        """Go back to the beginning."""
-        self.state[:] = self._snapshot[:] = self.begun
+        """Return to the initial state."""
+        self.state[:] = self._snapshot[:] = self.initial_state
         self.step = 0
 
     def roll_back(self, step: int) -> None:
-        """Return to the snapshot if this rank is a step ahead. Raises ``DeviceError`` for any other distance."""
+        """Return to the snapshot if this rank is one step ahead. Raises ``DeviceError`` for any other distance."""
         if step == self.step - 1:
             self.state[:] = self._snapshot
             self.step = step
         elif step != self.step:
-            raise DeviceError(f"the ranks are at steps {step} and {self.step}: a snapshot is one step old")
+            raise DeviceError(f"the ranks are at steps {step} and {self.step}, but a snapshot is only one step old")
 
     def train_step(self, group: Group) -> None:
-        """Train one step together."""
+        """Train one step together with the group."""
         n = self.model.params.size
         gradient = self.model.gradient(self.step, group.rank)
         total = group.sum(gradient) / np.float32(group.world)
@@ -84,7 +84,7 @@ class Trainer:
 
 
 class Group(Protocol):
-    """Ranks that can reach each other; every call of one needs the same call of all."""
+    """Ranks that can reach each other; every rank must make the same calls."""
 
     rank: int
     world: int
@@ -93,23 +93,23 @@ class Group(Protocol):
         """Return the sum over all ranks."""
 
     def gather(self, number: int) -> list[int]:
-        """Return a number of each rank, in their order."""
+        """Return the number of each rank, in rank order."""
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""
 
     def cut(self) -> None:
-        """End every connection at once, from another thread: who waits gets an error."""
+        """End every connection from another thread; waiting calls raise an error."""
 
 
 # -- a job in numpy ---------------------------------------------------------------------------------------------------
 
 
 class NumpyModel:
-    """A perceptron of two layers that learns a fixed random function.
+    """A two-layer perceptron that learns a fixed random function.
 
     Args:
-        seed: Seed of parameters and data.
+        seed: Random seed of parameters and data.
     """
 
     _N_IN, _N_HIDDEN, _N_OUT, _BATCH = 64, 256, 32, 64
@@ -135,17 +135,17 @@ class NumpyModel:
 
 
 class RingGroup:
-    """Ranks in a ring over one link each: over TCP, or over messages of a socket pair.
+    """Ranks in a ring with one link each, over TCP or over messages of a socket pair.
 
     Args:
-        rank: Own rank.
+        rank: Rank of this process.
         world: Number of ranks.
-        generation: Number of the group: messages of an earlier one are thrown away.
-        link: A socket of messages; ``None`` for TCP.
+        generation: Number of the group: messages of earlier groups are discarded.
+        link: A message socket; ``None`` for TCP.
         addresses: Address of every rank, for TCP.
         port: TCP port of this generation.
-        timeout_s: Backstop of everything.
-        early: Messages that came before their group, or before their turn; kept by the worker over its groups.
+        timeout_s: Time limit of every operation.
+        early: Messages that arrived before their group or turn; the worker keeps them between groups.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class RingGroup:
         self._early = [] if early is None else early
         self._generation, self._deadline_s = generation, time.monotonic() + 3600.0
         self._timeout_s, self._is_cut = timeout_s, threading.Event()
-        self._sent = self._got = 0
+        self._sent = self._received = 0
         self._link = link
         self._before: socket.socket | None = None
         self._next: socket.socket | None = None
@@ -188,10 +188,10 @@ class RingGroup:
                         self._before.settimeout(self._timeout_s)
 
     def _exchange(self, data: bytes) -> bytes:
-        """Send to the next rank and return what the one before has sent; both have the same length."""
-        return self._messages(self._link, data) if self._link is not None else self._streams(data)
+        """Send to the next rank and return the data of the previous rank; both have the same length."""
+        return self._exchange_messages(self._link, data) if self._link is not None else self._exchange_streams(data)
 
-    def _messages(self, link: socket.socket, data: bytes) -> bytes:
+    def _exchange_messages(self, link: socket.socket, data: bytes) -> bytes:
         deadline_s, parts = time.monotonic() + self._timeout_s, dict[int, bytes]()
         chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)] or [b""]
         first, self._sent = self._sent, self._sent + len(chunks)
@@ -210,14 +210,14 @@ class RingGroup:
                 generation, number, _ = _HEAD.unpack_from(message)
                 if generation == self._generation and first <= number < first + len(chunks):
                     parts[number - first] = message[_HEAD.size :]
-                elif (generation, number) > (self._generation, first):  # of what this rank has yet to come to
+                elif (generation, number) > (self._generation, first):  # needed later by this rank
                     self._early.append(message)
         self._early += early
         for number in waiting:
             link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
         return b"".join(parts[number] for number in range(len(chunks)))
 
-    def _streams(self, data: bytes) -> bytes:
+    def _exchange_streams(self, data: bytes) -> bytes:
         before, following = self._before, self._next
         if before is None or following is None:
             raise RuntimeError("this rank has not joined the ring")
@@ -235,15 +235,15 @@ class RingGroup:
         while len(got) < len(data):
             part = before.recv(min(len(data) - len(got), 1 << 20))
             if not part:
-                raise DeviceError("the rank before is gone")
+                raise DeviceError("the previous rank has closed its connection")
             got += part
         sender.join()
         if failed:
-            raise DeviceError(f"the next rank is gone: {failed[0]}")
+            raise DeviceError(f"the next rank has closed its connection: {failed[0]}")
         return bytes(got)
 
-    def _all(self, data: bytes) -> list[bytes]:
-        """Return what each rank has, in their order."""
+    def _all_gather(self, data: bytes) -> list[bytes]:
+        """Exchange data with all ranks (all-gather) and return one item per rank, in rank order."""
         found, passed = {self.rank: data}, data
         for hop in range(1, self.world):
             passed = self._exchange(passed)
@@ -251,20 +251,20 @@ class RingGroup:
         return [found[rank] for rank in range(self.world)]
 
     def sum(self, values: Floats) -> Floats:
-        """Return the sum, added in the order of ranks."""
-        parts = [np.frombuffer(part, dtype=np.float32) for part in self._all(values.tobytes())]
+        """Return the sum over all ranks, added in rank order."""
+        parts = [np.frombuffer(part, dtype=np.float32) for part in self._all_gather(values.tobytes())]
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
         return total
 
     def gather(self, number: int) -> list[int]:
-        """Return a number of each rank."""
-        return [int.from_bytes(part, "little") for part in self._all(number.to_bytes(8, "little"))]
+        """Return the number of each rank."""
+        return [int.from_bytes(part, "little") for part in self._all_gather(number.to_bytes(8, "little"))]
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""
-        values[:] = np.frombuffer(self._all(values.tobytes())[source], dtype=np.float32)
+        values[:] = np.frombuffer(self._all_gather(values.tobytes())[source], dtype=np.float32)
 
     def cut(self) -> None:
         """End every connection."""
@@ -280,7 +280,7 @@ class RingGroup:
 
 
 def llama(seed: int) -> Model:
-    """Return a small model of the Llama kind: rotary attention, RMS norms, gated feed-forward; 0.35 M parameters."""
+    """Return a small Llama-like model: rotary attention, RMS norms, gated feed-forward; 0.35 M parameters."""
     torch: Any = importlib.import_module("torch")
     functional = torch.nn.functional
     vocabulary, width, depth, heads, length, batch = 256, 96, 2, 4, 24, 2
@@ -334,18 +334,18 @@ def llama(seed: int) -> Model:
 
 
 class GlooGroup:
-    """Ranks of a torch.distributed group of gloo; one prefix of the store per generation.
+    """Ranks of a gloo group of torch.distributed, with its own store prefix per generation.
 
-    The group is gloo's own object, not the default group of torch.distributed: a collective that does not wake when its
-    connections are shut down (torch 2.13: one in some dozens, where the send queue of a dark link was full) is left
-    behind, and the next generation begins beside it.
+    The group is gloo's own object, not the default group of torch.distributed. A collective that does not wake up when
+    its connections are shut down (torch 2.13: one in some dozens, if the send queue of a dark link was full) is
+    abandoned, and the next generation starts next to it.
 
     Args:
-        rank: Own rank.
+        rank: Rank of this process.
         world: Number of ranks.
         generation: Number of the group.
         store: Address and port of the supervisor's store.
-        timeout_s: Backstop of every collective.
+        timeout_s: Time limit of every collective.
     """
 
     def __init__(self, rank: int, world: int, generation: int, store: tuple[str, int], timeout_s: float = 10.0) -> None:
@@ -366,52 +366,52 @@ class GlooGroup:
         """Return the sum over all ranks."""
         torch: Any = importlib.import_module("torch")
         total = torch.from_numpy(values.copy())
-        self._done(self._gloo.allreduce([total]))
+        self._wait(self._gloo.allreduce([total]))
         found: Floats = total.numpy()
         return found
 
     def gather(self, number: int) -> list[int]:
-        """Return a number of each rank."""
+        """Return the number of each rank."""
         torch: Any = importlib.import_module("torch")
         found = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        self._done(self._gloo.allgather([found], [torch.tensor([number])]))
+        self._wait(self._gloo.allgather([found], [torch.tensor([number])]))
         return [int(each) for each in found]
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""
         torch: Any = importlib.import_module("torch")
-        # What is left behind must not write into the state of the job any more.
+        # An abandoned collective must not write into the state of the job.
         arriving = torch.from_numpy(values.copy())
         options = self._dist.BroadcastOptions()
         options.rootRank = source
-        self._done(self._gloo.broadcast([arriving], options))
+        self._wait(self._gloo.broadcast([arriving], options))
         values[:] = arriving.numpy()
 
-    def _done(self, work: Any) -> None:
-        """Wait for a collective, or until the group is left."""
-        over = threading.Event()  # one of its own: what was left behind may end at any time
+    def _wait(self, work: Any) -> None:
+        """Wait for a collective, or until the group is cut."""
+        over = threading.Event()  # a separate event, because abandoned collectives may end at any time
         self._waits_for = over
         work.get_future().then(lambda _: over.set())
         if not self._is_cut:
             over.wait()
         if self._is_cut:
-            raise DeviceError("the group was left in the middle of a collective")
+            raise DeviceError("the group was cut during a collective")
         work.wait()
 
     def cut(self) -> None:
-        """Shut down the connections of this group: torch offers nothing that wakes who waits in a collective."""
+        """Shut down the connections of this group; torch has no other way to wake a waiting collective."""
         for handle in self._own:
             with contextlib.suppress(OSError):
                 copy = os.dup(handle)
                 with socket.socket(fileno=copy) as connection:
-                    # With the listening one closed the others do not wake (torch 2.13).
+                    # If the listening socket is shut down, the others do not wake (torch 2.13).
                     if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                         connection.shutdown(socket.SHUT_RDWR)
         self._is_cut = True
         self._waits_for.set()
 
     def end(self) -> None:
-        """Let go of it, after :meth:`cut`; in a thread, since gloo waits for what was left behind."""
+        """Release the group after :meth:`cut`, in a thread because gloo waits for abandoned collectives."""
         left = [self._gloo]
         self._gloo = None
         threading.Thread(target=left.clear, daemon=True).start()
@@ -437,7 +437,7 @@ def create_model(job: str, seed: int) -> Model:
 
 
 def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
-    """Return the group that an order of the supervisor describes."""
+    """Return the group described by an order of the supervisor."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":
         return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))

@@ -1,7 +1,7 @@
-"""One rank: a process in a server's namespace that trains in groups, and leaves them when it is told to.
+"""One rank: a process in a server's namespace that trains in groups and leaves them on order.
 
-Orders and reports are lines of JSON over a socket of their own, in threads of their own: a rank that waits in a
-collective still beats, and can still be ordered out.
+Orders and reports are JSON lines over a separate socket, handled in separate threads: a rank that waits in a collective
+still sends heartbeats and can be ordered out.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ HEARTBEAT_PERIOD_S = 0.02
 
 
 class Worker:
-    """The rank's side of the supervisor's orders.
+    """Carries out the supervisor's orders for one rank.
 
     Args:
         control: Connection to the supervisor.
-        link: Own end of a link of messages; ``None`` where data goes over TCP.
+        link: This end of a message link; ``None`` if data goes over TCP.
         job: ``torch`` or ``numpy``.
-        seed: Seed of the model.
+        seed: Random seed of the model.
     """
 
     def __init__(self, control: socket.socket, link: socket.socket | None, job: str, seed: int) -> None:
@@ -42,10 +42,10 @@ class Worker:
         self._generation = 0
         self._early: list[bytes] = []
         self._trainer = Trainer(create_model(job, seed))
-        self._trainer.model.gradient(0, 0)  # warm: caches, allocators, kernels
+        self._trainer.model.gradient(0, 0)  # warm up caches, allocators and kernels
 
     def run(self) -> None:
-        """Obey until the supervisor is gone."""
+        """Carry out orders until the supervisor ends."""
         threading.Thread(target=self._beat, daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._report("warm")
@@ -56,8 +56,8 @@ class Worker:
             elif order["do"] == "form":
                 self._train(order)
 
-    def _report(self, what: str, **told: Any) -> None:
-        line = json.dumps({"is": what, "generation": self._generation, **told}) + "\n"
+    def _report(self, what: str, **details: Any) -> None:
+        line = json.dumps({"is": what, "generation": self._generation, **details}) + "\n"
         with self._guard, contextlib.suppress(OSError):
             self._control.sendall(line.encode())
 
@@ -87,9 +87,9 @@ class Worker:
             self._report("group_up")
             self._settle_state(group, bool(order["is_new"]))
             self._steps(group, int(order["steps"]))
-        except Exception as error:  # noqa: BLE001 - whatever gloo, sockets and our own order out raise
-            words = "ordered out" if self._ordered_out.is_set() else f"{type(error).__name__}: {error}"
-            self._report("left", words=words[:200])
+        except Exception as error:  # noqa: BLE001 - any error of gloo, sockets or being ordered out
+            reason = "ordered out" if self._ordered_out.is_set() else f"{type(error).__name__}: {error}"
+            self._report("left", words=reason[:200])
         finally:
             if self._group is not None:
                 self._group.cut()
@@ -98,12 +98,12 @@ class Worker:
             self._group = None
 
     def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
-        """Agree on the step: survivors ahead go back, and who is new takes the state of the first survivor."""
-        trainer, never = self._trainer, 1 << 30
-        steps = group.gather(never if is_new else trainer.step)
+        """Agree on the step: survivors that are ahead roll back, and a new rank gets a survivor's state."""
+        trainer, no_step = self._trainer, 1 << 30
+        steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")
-        known = [step for step in steps if step != never]
-        if known and never in steps:
+        known = [step for step in steps if step != no_step]
+        if known and no_step in steps:
             if not is_new:
                 trainer.roll_back(min(known))
             group.broadcast(trainer.state, steps.index(known[0]))
@@ -117,19 +117,19 @@ class Worker:
             self._report("first_step" if first else "step", step=self._trainer.step)
             first = False
         digest = hashlib.sha256(self._trainer.state.tobytes()).hexdigest()
-        group.gather(0)  # nobody leaves before all have the last step
+        group.gather(0)  # no rank leaves before all have the last step
         self._report("done", sha256=digest)
 
 
 def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
-    """Start workers as they are asked for, by fork from this process, which has imported everything: forever.
+    """Start workers on request, by fork from this process, which has imported everything; never returns.
 
-    Every order is the number of the server, with the descriptors of its control connection and of its namespace or
-    link; the answer is the number of the process.
+    Every request carries the kind of network and the file descriptors of the worker's control connection and of its
+    namespace or link; the reply is the process ID.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are nobody's to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps ended children
     if job == "torch":
         importlib.import_module("torch.distributed")  # once, for all workers
     inside.send(b"ready")

@@ -182,7 +182,7 @@ class TestArroyoTec(WireFixtures, TemperatureControllerContract):
 
     @pytest.fixture
     def push(self, device):
-        return device.warm_by
+        return device.heat_suddenly_k
 
     @pytest.fixture
     def pull_sensor(self, device):

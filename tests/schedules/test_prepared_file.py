@@ -139,12 +139,12 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
         changed(saved, tmp_path, lambda d: d.update(schema_version=2)),
         "schema version 2, but this software reads version 1",
     )
-    refused(changed(saved, tmp_path, lambda d: d.update(schema="lumion-lease")), "holds no prepared configurations")
+    refused(changed(saved, tmp_path, lambda d: d.update(schema="lumion-lease")), "does not hold")
     half = tmp_path / "half.json"
     half.write_bytes(saved.read_bytes()[:5000])
     refused(half, "is not JSON")
     half.write_text("[]", encoding="utf-8")
-    refused(half, "holds no prepared configurations")
+    refused(half, "does not hold prepared configurations")
     refused(tmp_path / "none.json", "cannot read prepared configurations")
     # Whoever writes such a file with another program: hash and form are right, and it is still wrong.
     refused(changed(saved, tmp_path, lambda d: d.pop("job")), "job: ")
@@ -153,7 +153,7 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
     def detour(document: dict) -> None:
         document["configurations"][1]["planned"][0]["arms"][0]["path"]["pucs"].reverse()
 
-    refused(changed(saved, tmp_path, detour), "phase compute: no light goes from port")
+    refused(changed(saved, tmp_path, detour), "phase compute: light cannot go from port")
 
     def request(document: dict) -> None:
         document["configurations"][0]["planned"][0]["request"]["max_hops"] = -1
