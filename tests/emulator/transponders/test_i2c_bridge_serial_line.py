@@ -49,12 +49,8 @@ def test_answers_leave_in_order_and_one_by_one() -> None:
     assert line.send(b"ab", 0.0) == 2.0
     assert line.send(b"c", 1.0) == 3.0
     assert line.next_departure() == 2.0
-    assert [line.take_departed(1.5), line.take_departed(2.0), line.take_departed(2.9), line.take_departed(3.0)] == [
-        b"a",
-        b"b",
-        b"",
-        b"c",
-    ]
+    departed = [line.take_departed(at_s) for at_s in (1.5, 2.0, 2.9, 3.0)]
+    assert departed == [b"a", b"b", b"", b"c"]
     assert line.next_departure() is None
 
 
