@@ -241,7 +241,7 @@ def picture(record: Path, out: Path, after_s: float) -> None:
                 time.sleep(0.5)
             rpc("lease:take", owner="ada", for_s="600")
             rpc("fail", unit="server1")
-            with tempfile.TemporaryDirectory() as profile, browser(Path(profile), 1280, 1120) as driver:
+            with tempfile.TemporaryDirectory() as profile, browser(Path(profile), 1280, 1300) as driver:
                 driver.get(served["page"])
                 time.sleep(after_s)
                 shown = driver.find_element("tag name", "body").text

@@ -510,8 +510,9 @@ class PhaseSearch:
         return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
 
     def _drawn_monitors(self, n: int) -> NDArray[np.int64]:
-        """Draw the monitors to use in n settings, shape ``(n, k)``; equal in all settings, because only these are
-        solved.
+        """Draw the monitors to use in n settings, shape ``(n, k)``.
+
+        They are equal in all settings, because only these monitors are solved.
         """
         drawn = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
         return np.tile(drawn, (n, 1))

@@ -47,10 +47,17 @@ Block = str | ReportTable | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with a heading of its own."""
+    """A part of a page with its own heading.
+
+    Attributes:
+        title: Heading.
+        blocks: Contents.
+        folded: Whether the part is closed until a reader opens it.
+    """
 
     title: str
     blocks: Sequence[Block] = field(default_factory=tuple)
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,17 +67,19 @@ class Page:
     Attributes:
         title: Its heading.
         summary: First paragraphs.
-        sections: The parts.
+        sections: Parts of the page.
+        lead: Blocks between the first paragraphs and the parts.
     """
 
     title: str
     summary: Sequence[str]
     sections: Sequence[Section]
+    lead: Sequence[Block] = ()
 
     @property
     def pictures(self) -> dict[str, str]:
         """All pictures, SVG by name."""
-        blocks = [block for section in self.sections for block in section.blocks]
+        blocks = [*self.lead, *(block for section in self.sections for block in section.blocks)]
         return {block.name: block.svg for block in blocks if isinstance(block, Picture)}
 
 
@@ -80,6 +89,8 @@ _CSS = """
 body { font: 15px/1.45 system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif; max-width: 75rem;
   margin: 2rem auto; padding: 0 1rem; background: Canvas; color: CanvasText; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.2rem; border-bottom: 1px solid #8886; }
+p.lead { font-size: 1.1rem; } summary { cursor: pointer; }
+summary h2 { display: inline-block; margin: .4rem 0; border: none; }
 nav ul { columns: 3; padding-left: 1.2rem; } a { color: LinkText; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0; font-size: .92em; }
 caption { text-align: left; font-weight: 600; padding: .2rem 0; }
@@ -104,15 +115,19 @@ def html_text(page: Page) -> str:
         f"<style>{_CSS}</style></head>",
         "<body>",
         f"<h1>{xml_text(page.title)}</h1>",
-        *(f"<p>{xml_text(each)}</p>" for each in page.summary),
+        *(f'<p class="lead">{xml_text(paragraph)}</p>' for paragraph in page.summary),
+        *(line for block in page.lead for line in _html_block(block)),
         "<nav><ul>",
-        *(f'<li><a href="#{_anchor(each.title)}">{xml_text(each.title)}</a></li>' for each in page.sections),
+        *(f'<li><a href="#{_anchor(part.title)}">{xml_text(part.title)}</a></li>' for part in page.sections),
         "</ul></nav>",
     ]
     for section in page.sections:
-        parts.append(f'<section id="{_anchor(section.title)}"><h2>{xml_text(section.title)}</h2>')
+        anchor, heading = _anchor(section.title), f"<h2>{xml_text(section.title)}</h2>"
+        # Browsers open a closed <details> by themselves when a link leads into it.
+        tag, heading = ("details", f"<summary>{heading}</summary>") if section.folded else ("section", heading)
+        parts.append(f'<{tag} id="{anchor}">{heading}')
         parts += [line for block in section.blocks for line in _html_block(block)]
-        parts.append("</section>")
+        parts.append(f"</{tag}>")
     return "\n".join([*parts, "</body></html>", ""])
 
 
@@ -174,12 +189,15 @@ def markdown_text(page: Page, folder: str) -> str:
         f"<!-- {MADE_BY} -->",
         f"# {markdown(page.title)}",
         "",
-        *(line for each in page.summary for line in (markdown(each), "")),
+        *(line for paragraph in page.summary for line in (markdown(paragraph), "")),
+        *(line for block in page.lead for line in (*_markdown_block(block, folder), "")),
     ]
     for section in page.sections:
-        lines += [f"## {markdown(section.title)}", ""]
+        heading = f"## {markdown(section.title)}"
+        lines += [f"<details><summary>{markdown(section.title)}</summary>", ""] if section.folded else [heading, ""]
         for block in section.blocks:
             lines += [*_markdown_block(block, folder), ""]
+        lines += ["</details>", ""] if section.folded else []
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
+from calibration.report.headline import headline
 from calibration.report.page import Block, Picture, ReportTable, Section
 from calibration.report.readings import Readings
 from lumion_hw.errors import LumionError
@@ -80,7 +81,7 @@ class Material:
 def sections(material: Material) -> list[Section]:
     """Return all parts of the report; one that cannot be made says why in its place."""
     made = []
-    for title, write in _SECTIONS:
+    for title, write, folded in _SECTIONS:
         blocks: list[Block] = []
         try:
             for block in write(material):  # what came before a failure stays
@@ -88,8 +89,25 @@ def sections(material: Material) -> list[Section]:
         except LumionError as error:
             blocks.append(f"Not shown: {error}")
         if blocks:
-            made.append(Section(title, tuple(blocks)))
+            made.append(Section(title, tuple(blocks), folded))
     return made
+
+
+def lead(material: Material) -> list[Block]:
+    """Return the blocks at the head of the report: the map of the mesh, and the six figures that matter."""
+    figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
+    try:
+        blocks = list(_phase_map(material))
+    except LumionError as error:
+        blocks = [f"Not shown (map of the mesh): {error}"]
+    return [*blocks, ReportTable(("", ""), figures)]
+
+
+def _misses(material: Material) -> Iterator[Block]:
+    found = headline(material.record)
+    if found.misses:
+        yield ReportTable(("missed goal",), [[miss] for miss in found.misses])
+    yield from _faults(material)
 
 
 def _device(material: Material) -> Iterator[Block]:
@@ -127,16 +145,25 @@ def _days(seconds: float | None) -> float | None:
 
 
 def _result(material: Material) -> Iterator[Block]:
-    yield _metric_table(numbers.metrics(material.record))
+    record = material.record
+    yield _metric_table([metric for metric in numbers.metrics(record) if metric.name != "fit certified"])
     yield (
-        "Goals are those set for the emulated 72-PUC mesh. Standard errors stand for the phase error, which only an "
-        "emulator knows. Fidelity of programmed unitaries is no part of a calibration."
+        "The goals are those of the emulated 72-PUC mesh. The standard error stands for the phase error, which is "
+        "known "
+        "on an emulated bench only. The fidelity of programmed unitaries is not part of a calibration."
     )
     if material.truth:
-        yield _metric_table(material.truth, "Against the hidden truth of the emulated bench")
-    other = numbers.other_quality(material.record)
-    if other:
-        yield ReportTable(("figure of the run", "value"), _rows(other))
+        yield _metric_table(material.truth, "Compared with the hidden truth of the emulated bench")
+    other = numbers.other_quality(record)
+    widened = {name.removeprefix(_WIDENED): value for name, value in other.items() if name.startswith(_WIDENED)}
+    if widened:
+        caption = (
+            "Factors by which standard errors were increased, because readings scatter more than the model explains"
+        )
+        yield ReportTable(("parameters", "factor"), _rows(widened), caption)
+    others = {name: value for name, value in other.items() if not name.startswith(_WIDENED)}
+    if others:
+        yield ReportTable(("figure of the run", "value"), _rows(others))
 
 
 def _metric_table(metrics: Sequence[numbers.Metric], caption: str = "") -> ReportTable:
@@ -202,7 +229,7 @@ def _validity(material: Material) -> Iterator[Block]:
     yield ReportTable(("holds for", ""), rows)
 
 
-def _phases(material: Material) -> Iterator[Block]:
+def _phase_map(material: Material) -> Iterator[Block]:
     record = material.record
     sigma, cells = uncertainty.passive_sigma_mrad(record), uncertainty.cell_sigma_mrad(record)
     if not sigma and not cells:
@@ -351,19 +378,22 @@ def _provenance(material: Material) -> Iterator[Block]:
     yield ReportTable(("", ""), rows)
 
 
-_SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]]], ...] = (
-    ("Device and conditions", _device),
-    ("Result", _result),
-    ("Faults and what to do", _faults),
-    ("Range of validity", _validity),
-    ("Physics beyond the model", _physics),
-    ("Phases", _phases),
-    ("Losses and couplers", _losses),
-    ("Heaters", _heaters),
-    ("Residuals", _residuals),
-    ("Thermal crosstalk", _crosstalk),
-    ("Wavelength", _wavelength),
-    ("Covariance", _covariance),
-    ("Provenance", _provenance),
-    ("All elements", _all_elements),
+_WIDENED = "widened_"
+"""Beginning of the quality entries that hold factors of standard errors."""
+
+# Title, contents, and whether the part is folded.
+_SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (
+    ("Misses and faults", _misses, False),
+    ("Range of validity", _validity, False),
+    ("Device and conditions", _device, True),
+    ("All figures", _result, True),
+    ("Physics beyond the model", _physics, True),
+    ("Losses and couplers", _losses, True),
+    ("Heaters", _heaters, True),
+    ("Residuals", _residuals, True),
+    ("Thermal crosstalk", _crosstalk, True),
+    ("Wavelength", _wavelength, True),
+    ("Covariance", _covariance, True),
+    ("Provenance", _provenance, True),
+    ("All elements", _all_elements, True),
 )

@@ -6,7 +6,7 @@ The report is made from the record and the files beside it alone, so that it can
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
@@ -51,28 +50,11 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
     }
 
 
-def calibration_text(summary: Mapping[str, Any]) -> str:
-    """Return the figures of a calibration as a list, ready for a terminal."""
-    lines = []
-    for name, value in summary.items():
-        if name == "faults":
-            continue
-        lines.append(f"- {one_line(name.replace('_', ' '))}: {one_line(_shown(value))}")
-    lines += [f"- fault: {one_line(fault)}" for fault in summary.get("faults", ())]
-    return "\n".join(lines)
+def calibration_text(record: CalibrationRecord) -> str:
+    """Return verdict, key figures, misses and faults of a calibration as lines for a terminal or Markdown."""
+    from calibration.report.headline import headline
 
-
-def _shown(value: object) -> str:
-    """Return a figure as people read it."""
-    if value is None:
-        return "none"
-    if isinstance(value, float):
-        return f"{value:.0f}" if value.is_integer() else f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name.replace('_', ' ')} {_shown(each)}" for name, each in value.items())
-    if isinstance(value, tuple | list):
-        return " … ".join(f"{each:.6g}" if isinstance(each, float) else _shown(each) for each in value)
-    return str(value)
+    return headline(record).text()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +119,9 @@ def write_report(
 def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
     """Return the report as a page, and what is missing from it."""
     from calibration.report import plots as report_plots
-    from calibration.report.numbers import metrics
+    from calibration.report.headline import headline
     from calibration.report.page import Page
-    from calibration.report.sections import Material, sections
+    from calibration.report.sections import Material, lead, sections
 
     record = load_record(record_path)
     readings, no_readings = load_readings(record, record_path)
@@ -148,14 +130,12 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
         no_plots = f"plots are made by: lumion-calibrate report {record_path.name}"
     elif not report_plots.available():
         no_plots = f"plots need matplotlib: {report_plots.HOW_TO_GET}"
-    judged = [each.ok for each in metrics(record) if each.ok is not None]
-    verdict = f"{sum(judged)} of {len(judged)} goals are met; faults found: {len(record.faults)}."
-    summary = [verdict if record.complete else f"INCOMPLETE: the run was interrupted. {verdict}"]
+    summary = [headline(record).verdict]
     missing = tuple(each for each in (no_plots, no_readings) if each)
     summary += [f"Missing from this report: {each}." for each in missing]
     material = Material(record, readings, no_readings, no_plots, truth)
     title = f"Calibration of {record.device_serial}, {record.created_utc}"
-    return Page(title, summary, sections(material)), missing
+    return Page(title, summary, sections(material), lead(material)), missing
 
 
 def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:

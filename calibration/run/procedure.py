@@ -116,7 +116,7 @@ class Calibration:
         self._fibres: dict[int, tuple[float, float]] = {}
         self._launched_dbm: dict[int, float] = {}
         self._reference_nm = self.device.wavelength_nm
-        self._stated_hz: dict[int, float] = {}
+        self._reported_hz: dict[int, float] = {}
         self._extended: Extended | None = None
         self._complete = False
         self._conditions = Conditions()
@@ -145,7 +145,9 @@ class Calibration:
             self.probe.switch_everything_off()
             if not self._complete:
                 with contextlib.suppress(LumionError):  # what cut the run short is the news
-                    tune_sources(self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._stated_hz)
+                    tune_sources(
+                        self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._reported_hz
+                    )
             self._count(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
         return self.record()
 
@@ -194,11 +196,13 @@ class Calibration:
     def _tune(self) -> None:
         """Let all light that can be tuned have the reference wavelength; without other light, that is where it got."""
         tunable = self.device.tunable_hz
-        self._stated_hz = tune_sources(self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable)
+        self._reported_hz = tune_sources(
+            self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
+        )
         # With light that cannot be tuned that is the reference; without any, the grid of the lasers decides.
         if tunable and set(self.probe.sources) <= set(tunable):
-            reported_frequencies_hz = float(np.median(list(self._stated_hz.values())))
-            self._reference_nm = round(wavelength_m_from_frequency_hz(reported_frequencies_hz) * 1e9, 6)
+            stated_hz = float(np.median(list(self._reported_hz.values())))
+            self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
         """Find what changes with wavelength."""
@@ -208,7 +212,7 @@ class Calibration:
             fit.parameters,
             self._likelihood(start),
             self._reach_ma(),
-            self._stated_hz,
+            self._reported_hz,
             self._reference_nm,
             self.seed,
             start.survey.dark_ma,
@@ -438,7 +442,7 @@ class Calibration:
     def _held_under(self) -> Conditions:
         """Return what the record was made under; light that was tuned says where its phases are given."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
-        if self._stated_hz:
+        if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
             conditions = replace(conditions, reference_hz=reference_hz)
         return self._extended.conditions(conditions) if self._extended else conditions

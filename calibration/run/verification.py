@@ -313,8 +313,8 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
     for source in sorted({step.source for step in plan}):
         chosen = [index for index, step in enumerate(plan) if step.source == source]
         entry = record.port(source)
-        reported_frequencies_hz = record.reference_hz + detuning_hz if detuning_hz else None
-        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), reported_frequencies_hz)
+        light_hz = record.reference_hz + detuning_hz if detuning_hz else None
+        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), light_hz)
         own_hz = entry.source_detuning_hz or 0.0
         lit = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
         field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in lit])

@@ -177,7 +177,7 @@ class WavelengthExtension:
         parameters: The mesh as found there.
         likelihood: What to make of readings; those it holds are not looked at.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
-        stated_hz: By port, what every source that can be tuned says of its frequency at the reference.
+        reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
         dark_ma: What monitors read without light, by port; 0 if not given.
@@ -201,9 +201,9 @@ class WavelengthExtension:
     ) -> None:
         self._logbook, self._model, self._likelihood = logbook, model, likelihood
         self._reference, self._reference_nm = parameters, reference_nm
-        self._stated_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
+        self._reported_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
         self._dark_ma, self._plan, self._done = dark_ma, plan or WavelengthPlan(), done
-        self._walk = IncrementalSettings(walk_ma, tuple(self._stated_hz), model.space.monitors)
+        self._walk = IncrementalSettings(walk_ma, tuple(self._reported_hz), model.space.monitors)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
         self._slopes = _Slopes.before(parameters)
         self._found: list[AtWavelength] = []
@@ -220,12 +220,12 @@ class WavelengthExtension:
                 wavelength is out of reach.
             LimitError: A source cannot make a wavelength.
         """
-        if not self._stated_hz:
+        if not self._reported_hz:
             raise CalibrationError("no source that can be tuned lights the mesh", hint="See the faults of the record.")
         offsets = {hz for nm in wavelengths_nm if abs(hz := self._offset_hz(nm)) > TUNING_ERROR_HZ}
         self._total = self._plan.settings * len(offsets)
         self._step_out(sorted(offsets, key=abs))
-        tune_sources(self._logbook, self._reference_hz, self._stated_hz)
+        tune_sources(self._logbook, self._reference_hz, self._reported_hz)
         return Extended(self._now(), self._slopes.covariance, tuple(self._found), tuple(sorted(self._used_nm)))
 
     @property
@@ -272,7 +272,7 @@ class WavelengthExtension:
         spread = max(fit.chi2_per_dof, 1.0)
         self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
         now = self._now()
-        numbers = {port: space.sources.index(port) for port in self._stated_hz}
+        numbers = {port: space.sources.index(port) for port in self._reported_hz}
         off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(now.source_detuning_hz)
         level_db = fit.parameters.source_db - now.source_db
         self._found.append(
@@ -288,17 +288,17 @@ class WavelengthExtension:
 
     def _measured(self, offset_hz: float, settings: int) -> Observations:
         """Tune the light, look at random settings, and return them with the frequencies that sources say they have."""
-        reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._stated_hz)
+        reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
-        settings = max(settings, _LEAST_PER_SOURCE * len(self._stated_hz))
+        settings = max(settings, _LEAST_PER_SOURCE * len(self._reported_hz))
         currents = self._walk.random(settings, self._rng).currents_ma
-        for port, part in zip(self._stated_hz, np.array_split(currents, len(self._stated_hz)), strict=True):
+        for port, part in zip(self._reported_hz, np.array_split(currents, len(self._reported_hz)), strict=True):
             self._logbook.light_only_port(port)
             self._logbook.measure_many(part)
             self._taken += len(part)
             self._done(self._taken, self._total)
         seen = seen_by(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
-        moved_hz = {port: hz - self._stated_hz[port] for port, hz in reached_hz.items()}
+        moved_hz = {port: hz - self._reported_hz[port] for port, hz in reached_hz.items()}
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
@@ -315,7 +315,7 @@ class WavelengthExtension:
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
         found = find_detunings(self._model, now, likelihood, span_hz)
-        lit = [self._model.space.sources.index(port) for port in self._stated_hz]
+        lit = [self._model.space.sources.index(port) for port in self._reported_hz]
         before, after = np.asarray(now.source_detuning_hz), np.asarray(found.source_detuning_hz)
         # All lasers are not off the same way: what they have in common is the delay of the mesh.
         common_hz = float((after - before)[lit].mean())
@@ -326,7 +326,7 @@ class WavelengthExtension:
     def _free(self) -> NDArray[np.bool_]:
         space = self._model.space
         free = space.mask(SLOPES)
-        for port in self._stated_hz:
+        for port in self._reported_hz:
             for name in ("source_detuning_hz", "source_db"):
                 free[space.group(name).start + space.sources.index(port)] = True
         return free

@@ -30,7 +30,7 @@ def test_show_prints_one_row_per_puc(record: Path, capsys: pytest.CaptureFixture
     out, err = capsys.readouterr()
     rows = out[out.index("PUCs\n") :].splitlines()
     assert [row.split()[0] for row in rows[3:18]] == [str(puc) for puc in range(15)]
-    assert "- device serial: SMALL-0001" in out
+    assert "- PUCs: 15 of 15 calibrated" in out
     assert err == ""
 
 

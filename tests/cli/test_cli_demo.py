@@ -183,7 +183,7 @@ def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
 def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run: Run) -> None:
     report = (run.directory / "report.md").read_text()
     assert "b fails, c takes its place" in report
-    assert "Emulated here" in report
+    assert "Emulated:" in report
     assert "booster" in report
     for span in SPANS:
         assert f"| {span} |" in report.replace("\\_", "_")

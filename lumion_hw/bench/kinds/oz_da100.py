@@ -52,7 +52,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> Em
         name,
         bench.clock,
         attenuation_max_db=model.attenuation_max_db,
-        least_loss_db=model.insertion_loss_db,
+        min_loss_db=model.insertion_loss_db,
         changed=world.about_to_change,
     )
     world.inline_devices.add_attenuator(name, 1, attenuator.transmission)

@@ -40,7 +40,8 @@ def show(record: str, as_json: bool) -> None:
         figures = report_document(loaded, Path(record))
         echo_json({"record": record, **identity, **calibration_summary(loaded), **figures})
         return
-    say(f"{calibration_text({**identity, **calibration_summary(loaded)})}\n")
+    say(f"{calibration_text(loaded)}\n")
+    say("\n".join(f"- {name.replace('_', ' ')}: {_text(value)}" for name, value in identity.items()) + "\n")
     rows: list[list[object]] = []
     for puc, entry in enumerate(loaded.pucs):
         laws = [heater.law for heater in (entry.upper, entry.lower)]
@@ -82,6 +83,17 @@ def _identity(record: CalibrationRecord) -> dict[str, Any]:
         "loops_calibrated": record.joints is not None,
         "crosstalk_kernel": None if kernel is None else dataclasses.asdict(kernel),
     }
+
+
+def _text(value: object) -> str:
+    """Return an entry of the identity as text."""
+    if value is None:
+        return "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {number:.4g}" for name, number in value.items())
+    if isinstance(value, tuple):
+        return " … ".join(f"{number:.6g}" for number in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _states(states: tuple[str, ...] | None) -> str | None:

@@ -108,7 +108,7 @@ def _told(record: CalibrationRecord, path: Path, report_file: Path | None, over:
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
     summary = calibration_summary(record)
-    document, text = {"record": str(path), **summary}, f"{calibration_text(summary)}\n\nRecord: {path}"
+    document, text = {"record": str(path), **summary}, f"{calibration_text(record)}\n\nRecord: {path}"
     if report_file:
         written = write_report(path, report_file, over=over).path
         document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"

@@ -55,7 +55,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.cli.demo.report import demo_document
+    from lumion_hw.cli.demo.report import demo_document, verdict
     from lumion_hw.cli.demo.steps import run_demo
     from lumion_hw.files.writing import writing
 
@@ -80,6 +80,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
             echo_json(demo_document(bench, demo_run, seed))
             return
         note(f"{time.monotonic() - began:.1f} s, {time.process_time() - began_cpu:.1f} s of CPU time")
+    say(f"{verdict(demo_run)}\n")
     say(f"Left behind in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
     for sentence in left_out(sigma_mrad, demo_run.left_out):
         say(f"Left out: {sentence}.")
@@ -146,14 +147,13 @@ class _Narrator:
     def say(self, step: str, result: object) -> None:
         """Print one result."""
         self._bars.between()
-        from calibration.report.summary import calibration_summary, calibration_text
+        from calibration.report.summary import calibration_text
         from lumion_hw.cli.demo import report as page
         from lumion_hw.fabric import Recovery
         from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
         if isinstance(result, CalibrationRecord):
-            summary = calibration_summary(result)
-            say(f"Calibration\n{calibration_text(summary)}\n")
+            say(f"Calibration\n{calibration_text(result)}\n")
         elif isinstance(result, Recovery):
             title = f"{result.failed} fails, {result.spare} takes its place"
             echo_table(title, page.SPAN_HEADERS, page.span_rows(result))

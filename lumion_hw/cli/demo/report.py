@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from calibration.report.summary import calibration_summary, calibration_text
+from calibration.report.headline import headline
+from calibration.report.summary import calibration_summary
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
@@ -223,47 +224,83 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
     return "\n".join(lines)
 
 
-def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
-    """Return the one-page report of a run."""
+def verdict(demo_run: DemoRun) -> str:
+    """Return the result of the whole run in one paragraph."""
     recovery = demo_run.recovery
-    return f"""<!-- {MADE_BY} -->
-# {markdown(bench.model.name)}: run report
+    before, after = (
+        f"{sum(proof.proven for proof in proofs)} of {len(proofs)} circuits"
+        for proofs in (demo_run.before, recovery.proofs)
+    )
+    seconds = recovery.spans[-1].at_ms / 1e3 if recovery.spans else 0.0
+    return (
+        f"{headline(demo_run.record).verdict} {before} were proven. Then {recovery.failed} failed and "
+        f"{recovery.spare} took its place: {after} were proven {seconds:.2f} s after the fault (bench time)."
+    )
 
-Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller
-{markdown(bench.mesh.controller.info.serial)}. Emulated here: {EMULATED}. Seed {seed}.
 
-## Calibration
+def _figure_rows(record: CalibrationRecord) -> list[list[object]]:
+    return [[name, value] for name, value in headline(record).figures]
 
-{calibration_text(calibration_summary(demo_run.record))}
 
-Standard errors are those of the global fit, in which thermal crosstalk is one of the unknowns.
-All figures and maps: [{demo_run.artifacts.calibration_report.name}]({demo_run.artifacts.calibration_report.name}).
+def _misses(record: CalibrationRecord) -> str:
+    """Return the missed goals and the faults of the calibration as a Markdown list."""
+    found = headline(record)
+    lines = [f"- {markdown(miss)}" for miss in found.misses] + [f"- Fault: {markdown(fault)}" for fault in found.faults]
+    return "\n".join(lines) or "No goal was missed, and no fault was found."
 
-## Circuits before the fault
 
-{markdown_table(CIRCUIT_HEADERS, circuit_rows(demo_run.before))}
+def _details(title: str, text: str) -> str:
+    """Return a part of the report that is folded until a reader opens it."""
+    return f"<details><summary>{markdown(title)}</summary>\n\n{text}\n\n</details>"
 
-Losses are fibre to fibre over the mesh. Received power is what the meter on the receiver's tap implies. Every input has
-a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 
-{markdown_table(BUDGET_HEADERS, budget_rows(demo_run.before))}
-
-{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(demo_run.crosstalk_db))}
-
-![paths before](mesh-before.svg)
-
-## {markdown(recovery.failed)} fails, {markdown(recovery.spare)} takes its place
-
-{markdown_table(SPAN_HEADERS, span_rows(recovery))}
-
-![timeline](timeline.svg)
-
-Bench time is time on the emulated bench; CPU time is what this software took for the span. The two are never added.
-Not rehearsed here: {NOT_REHEARSED}.
-
-{markdown_table(CIRCUIT_HEADERS, circuit_rows(recovery.proofs))}
-
-{markdown_table(BUDGET_HEADERS, budget_rows(recovery.proofs))}
-
-![paths after](mesh.svg)
-"""
+def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
+    """Return the report of a run: verdict, map, key figures and misses, then the details, folded."""
+    recovery, calibration_page = demo_run.recovery, demo_run.artifacts.calibration_report.name
+    budgets = (
+        "Losses are measured from fibre to fibre over the mesh. The received power is calculated from the meter on the "
+        "receiver's tap. Every input has a booster amplifier: a 10GBASE-ER pair alone would close only a few hops."
+    )
+    times = (
+        "Bench time is time on the emulated bench. CPU time is the time this software needed. The two are never added. "
+        f"Not rehearsed here: {NOT_REHEARSED}."
+    )
+    bench_text = (
+        f"{len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller "
+        f"{markdown(bench.mesh.controller.info.serial)}. Emulated: {EMULATED}. Seed {seed}."
+    )
+    parts = [
+        f"<!-- {MADE_BY} -->\n# {markdown(bench.model.name)}: run report",
+        markdown(verdict(demo_run)),
+        "![The mesh with its circuits after the recovery](mesh.svg)",
+        f"## Key figures\n\n{markdown_table(('calibration', ''), _figure_rows(demo_run.record))}",
+        f"## Misses\n\n{_misses(demo_run.record)}",
+        "## Details",
+        f"All figures and maps of the calibration: [{calibration_page}]({calibration_page}).",
+        _details("Bench", bench_text),
+        _details(
+            "Circuits before the fault",
+            "\n\n".join(
+                [
+                    markdown_table(CIRCUIT_HEADERS, circuit_rows(demo_run.before)),
+                    budgets,
+                    markdown_table(BUDGET_HEADERS, budget_rows(demo_run.before)),
+                    markdown_table(CROSSTALK_HEADERS, crosstalk_rows(demo_run.crosstalk_db)),
+                    "![Paths before the fault](mesh-before.svg)",
+                ]
+            ),
+        ),
+        _details(
+            f"{recovery.failed} fails, {recovery.spare} takes its place",
+            "\n\n".join(
+                [
+                    markdown_table(SPAN_HEADERS, span_rows(recovery)),
+                    "![Timeline of the recovery](timeline.svg)",
+                    times,
+                    markdown_table(CIRCUIT_HEADERS, circuit_rows(recovery.proofs)),
+                    markdown_table(BUDGET_HEADERS, budget_rows(recovery.proofs)),
+                ]
+            ),
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,19 +1,21 @@
-"""An emulated Amonics AEDFA benchtop erbium-doped fibre amplifier behind a serial line (19200 baud, CR LF).
+"""Emulated Amonics AEDFA benchtop erbium-doped fibre amplifier on a serial line (19200 baud, CR LF).
 
-Commands, answers, units (mA and mW) and states are those of two public drivers that were tried on such amplifiers: the
-AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). What they tell of real units
-holds here, as does what a third one, written from the programming manual (``amonics_edfa``), asks when it opens: names
-of modes between blanks, how many there are of each monitor, readings as ``7.180000e+02``. What is not supported is not
-answered at all, settings of the mode that is not active neither, a channel state is 0 off, 1 on, 2 busy, 4 locked, and
+Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
+AmonicsEDFA of keckogeco and the one it was ported from (tested on an AEDFA-PA-30-B-FA). Their findings about real units
+apply here, and so do the queries that a third one, written from the programming manual (``amonics_edfa``), sends when
+it
+opens: names of modes separated by blanks, the number of monitors of each kind, readings as ``7.180000e+02``.
+Unsupported
+commands get no reply, nor do queries of settings of an inactive mode; a channel state is 0 off, 1 on, 2 busy, 4 locked;
 switching the channel off ends the master activation.
 
-Model choices (check): a set point beyond the limits, a change of mode while it emits, and an activation of a channel
-that is off are passed over in silence; half a second of busy after switching on; steps and least set points; powers are
-seen to 0.1 µW.
+Model choices (check): a set point beyond the limits, a change of mode during emission, and an activation of a channel
+that is off are silently ignored; 0.5 s busy after switching on; steps and smallest set points; powers have a resolution
+of 0.1 µW.
 
 Optics: gain 30 dB for a weak input and saturation at the power that the pump current gives, G = 1 / (1/G0 + (P_in +
-P_0)/P_sat) with P_0 the noise of the C band referred to the input; constant power turns the pump to hold the power at
-the output, noise included. Noise figure 5 dB; without pump it absorbs 40 dB (all assumed).
+P_0)/P_sat) with P_0 the noise of the C band referred to the input; constant power adjusts the pump to hold the power at
+the output, including noise. Noise figure 5 dB; without pump it absorbs 40 dB (all assumed).
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from lumion_hw.quantities import w_from_dbm
 NOISE_FIGURE_DB = 5.0
 SMALL_SIGNAL_GAIN = 1e3
 _UNPUMPED = Amplification(1e-4, -100.0)
-"""Erbium that is not pumped absorbs, and adds nothing."""
+"""Unpumped erbium absorbs and adds no noise."""
 _MAX_MA = 1000.0
 _THRESHOLD_MA = 50.0
 _BUSY_S = 0.5
-_BAUD, _ANSWER_S = 19_200, 0.005
+_BAUD, _REPLY_S = 19_200, 0.005
 _OFF, _ON, _BUSY, _LOCKED = "0", "1", "2", "4"
 
 
@@ -41,13 +43,13 @@ class EmulatedAedfa(TextDevice):
     """The amplifier (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        model: Model; the first number in it is its largest power in dBm.
+        model: Model; the first number in it is the largest power in dBm.
         serial: Serial number.
-        passing_w: Returns the power before and behind it in watts; nothing is there if not given.
-        changed: Called when it begins to amplify otherwise.
-        silent: Beginnings of commands, in capitals, that this unit does not know.
+        passing_w: Returns the power before and after the amplifier in watts; no light by default.
+        changed: Called when the amplification changes.
+        silent: Beginnings of commands, in capitals, that this unit does not support.
     """
 
     what = "the amplifier"
@@ -63,11 +65,11 @@ class EmulatedAedfa(TextDevice):
         changed: Callable[[], None] = lambda: None,
         silent: Collection[str] = (),
     ) -> None:
-        super().__init__(name, clock, _BAUD, _ANSWER_S)
+        super().__init__(name, clock, _BAUD, _REPLY_S)
         self._model, self._serial = model, serial
         self._passing_w, self._changed, self._silent = passing_w, changed, tuple(silent)
-        found = re.search(r"\d+(?:\.\d+)?", model)
-        self._max_mw = 1e3 * w_from_dbm(min(float(found[0]), 37.0) if found else 23.0)
+        match = re.search(r"\d+(?:\.\d+)?", model)
+        self._max_mw = 1e3 * w_from_dbm(min(float(match[0]), 37.0) if match else 23.0)
         self._mode = "ACC"
         self._set_points = {"ACC": 0.0, "APC": 0.0}
         self._channel_on = self._active = False
@@ -75,12 +77,14 @@ class EmulatedAedfa(TextDevice):
         self._ready_s = clock.now()
 
     def amplification(self, input_w: float) -> Amplification:
-        """Return what it does to light of some total power, now."""
+        """Return the present gain and noise figure at a total input power."""
         if not self._emits:
             return _UNPUMPED
         noise_w = Amplification(1.0, NOISE_FIGURE_DB).noise_w_per_hz * AMPLIFIED_BAND_HZ
-        share = 1.0 if self._mode == "APC" else (self._set_points["ACC"] - _THRESHOLD_MA) / (_MAX_MA - _THRESHOLD_MA)
-        saturated_w = 1e-3 * self._max_mw * max(share, 0.0)
+        pump_fraction = (
+            1.0 if self._mode == "APC" else (self._set_points["ACC"] - _THRESHOLD_MA) / (_MAX_MA - _THRESHOLD_MA)
+        )
+        saturated_w = 1e-3 * self._max_mw * max(pump_fraction, 0.0)
         if saturated_w <= 0.0:
             return _UNPUMPED
         gain = 1.0 / (1.0 / SMALL_SIGNAL_GAIN + (input_w + noise_w) / saturated_w)
@@ -89,7 +93,7 @@ class EmulatedAedfa(TextDevice):
         return Amplification(gain, NOISE_FIGURE_DB)
 
     def set_interlock(self, opened: bool) -> None:
-        """Open the interlock at its back, which ends the output until it is closed and switched on again."""
+        """Open or close the interlock; opening ends the output until it is closed and switched on again."""
         self.advance()
         self._interlocked = opened
         if opened:
@@ -114,13 +118,13 @@ class EmulatedAedfa(TextDevice):
         if command.upper().startswith(self._silent):
             return "", 0.0
         for pattern, action in _COMMANDS:
-            found = pattern.fullmatch(command.upper())
-            if found is not None:
-                text = action(self, *found.groups())
+            match = pattern.fullmatch(command.upper())
+            if match is not None:
+                text = action(self, *match.groups())
                 return ("" if text is None else f"{text}\r\n"), 0.0
         return "", 0.0
 
-    # -- what commands do
+    # -- actions of commands
 
     def _set_mode(self, mode: str) -> None:
         if not self._active:
@@ -132,7 +136,7 @@ class EmulatedAedfa(TextDevice):
     def _limit(self, mode: str) -> float:
         return _MAX_MA if mode == "ACC" else self._max_mw
 
-    def _drive(self, mode: str, text: str) -> None:
+    def _set_set_point(self, mode: str, text: str) -> None:
         if mode == self._mode and float(text) <= self._limit(mode) + 1e-9:
             self._changed()
             self._set_points[mode] = round(float(text), 1)
@@ -157,16 +161,16 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the current of the pump: that which saturates at the power held, in constant power."""
+        """Return the pump current; in constant power, the current that saturates at the set power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":
             return self._set_points["ACC"]
         return _THRESHOLD_MA + (_MAX_MA - _THRESHOLD_MA) * self._set_points["APC"] / self._max_mw
 
-    def _power_mw(self, place: str) -> str:
-        before_w, behind_w = self._passing_w()
-        return _reading(round(1e3 * (before_w if place == "IN" else behind_w), 4))
+    def _power_mw(self, port: str) -> str:
+        before_w, after_w = self._passing_w()
+        return _reading(round(1e3 * (before_w if port == "IN" else after_w), 4))
 
 
 def _reading(value: float) -> str:
@@ -186,7 +190,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...] = tuple
         (r":MODE:SW:CH1\?", lambda device: device._mode),
         (r":MODE:SW:CH1 +(ACC|APC)", EmulatedAedfa._set_mode),
         (r":DRIV:(ACC|APC):CUR:CH1\?", EmulatedAedfa._set_point),
-        (r":DRIV:(ACC|APC):CUR:CH1 +(\d{1,6}(?:\.\d{0,6})?)", EmulatedAedfa._drive),
+        (r":DRIV:(ACC|APC):CUR:CH1 +(\d{1,6}(?:\.\d{0,6})?)", EmulatedAedfa._set_set_point),
         (r":DRIV:(ACC|APC):STAT:CH1\?", EmulatedAedfa._channel_state),
         (r":DRIV:(ACC|APC):STAT:CH1 +([01])", EmulatedAedfa._set_channel),
         (r":DRIV:MCTRL\?", lambda device: str(int(device._active))),

@@ -1,4 +1,4 @@
-"""Settings of an emulated AQ6370 that nothing but their own query shows: display, corrections, kinds of sweep.
+"""Settings of an emulated AQ6370 that only affect their own query: display, corrections, kinds of sweep.
 
 Headers, values and units are those of the public QCoDeS driver of AQ637x analysers, for the AQ6370 models. Limits and
 values after ``*RST`` are model choices (check).
@@ -28,13 +28,13 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes
 
 Stored = MutableMapping[str, float | str]
-"""Values by header; what is missing has the value after ``*RST``."""
+"""Values by header; a missing header has its value after ``*RST``."""
 _DISPLAY = ":DISPlay[:WINDow]"
 _Y1, _Y2 = f"{_DISPLAY}:TRACe:Y1[:SCALe]", f"{_DISPLAY}:TRACe:Y2[:SCALe]"
 _SETTING = ":SENSe:SETTing"
 _NO_MASK = -999.0
-_LARGEST_COUNT = 2**31 - 1
-_LONGEST_LABEL = 56
+_MAX_COUNT = 2**31 - 1
+_MAX_LABEL = 56
 _KM: Suffixes = {"KM": 0}
 _ANY_DB: Suffixes = {**RATIO_DB, "DB/KM": 0}
 
@@ -91,20 +91,20 @@ _COUNTS: Mapping[str, Numeric] = {
     f"{_DISPLAY}:COLor": Numeric(0, 5, 1, integer=True),
     f"{_DISPLAY}:TRACe:Y[:SCALe]:DNUMber": Numeric(8, 12, 10, integer=True),
     f"{_Y2}:RPOSition": Numeric(0, 12, 5, integer=True),
-    ":SENSe:SWEep:SEGMent:POINts": Numeric(1, _LARGEST_COUNT, 1, integer=True),
-    ":SENSe:SWEep:TIME:0NM": Numeric(0, _LARGEST_COUNT, 0, integer=True),
+    ":SENSe:SWEep:SEGMent:POINts": Numeric(1, _MAX_COUNT, 1, integer=True),
+    ":SENSe:SWEep:TIME:0NM": Numeric(0, _MAX_COUNT, 0, integer=True),
 }
-_OF_MODELS_BEFORE_D = {":SENSe:SWEep:TLSSync": False}
+_FLAGS_BEFORE_D = {":SENSe:SWEep:TLSSync": False}
 
 
 def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable[ScpiCommand]:
     """Yield the commands.
 
     Args:
-        stored: Gives the values in force.
+        stored: Returns the present values.
         before_d: Whether the model is an AQ6370C or earlier.
     """
-    for header, on in (_FLAGS | (_OF_MODELS_BEFORE_D if before_d else {})).items():
+    for header, on in (_FLAGS | (_FLAGS_BEFORE_D if before_d else {})).items():
         yield _flag(stored, header, on)
     for header, words in _WORDS.items():
         yield _word(stored, header, words)
@@ -113,7 +113,7 @@ def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable
     label = f"{_DISPLAY}:TEXT:DATA"
 
     def write(call: Call) -> Reply:
-        if len(call.text()) > _LONGEST_LABEL:
+        if len(call.text()) > _MAX_LABEL:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         stored()[label] = call.text()
         return None

@@ -1,20 +1,26 @@
-"""An emulated Yokogawa AQ6370 optical spectrum analyser: SCPI over TCP port 10001 behind a login.
+"""Emulated Yokogawa AQ6370 optical spectrum analyser: SCPI over TCP port 10001 with a login.
 
 Language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
-easymanua.ls), as PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370 speak it: ``OPEN "user"`` is answered by
-``AUTHENTICATE CRAM-MD5.``, then a password in clear, or ``AUTHENTICATE CRAM-MD5 OK`` for a challenge and the MD5 sum of
-challenge and password, is answered by ``READY`` (``ready`` by models up to the AQ6370C); lengths in metres, floats with
-three digits of exponent, binary traces little-endian; bit 0 of ``STATus:OPERation`` is 1 when no sweep is under way
-after one; no measurable light is -210 dBm. Display and corrections as in the public QCoDeS driver of AQ637x.
+easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370. ``OPEN "user"`` is answered by
+``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK`` for a
+challenge
+and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the AQ6370C). Lengths are
+in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of ``STATus:OPERation`` is 1
+when
+no sweep is running after one; no measurable light is -210 dBm. Display and corrections as in the public QCoDeS driver
+of
+AQ637x.
 
-Model choices (check): what precedes the login is not answered; a wrong one gets ``ERROR`` and may be tried again; each
-connection has its own. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of the
-AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), and go with span, points and averages; noise floors of the
-sensitivities from -60 to -90 dBm, which averaging lowers; the resolution is a Gaussian of that full width, with stray
-light 63 dB below everything there is; traces are in the level unit of the display, on a linear scale in W, and their
-wavelengths in metres whatever the horizontal axis shows. Every ten minutes a sweep begins with an automatic offset of
-30 s (``CALibration:ZERO``). Not there: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
-between markers, and files; settings of the display are kept and change nothing.
+Model choices (check): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated; each
+connection has its own login. A sweep shows the light at its end. Sweep times for 100 nm and 1001 points are those of
+the
+AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), proportional to span, points and averages; noise floors of the
+sensitivities from -60 to -90 dBm, reduced by averaging. The resolution is a Gaussian of that full width, with stray
+light 63 dB below the total. Traces are in the level unit of the display, on a linear scale in W, and their wavelengths
+in metres for any horizontal axis. Every ten minutes a sweep begins with an automatic offset of 30 s
+(``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
+between
+markers, and files; settings of the display are stored without effect.
 """
 
 from __future__ import annotations
@@ -69,13 +75,13 @@ TRACES = ("TRA", "TRB", "TRC", "TRD", "TRE", "TRF", "TRG")
 SWEEP_S = {0: 0.2, 1: 0.2, 6: 1.0, 2: 2.0, 3: 5.0, 4: 20.0, 5: 75.0}
 """Time of 100 nm in 1001 points by sensitivity: NHLD, NAUT, NORMal, MID, HIGH1, HIGH2, HIGH3."""
 FLOOR_DBM = {0: -60.0, 1: -60.0, 6: -70.0, 2: -75.0, 3: -80.0, 4: -85.0, 5: -90.0}
-NOTHING_DBM = -210.0
+NO_LIGHT_DBM = -210.0
 _STRAY = 10.0**-6.3
 _AIR = 1.00027
 _GAUSS_BAND = math.sqrt(math.pi / (4.0 * math.log(2.0)))
 """Noise bandwidth of a Gaussian filter over its full width at half maximum: 1.0645."""
 _ZERO_EVERY_S, _ZERO_S = 600.0, 30.0
-_LEAST_SWEEP_S = 0.05
+_MIN_SWEEP_S = 0.05
 _SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
 _MODES = {"SINGle": 1, "REPeat": 2, "AUTO": 3, "SEGMent": 4}
 _ATTRIBUTES = {"WRITe": 0, "FIX": 1, "MAX": 2, "MIN": 3, "RAVG": 4, "CALC": 5}
@@ -86,7 +92,7 @@ _LOGIN_LIMIT = 1024
 
 @dataclass
 class _AnalyzerSettings:
-    """What ``*RST`` sets back."""
+    """Settings that ``*RST`` resets."""
 
     center_m: float = 1.55e-6
     span_m: float = 100e-9
@@ -105,10 +111,10 @@ class _AnalyzerSettings:
     x_unit: int = 0
     y_spacing: int = 0
     y_unit: int = 0
-    word: str = "ASCII"
+    data_format: str = "ASCII"
     active: str = "TRA"
     attributes: dict[str, int] = field(default_factory=lambda: {"TRA": 0} | dict.fromkeys(TRACES[1:], 1))
-    shown: set[str] = field(default_factory=lambda: {"TRA"})
+    visible_traces: set[str] = field(default_factory=lambda: {"TRA"})
     rolling: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TRACES, 2.0))
     level_shift_db: float = 0.0
     wavelength_shift_m: float = 0.0
@@ -132,12 +138,12 @@ class _AnalyzerSettings:
 
     @property
     def scale_m(self) -> tuple[float, float]:
-        """First and last wavelength of the display: those of the sweep, if it has none of its own."""
+        """First and last wavelength of the display: by default those of the sweep."""
         return self.display_m or (self.start_m, self.stop_m)
 
     @property
     def n_points(self) -> int:
-        """Points of a sweep; by itself five for each width of the filter."""
+        """Number of points of a sweep; by default five per width of the filter."""
         if not self.auto_points:
             return round(self.points)
         return round(min(max(5.0 * self.span_m / self.resolution_m, 100.0), 50_000.0)) + 1
@@ -152,10 +158,10 @@ class _Trace:
     sweeps: int = 0
 
 
-def shown_w(
+def filtered_w(
     wavelength_m: NDArray[np.float64], resolution_m: float, lines: list[SpectralLine], noise_w_per_hz: float
 ) -> NDArray[np.float64]:
-    """Return the power that a filter of some width lets through at every wavelength, shape as given, in watts.
+    """Return the power that a filter of a given width transmits at every wavelength, shape as given, in watts.
 
     Args:
         wavelength_m: Vacuum wavelengths.
@@ -169,14 +175,14 @@ def shown_w(
     amplified = (AMPLIFIED_HZ[0] <= frequency_hz) & (frequency_hz <= AMPLIFIED_HZ[1])
     total += amplified * noise_w_per_hz * _GAUSS_BAND * width_hz
     for line in lines:
-        away = (frequency_hz - line.frequency_hz) / width_hz
-        steep = 2.0 * math.sqrt(math.log(2.0))
+        offset = (frequency_hz - line.frequency_hz) / width_hz
+        steepness = 2.0 * math.sqrt(math.log(2.0))
         if line.width_hz <= 0.0:
-            total += line.power_w * np.exp(-((steep * away) ** 2))
+            total += line.power_w * np.exp(-((steepness * offset) ** 2))
         else:
-            half = 0.5 * line.width_hz / width_hz
-            inside = 0.5 * (erf(steep * (away + half)) - erf(steep * (away - half)))
-            total += line.power_w * _GAUSS_BAND * width_hz / line.width_hz * inside
+            half_width = 0.5 * line.width_hz / width_hz
+            inside_fraction = 0.5 * (erf(steepness * (offset + half_width)) - erf(steepness * (offset - half_width)))
+            total += line.power_w * _GAUSS_BAND * width_hz / line.width_hz * inside_fraction
         if math.isfinite(line.osnr_db):
             sent_w_per_hz = line.power_w * 10.0 ** (-line.osnr_db / 10.0) / 12.5e9
             total += amplified * sent_w_per_hz * _GAUSS_BAND * width_hz
@@ -187,14 +193,14 @@ class EmulatedAq6370(ScpiDevice):
     """The analyser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
-        user: User name of the login; ``anonymous`` takes any password.
-        password: Password of that user; any if not given.
-        spectrum: Gives the light at its input; dark if not given.
-        rng: Noise of the detector, and challenges of the login.
+        user: User name of the login; ``anonymous`` accepts any password.
+        password: Password of that user; any password by default.
+        spectrum: Returns the light at its input; dark by default.
+        rng: Random numbers for the detector noise and the challenges of the login.
     """
 
     def __init__(
@@ -226,7 +232,7 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _Login(self, self._scpi.connect()))
 
@@ -247,25 +253,25 @@ class EmulatedAq6370(ScpiDevice):
     def _wavelength_commands(self) -> Iterable[ScpiCommand]:
         bounds = Numeric(1e-9, 2.3e-6, None, LENGTH_M)
         span = Numeric(0.0, 1100e-9, None, LENGTH_M)
-        for word, limits, write in (
-            ("CENTer", bounds, lambda value: self._window(value, self.settings.span_m)),
-            ("SPAN", span, lambda value: self._window(self.settings.center_m, value)),
-            ("STARt", bounds, lambda value: self._edges(value, self.settings.stop_m)),
-            ("STOP", bounds, lambda value: self._edges(self.settings.start_m, value)),
+        for data_format, limits, write in (
+            ("CENTer", bounds, lambda value: self._set_span(value, self.settings.span_m)),
+            ("SPAN", span, lambda value: self._set_span(self.settings.center_m, value)),
+            ("STARt", bounds, lambda value: self._set_edges(value, self.settings.stop_m)),
+            ("STOP", bounds, lambda value: self._set_edges(self.settings.start_m, value)),
         ):
-            name = {"CENTer": "center_m", "SPAN": "span_m", "STARt": "start_m", "STOP": "stop_m"}[word]
-            yield self._number(f":SENSe:WAVelength:{word}", limits, name, write)
-        for word in ("BWIDth", "BANDwidth"):
+            name = {"CENTer": "center_m", "SPAN": "span_m", "STARt": "start_m", "STOP": "stop_m"}[data_format]
+            yield self._number(f":SENSe:WAVelength:{data_format}", limits, name, write)
+        for data_format in ("BWIDth", "BANDwidth"):
             limits = Numeric(RESOLUTIONS_M[0], RESOLUTIONS_M[-1], 1e-9, LENGTH_M)
-            yield self._number(f":SENSe:{word}[:RESolution]", limits, "resolution_m", self._resolve)
+            yield self._number(f":SENSe:{data_format}[:RESolution]", limits, "resolution_m", self._set_resolution)
         medium = CodedWord({"AIR": 0, "VACuum": 1})
         yield self._coded(":SENSe:CORRection:RVELocity:MEDium", medium, "in_air", lambda code: code == 0, invert=True)
-        for word, limits, name in (
+        for data_format, limits, name in (
             ("LEVel", Numeric(-60.0, 60.0, 0.0, RATIO_DB), "level_shift_db"),
             ("WAVelength", Numeric(-5e-9, 5e-9, 0.0, LENGTH_M), "wavelength_shift_m"),
         ):
             yield number_attribute(
-                f":SENSe:CORRection:{word}:SHIFt", limits, lambda: self.settings, name, keysight_float
+                f":SENSe:CORRection:{data_format}:SHIFt", limits, lambda: self.settings, name, keysight_float
             )
 
     def _number(self, pattern: str, limits: Numeric, name: str, write: Callable[[float], None]) -> ScpiCommand:
@@ -294,10 +300,12 @@ class EmulatedAq6370(ScpiDevice):
         def settings() -> _AnalyzerSettings:
             return self.settings
 
-        whole = lambda value: str(round(value))  # noqa: E731
+        as_integer = lambda value: str(round(value))  # noqa: E731
         yield self._coded(":UNIT:X", CodedWord({"WAVelength": 0, "FREQuency": 1}), "x_unit")
-        for word, choices in (("SPACing", _SPACINGS), ("UNIT", _LEVEL_UNITS)):
-            yield self._coded(f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{word}", CodedWord(choices), f"y_{word.lower()}")
+        for data_format, choices in (("SPACing", _SPACINGS), ("UNIT", _LEVEL_UNITS)):
+            yield self._coded(
+                f":DISPlay[:WINDow]:TRACe:Y1[:SCALe]:{data_format}", CodedWord(choices), f"y_{data_format.lower()}"
+            )
         yield self._coded(":INITiate:SMODe", CodedWord(_MODES), "mode")
         yield action(":INITiate[:IMMediate]", self._initiate)
         yield action("*TRG", self._initiate)
@@ -306,11 +314,13 @@ class EmulatedAq6370(ScpiDevice):
         yield self._coded(":SENSe:SWEep:SPEed", CodedWord({"1x": 0, "2x": 1}), "double_speed", bool)
         yield self._number_of_points()
         yield flag_attribute(":SENSe:SWEep:POINts:AUTO", settings, "auto_points", str)
-        yield self._number(":SENSe:SWEep:STEP", Numeric(1e-12, 1e-7, None, LENGTH_M), "step_m", self._sample)
+        yield self._number(
+            ":SENSe:SWEep:STEP", Numeric(1e-12, 1e-7, None, LENGTH_M), "step_m", self._set_point_distance
+        )
         averages = Numeric(1, 999, 1, integer=True)
-        yield number_attribute(":SENSe:AVERage:COUNt", averages, settings, "averages", whole)
+        yield number_attribute(":SENSe:AVERage:COUNt", averages, settings, "averages", as_integer)
         interval = Numeric(0, 99_999, 0, integer=True)
-        yield number_attribute(":SENSe:SWEep:TIME:INTerval", interval, settings, "interval_s", whole)
+        yield number_attribute(":SENSe:SWEep:TIME:INTerval", interval, settings, "interval_s", as_integer)
         scale = ":DISPlay[:WINDow]:TRACe:Y1"
         yield number_attribute(
             f"{scale}[:SCALe]:RLEVel",
@@ -320,7 +330,7 @@ class EmulatedAq6370(ScpiDevice):
             keysight_float,
         )
         yield number_attribute(
-            f"{scale}[:SCALe]:RPOSition", Numeric(0, 12, 8, integer=True), settings, "position", whole
+            f"{scale}[:SCALe]:RPOSition", Numeric(0, 12, 8, integer=True), settings, "position", as_integer
         )
         yield ScpiCommand(
             ":CALibration:ZERO[:AUTO]",
@@ -354,7 +364,7 @@ class EmulatedAq6370(ScpiDevice):
         yield ScpiCommand(
             ":FORMat[:DATA]",
             Form(self._set_format, (Choice(("ASCii", "REAL")), Numeric(32, 64, integer=True, optional=True))),
-            Form(lambda _: self.settings.word),
+            Form(lambda _: self.settings.data_format),
         )
 
     def _marker_commands(self) -> Iterable[ScpiCommand]:
@@ -363,40 +373,40 @@ class EmulatedAq6370(ScpiDevice):
         yield action(":CALCulate:MARKer:MAXimum:SCENter", self._center_on_peak)
         yield action(":CALCulate:MARKer:MAXimum:SRLevel", self._reference_from_peak)
         yield flag_attribute(":CALCulate:MARKer:MAXimum:SCENter:AUTO", lambda: self.settings, "auto_center", str)
-        yield query(":CALCulate:MARKer:X", lambda _: keysight_float(self._marked()[0]), marker)
-        yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marked()[1]), marker)
+        yield query(":CALCulate:MARKer:X", lambda _: keysight_float(self._marker_position()[0]), marker)
+        yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marker_position()[1]), marker)
 
     def _display_commands(self) -> Iterable[ScpiCommand]:
-        """Yield those of the horizontal scale of the display, which follows the sweep unless it was set."""
+        """Yield the commands of the display's horizontal scale, which follows the sweep unless it was set."""
         scale = ":DISPlay[:WINDow]:TRACe:X[:SCALe]"
 
-        def show(start_m: float, stop_m: float) -> None:
+        def set_display(start_m: float, stop_m: float) -> None:
             if not start_m < stop_m:
                 raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
             self.settings.display_m = start_m, stop_m
 
-        def ends() -> tuple[float, float]:
+        def display_edges() -> tuple[float, float]:
             return self.settings.scale_m
 
         def measure() -> None:
-            self._edges(*ends())
+            self._set_edges(*display_edges())
 
         def center() -> float:
-            return 0.5 * sum(ends())
+            return 0.5 * sum(display_edges())
 
         def span() -> float:
-            return ends()[1] - ends()[0]
+            return display_edges()[1] - display_edges()[0]
 
         bounds, width = Numeric(1e-9, 2.3e-6, None, LENGTH_M), Numeric(0.0, 1100e-9, None, LENGTH_M)
         rows: tuple[tuple[str, Numeric, Callable[[], float], Callable[[float], None]], ...] = (
-            ("CENTer", bounds, center, lambda value: show(value - 0.5 * span(), value + 0.5 * span())),
-            ("SPAN", width, span, lambda value: show(center() - 0.5 * value, center() + 0.5 * value)),
-            ("STARt", bounds, lambda: ends()[0], lambda value: show(value, ends()[1])),
-            ("STOP", bounds, lambda: ends()[1], lambda value: show(ends()[0], value)),
+            ("CENTer", bounds, center, lambda value: set_display(value - 0.5 * span(), value + 0.5 * span())),
+            ("SPAN", width, span, lambda value: set_display(center() - 0.5 * value, center() + 0.5 * value)),
+            ("STARt", bounds, lambda: display_edges()[0], lambda value: set_display(value, display_edges()[1])),
+            ("STOP", bounds, lambda: display_edges()[1], lambda value: set_display(display_edges()[0], value)),
         )
-        for word, limits, read, write in rows:
+        for data_format, limits, read, write in rows:
             yield number_setting(
-                f"{scale}:{word}",
+                f"{scale}:{data_format}",
                 limits,
                 lambda _, read=read: read(),  # type: ignore[misc]
                 lambda _, value, write=write: write(value),  # type: ignore[misc]
@@ -405,24 +415,24 @@ class EmulatedAq6370(ScpiDevice):
         yield action(f"{scale}:INITialize", lambda: setattr(self.settings, "display_m", None))
         yield action(":DISPlay[:WINDow]:TRACe:X:SMSCale", measure)
 
-    # -- what they do
+    # -- actions of commands
 
-    def _sample(self, step_m: float) -> None:
-        """Set the distance of points, which is their number."""
+    def _set_point_distance(self, step_m: float) -> None:
+        """Set the distance of points by changing their number."""
         self.settings.points = min(max(round(self.settings.span_m / step_m) + 1, 51), 50_001)
         self.settings.auto_points = False
 
-    def _window(self, center_m: float, span_m: float) -> None:
+    def _set_span(self, center_m: float, span_m: float) -> None:
         if not 600e-9 <= center_m <= 1700e-9:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         self.settings.center_m, self.settings.span_m = center_m, span_m
 
-    def _edges(self, start_m: float, stop_m: float) -> None:
+    def _set_edges(self, start_m: float, stop_m: float) -> None:
         if stop_m < start_m:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        self._window(0.5 * (start_m + stop_m), stop_m - start_m)
+        self._set_span(0.5 * (start_m + stop_m), stop_m - start_m)
 
-    def _resolve(self, value_m: float) -> None:
+    def _set_resolution(self, value_m: float) -> None:
         self.settings.resolution_m = min(RESOLUTIONS_M, key=lambda each: abs(each - value_m))
 
     def _set_zero(self, call: Call) -> Reply:
@@ -435,11 +445,11 @@ class EmulatedAq6370(ScpiDevice):
         return None
 
     def sweep_s(self) -> float:
-        """Return how long a sweep of the present settings takes, without an automatic offset."""
+        """Return the duration of a sweep with the present settings, without an automatic offset."""
         settings = self.settings
-        share = max(settings.span_m / 100e-9, settings.n_points / 1001.0)
+        scale = max(settings.span_m / 100e-9, settings.n_points / 1001.0)
         halved = 0.5 if settings.double_speed else 1.0
-        return max(SWEEP_S[settings.sensitivity] * share * settings.averages * halved, _LEAST_SWEEP_S)
+        return max(SWEEP_S[settings.sensitivity] * scale * settings.averages * halved, _MIN_SWEEP_S)
 
     def _initiate(self) -> None:
         if self._sweep is not None:
@@ -467,36 +477,36 @@ class EmulatedAq6370(ScpiDevice):
 
     def _measure(self) -> None:
         settings = self.settings
-        told_m = np.linspace(settings.start_m, settings.stop_m, settings.n_points)
+        reported_m = np.linspace(settings.start_m, settings.stop_m, settings.n_points)
         lines, noise = self._spectrum()
-        light_m = (told_m - settings.wavelength_shift_m) * (_AIR if settings.in_air else 1.0)
-        power_w = shown_w(light_m, settings.resolution_m, lines, noise)
+        light_m = (reported_m - settings.wavelength_shift_m) * (_AIR if settings.in_air else 1.0)
+        power_w = filtered_w(light_m, settings.resolution_m, lines, noise)
         floor_w = 1e-3 * 10.0 ** (FLOOR_DBM[settings.sensitivity] / 10.0) / math.sqrt(settings.averages)
         read_w = power_w + floor_w * self.rng.standard_normal(len(power_w))
-        level_dbm = np.full(len(read_w), NOTHING_DBM)
-        seen = read_w > 0.0
-        level_dbm[seen] = 10.0 * np.log10(read_w[seen] * 1e3) + settings.level_shift_db
+        level_dbm = np.full(len(read_w), NO_LIGHT_DBM)
+        is_positive = read_w > 0.0
+        level_dbm[is_positive] = 10.0 * np.log10(read_w[is_positive] * 1e3) + settings.level_shift_db
         for name, code in settings.attributes.items():
-            self._store(name, code, told_m, level_dbm)
+            self._store(name, code, reported_m, level_dbm)
 
-    def _store(self, name: str, code: int, told_m: NDArray[np.float64], level_dbm: NDArray[np.float64]) -> None:
+    def _store(self, name: str, code: int, reported_m: NDArray[np.float64], level_dbm: NDArray[np.float64]) -> None:
         if code in (_ATTRIBUTES["FIX"], _ATTRIBUTES["CALC"]):
             return
         trace, rolling = self._traces[name], self.settings.rolling[name]
-        kept = trace.level_dbm
-        if code != _ATTRIBUTES["WRITe"] and len(kept) == len(level_dbm) and trace.sweeps:
+        old_dbm = trace.level_dbm
+        if code != _ATTRIBUTES["WRITe"] and len(old_dbm) == len(level_dbm) and trace.sweeps:
             if code == _ATTRIBUTES["MAX"]:
-                level_dbm = np.maximum(kept, level_dbm)
+                level_dbm = np.maximum(old_dbm, level_dbm)
             elif code == _ATTRIBUTES["MIN"]:
-                level_dbm = np.minimum(kept, level_dbm)
+                level_dbm = np.minimum(old_dbm, level_dbm)
             else:
                 weight = min(trace.sweeps, rolling - 1)
-                mean_w = (weight * 10.0 ** (kept / 10.0) + 10.0 ** (level_dbm / 10.0)) / (weight + 1)
+                mean_w = (weight * 10.0 ** (old_dbm / 10.0) + 10.0 ** (level_dbm / 10.0)) / (weight + 1)
                 level_dbm = 10.0 * np.log10(mean_w)
             trace.sweeps += 1
         else:
             trace.sweeps = 1
-        trace.wavelength_m, trace.level_dbm = told_m, level_dbm
+        trace.wavelength_m, trace.level_dbm = reported_m, level_dbm
 
     # -- traces
 
@@ -516,12 +526,12 @@ class EmulatedAq6370(ScpiDevice):
         )
 
     def _visibility(self, name: str) -> ScpiCommand:
-        def show(_: Call, on: bool) -> None:
-            (self.settings.shown.add if on else self.settings.shown.discard)(name)
+        def set_display(_: Call, on: bool) -> None:
+            (self.settings.visible_traces.add if on else self.settings.visible_traces.discard)(name)
 
-        # The trace may be left out, as with its attribute.
+        # The trace may be omitted, as with its attribute.
         pattern = f":TRACe:STATe[:{name}]" if name == "TRA" else f":TRACe:STATe:{name}"
-        return flag_setting(pattern, Boolean(), lambda _: name in self.settings.shown, show, str)
+        return flag_setting(pattern, Boolean(), lambda _: name in self.settings.visible_traces, set_display, str)
 
     def _rolling_average(self, name: str) -> ScpiCommand:
         pattern = f":TRACe:ATTRibute:RAVG[:{name}]" if name == "TRA" else f":TRACe:ATTRibute:RAVG:{name}"
@@ -541,10 +551,10 @@ class EmulatedAq6370(ScpiDevice):
             last = call.integer(2) if len(call.values) > 2 else len(values)
             if len(call.values) > 1 and not first <= last <= len(values):
                 raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-            part = values[first - 1 : last]
-            if self.settings.word == "ASCII":
-                return ",".join(keysight_float(value) for value in part.tolist())
-            return definite_block(part.astype("<f8" if self.settings.word == "REAL,64" else "<f4").tobytes())
+            selected = values[first - 1 : last]
+            if self.settings.data_format == "ASCII":
+                return ",".join(keysight_float(value) for value in selected.tolist())
+            return definite_block(selected.astype("<f8" if self.settings.data_format == "REAL,64" else "<f4").tobytes())
 
         return run
 
@@ -559,7 +569,7 @@ class EmulatedAq6370(ScpiDevice):
         bits = call.integer(1) if len(call.values) > 1 else 64
         if bits not in (32, 64) or (call.text() == "ASCii" and len(call.values) > 1):
             raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
-        self.settings.word = "ASCII" if call.text() == "ASCii" else f"REAL,{bits}"
+        self.settings.data_format = "ASCII" if call.text() == "ASCii" else f"REAL,{bits}"
         return None
 
     def _copy(self, call: Call) -> Reply:
@@ -580,63 +590,63 @@ class EmulatedAq6370(ScpiDevice):
         peak = int(np.argmax(trace.level_dbm))
         self._marker = float(trace.wavelength_m[peak]), float(trace.level_dbm[peak])
 
-    def _marked(self) -> tuple[float, float]:
+    def _marker_position(self) -> tuple[float, float]:
         if self._marker is None:
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
         return self._marker
 
     def _center_on_peak(self) -> None:
         self._find_peak()
-        self._window(self._marked()[0], self.settings.span_m)
+        self._set_span(self._marker_position()[0], self.settings.span_m)
 
     def _reference_from_peak(self) -> None:
         self._find_peak()
-        self.settings.reference_dbm = max(-90.0, min(30.0, self._marked()[1]))
+        self.settings.reference_dbm = max(-90.0, min(30.0, self._marker_position()[1]))
 
 
 class _Login:
-    """One connection: nothing gets through before its login, and nothing after ``CLOSE``."""
+    """One connection: it passes messages only between its login and ``CLOSE``."""
 
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
         self._line = bytearray()
         self._replies = bytearray()
         self._challenge: str | None = None
-        self._asked = self._open = False
+        self._login_started = self._is_logged_in = False
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host."""
+        """Process bytes from the host."""
         self._device.advance()
         for byte in data.splitlines(keepends=True) if data else ():
             self._line += byte
             if self._line.endswith(b"\n"):
                 line, self._line = bytes(self._line), bytearray()
-                self._take(line)
+                self._process_line(line)
             elif len(self._line) > _LOGIN_LIMIT:
-                # Too long for a login or a CLOSE: what is logged in goes through as it is.
+                # Too long for a login or a CLOSE: after the login, the data is passed on as it is.
                 line, self._line = bytes(self._line), bytearray()
-                if self._open:
+                if self._is_logged_in:
                     self._connection.receive(line)
 
-    def _take(self, line: bytes) -> None:
+    def _process_line(self, line: bytes) -> None:
         text = line.decode("latin-1").strip()
-        if self._open and text.upper() == "CLOSE":
-            self._open = self._asked = False
-        elif self._open:
+        if self._is_logged_in and text.upper() == "CLOSE":
+            self._is_logged_in = self._login_started = False
+        elif self._is_logged_in:
             self._connection.receive(line)
         elif text.upper().startswith("OPEN"):
             user = text[4:].strip().strip('"')
-            self._asked, self._challenge = user == self._device.user, None
-            self._say("AUTHENTICATE CRAM-MD5." if self._asked else "ERROR")
-        elif self._asked and text.upper() == "AUTHENTICATE CRAM-MD5 OK":
+            self._login_started, self._challenge = user == self._device.user, None
+            self._send("AUTHENTICATE CRAM-MD5." if self._login_started else "ERROR")
+        elif self._login_started and text.upper() == "AUTHENTICATE CRAM-MD5 OK":
             self._challenge = self._device.rng.bytes(16).hex()
-            self._say(self._challenge)
-        elif self._asked:
-            self._open = self._accepts(text)
-            self._asked = self._open
-            # Public clients of an AQ6370C compare with small letters, those of later models with capitals.
+            self._send(self._challenge)
+        elif self._login_started:
+            self._is_logged_in = self._accepts(text)
+            self._login_started = self._is_logged_in
+            # Public clients of an AQ6370C expect lower case, those of later models capitals.
             ready = "ready" if self._device.before_d else "READY"
-            self._say(ready if self._open else "ERROR")
+            self._send(ready if self._is_logged_in else "ERROR")
 
     def _accepts(self, text: str) -> bool:
         password = self._device.password
@@ -646,18 +656,18 @@ class _Login:
             return text == password
         return text.lower() == hashlib.md5(f"{self._challenge}{password}".encode(), usedforsecurity=False).hexdigest()
 
-    def _say(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         self._replies += f"{text}\r\n".encode("ascii")
 
     def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        said, self._replies = bytes(self._replies), bytearray()
-        return said + (self._connection.transmit() if self._open else b"")
+        """Return the bytes that have left for the host by now."""
+        login_replies, self._replies = bytes(self._replies), bytearray()
+        return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave."""
         return self._connection.next_event()
 
     def close(self) -> None:
-        """The host went away."""
+        """Close the connection from the host's side."""
         self._connection.close()

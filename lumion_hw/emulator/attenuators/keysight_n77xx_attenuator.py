@@ -2,15 +2,18 @@
 
 Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
 "The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging as
-the class KeysightN776XX of a public test library has them. Each attenuator occupies two slots, and every command is
-valid for either of them. ``*OPC?`` says 0 while a filter moves.
+in
+the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid for
+either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Model choices: ``INP:ATT?`` tells where the filter is going, as queries of settings do (check); insertion loss 2.2 dB
-and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter whenever
-somebody looks; a summary register has the bit of a slot whose enabled events are not read yet; the guide says of speeds
-above 80 dB/s in a note on multimode models that they are set to full speed, here of all (check); ``TOREF`` and offsets
-to another power meter are refused, as there is none; the queries of single entries of the offset table, which the guide
-keeps "for compatibility" without a reply, answer as a mainframe does. Not there: the two power meters of a N7751A and
+Model choices: ``INP:ATT?`` replies the target of the filter, as queries of settings do (check); insertion loss 2.2 dB
+and shutter isolation 100 dB (check); speed after ``*RST`` 1000 dB/s (check); power control moves the filter at every
+update; a summary register has the bit of a slot whose enabled events are unread. A note on multimode models in the
+guide
+says that speeds above 80 dB/s are set to full speed; here this applies to all models (check). ``TOREF`` and offsets to
+another power meter are refused, as there is none. The queries of single entries of the offset table, which the guide
+keeps "for compatibility" without a reply, reply as on a mainframe. Not implemented: the two power meters of a N7751A
+and
 N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.attenuators.n77xx_channel import (
     CONTROLLED_DB_PER_S,
-    MOST_OFFSETS,
+    MAX_OFFSETS,
     SHUTTER_DB,
     SPEED_DB_PER_S,
     AttenuatorChannel,
@@ -70,23 +73,23 @@ from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_W, RATIO_DB, TIME_S
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 INSERTION_LOSS_DB = 2.2
-LARGEST_DB: Mapping[str, float] = {"N7766A": 35.0, "N7768A": 35.0}
+MAX_ATTENUATION_DB: Mapping[str, float] = {"N7766A": 35.0, "N7768A": 35.0}
 """Largest attenuation of multimode models (check); that of the others is 45 dB."""
-_SMALLEST_MOVE_DB = 0.003
+_MIN_MOVE_DB = 0.003
 _ZERO_S = 1.0
 _INPUT, _OUTPUT = ":INPut[n][:CHANnel[m]]", ":OUTPut[n][:CHANnel[m]]"
 _TABLE = ":CONFigure[n][:CHANnel[m]]:OFFSet:WAVelength"
 _LIMITS_DBM = (-60.0, 20.0)
 _POWER = Numeric(w_from_dbm(_LIMITS_DBM[0]), w_from_dbm(_LIMITS_DBM[1]), 1e-3)
-_SLOT_AND_CHANNEL = (Numeric(1, 8, integer=True), Numeric(1, 1, integer=True))
+_METER_ADDRESS = (Numeric(1, 8, integer=True), Numeric(1, 1, integer=True))
 _TO_REFERENCE = "TOREF"
 _SUMMARY = 0
-"""Stands for the registers of all slots together: ``STATus`` without the number of a slot."""
+"""Stands for the registers of all slots together: ``STATus`` without a slot number."""
 
 
 @dataclass(frozen=True)
 class _PowerLevel:
-    """A power with its unit, or in that of its channel; the value is in watts."""
+    """A power with its unit, or in the unit of its channel; the value is in watts."""
 
     in_watts: Callable[[Call], bool]
     optional: bool = False
@@ -120,14 +123,14 @@ class EmulatedN776xA(ScpiDevice):
     """The attenuator (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
-        n_channels: Attenuators, numbered from 1; in its language they are slots 1, 3, 5, 7.
-        passing_w: Returns the power before and behind a channel in watts; nothing is there if not given.
-        changed: Called when a channel begins to pass more or less light.
-        insertion_loss_db: What every channel takes at its least.
+        n_channels: Number of attenuators, numbered from 1; their slots are 1, 3, 5, 7.
+        passing_w: Returns the power before and after a channel in watts; no light by default.
+        changed: Called when the transmission of a channel changes.
+        insertion_loss_db: Loss of every channel at zero attenuation.
         firmware: Last field of ``*IDN?``.
     """
 
@@ -147,7 +150,7 @@ class EmulatedN776xA(ScpiDevice):
         super().__init__(name, clock)
         self._passing_w, self._changed = passing_w, changed
         self._zeroed_s = -math.inf
-        largest_db = LARGEST_DB.get(model, 45.0)
+        largest_db = MAX_ATTENUATION_DB.get(model, 45.0)
         self._channels = {2 * k + 1: AttenuatorChannel(clock, largest_db, insertion_loss_db) for k in range(n_channels)}
         profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", reports_busy=True, slot_status=True)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._follow)
@@ -160,7 +163,7 @@ class EmulatedN776xA(ScpiDevice):
         self._scpi.declare(self._commands(), slots)
 
     def transmission(self, channel: int) -> float:
-        """Return the share of the light that a channel passes; ``channel`` counts from 1."""
+        """Return the transmitted fraction of a channel's light; ``channel`` counts from 1."""
         return self._channels[2 * channel - 1].transmission if self.powered else float(10.0 ** (-SHUTTER_DB / 10.0))
 
     def _lose_power(self) -> None:
@@ -168,9 +171,9 @@ class EmulatedN776xA(ScpiDevice):
         self._changed()
 
     def _regain_power(self) -> None:
-        kept = {slot: each.settings.open_at_power_on for slot, each in self._channels.items()}
+        saved_states = {slot: each.settings.open_at_power_on for slot, each in self._channels.items()}
         super()._regain_power()
-        for slot, opens in kept.items():
+        for slot, opens in saved_states.items():
             self._channels[slot].settings.open_at_power_on = self._channels[slot].settings.open = opens
         self._changed()
 
@@ -181,7 +184,7 @@ class EmulatedN776xA(ScpiDevice):
             channel.move(0.0)
         self._changed()
 
-    def _of(self, call: Call) -> AttenuatorChannel:
+    def _addressed(self, call: Call) -> AttenuatorChannel:
         return self._channels[_first_slot(call.suffix["n"])]
 
     # -- commands
@@ -199,34 +202,36 @@ class EmulatedN776xA(ScpiDevice):
 
     def _attribute(self, pattern: str, limits: Numeric, name: str) -> ScpiCommand:
         def write(call: Call, value: float) -> None:
-            setattr(self._of(call).settings, name, value)
+            setattr(self._addressed(call).settings, name, value)
 
         return number_setting(
-            pattern, limits, lambda call: float(getattr(self._of(call).settings, name)), write, keysight_float32
+            pattern, limits, lambda call: float(getattr(self._addressed(call).settings, name)), write, keysight_float32
         )
 
     def _flag(self, pattern: str, name: str) -> ScpiCommand:
         def write(call: Call, on: bool) -> None:
-            setattr(self._of(call).settings, name, on)
+            setattr(self._addressed(call).settings, name, on)
             self._changed()
 
-        return flag_setting(pattern, Boolean(), lambda call: bool(getattr(self._of(call).settings, name)), write, str)
+        return flag_setting(
+            pattern, Boolean(), lambda call: bool(getattr(self._addressed(call).settings, name)), write, str
+        )
 
     def _input_commands(self) -> Iterable[ScpiCommand]:
-        least = lambda call: self._of(call).settings.offset_db  # noqa: E731 - two limits that follow the offset
-        most = lambda call: self._of(call).settings.offset_db + self._of(call).largest_db  # noqa: E731
+        min_db = lambda call: self._addressed(call).settings.offset_db  # noqa: E731 - two limits that follow the offset
+        max_db = lambda call: self._addressed(call).settings.offset_db + self._addressed(call).largest_db  # noqa: E731
         yield number_setting(
             f"{_INPUT}:ATTenuation",
-            Numeric(least, most, least, RATIO_DB),
-            lambda call: self._of(call).target_db + self._of(call).settings.offset_db,
-            lambda call, value: self._attenuate(self._of(call), value),
+            Numeric(min_db, max_db, min_db, RATIO_DB),
+            lambda call: self._addressed(call).target_db + self._addressed(call).settings.offset_db,
+            lambda call, value: self._attenuate(self._addressed(call), value),
             keysight_float32,
         )
         yield event(f"{_INPUT}:ATTenuation:ALL", self._attenuate_all, Numeric(suffixes=RATIO_DB))
         yield number_setting(
             f"{_INPUT}:ATTenuation:SPEed",
             Numeric(0.1, SPEED_DB_PER_S, SPEED_DB_PER_S),
-            lambda call: self._of(call).settings.speed_db_per_s,
+            lambda call: self._addressed(call).settings.speed_db_per_s,
             self._set_speed,
             keysight_float32,
         )
@@ -236,28 +241,28 @@ class EmulatedN776xA(ScpiDevice):
         yield self._attribute(f"{_INPUT}:WAVelength", wavelength, "wavelength_m")
         yield event(f"{_INPUT}:WAVelength:ALL", self._all("wavelength_m"), wavelength)
         for pattern in (f"{_INPUT}:OFFSet:POWermeter", f"{_OUTPUT}:POWer:OFFSet:POWermeter"):
-            yield event(pattern, _without_power_meter, *_SLOT_AND_CHANNEL)
+            yield event(pattern, _refuse_power_meter, *_METER_ADDRESS)
 
     def _output_commands(self) -> Iterable[ScpiCommand]:
         yield self._flag(f"{_OUTPUT}[:STATe]", "open")
         yield event(f"{_OUTPUT}[:STATe]:ALL", self._all("open"), Boolean())
         yield self._flag(f"{_OUTPUT}[:STATe]:APOWeron", "open_at_power_on")
-        # Setting it has no effect; the query tells what was set last.
+        # Setting it has no effect; the query replies the last setting.
         yield ScpiCommand(
             f"{_OUTPUT}:APMode",
             Form(lambda _: None, (Boolean(),)),
-            Form(lambda call: str(int(self._of(call).settings.by_power))),
+            Form(lambda call: str(int(self._addressed(call).settings.by_power))),
         )
 
     def _power_commands(self) -> Iterable[ScpiCommand]:
-        level = _PowerLevel(lambda call: self._of(call).settings.in_watts)
+        level = _PowerLevel(lambda call: self._addressed(call).settings.in_watts)
         yield ScpiCommand(
             f"{_OUTPUT}:POWer",
-            Form(lambda call: self._hold_power((self._of(call),), call), (level,)),
+            Form(lambda call: self._hold_power((self._addressed(call),), call), (level,)),
             Form(self._set_power, (LimitName(_POWER),)),
         )
-        everyone = tuple(self._channels.values())
-        yield event(f"{_OUTPUT}:POWer:ALL", lambda call: self._hold_power(everyone, call), level)
+        all_channels = tuple(self._channels.values())
+        yield event(f"{_OUTPUT}:POWer:ALL", lambda call: self._hold_power(all_channels, call), level)
         yield word_setting(
             f"{_OUTPUT}:POWer:UNit", POWER_UNIT, self._unit, self._set_unit, lambda word: f"+{int(word == 'W')}"
         )
@@ -266,7 +271,7 @@ class EmulatedN776xA(ScpiDevice):
         yield self._attribute(f"{_OUTPUT}:ATIMe", Numeric(0.002, 1.0, 0.1, TIME_S), "averaging_s")
 
     def _zero_commands(self) -> Iterable[ScpiCommand]:
-        zero, result = Form(self._zero), Form(lambda _: self._once_zeroed("0"))
+        zero, result = Form(self._zero), Form(lambda _: self._after_zeroing("0"))
         # The guide has both spellings: COLLect in its table, COLLection in the descriptions.
         for root in (
             f"{_OUTPUT}:CORRection:COLLect",
@@ -296,28 +301,28 @@ class EmulatedN776xA(ScpiDevice):
             lambda call, on: setattr(table(call), "enabled", on),
             str,
         )
-        yield event(f"{_TABLE}:VALue", self._put_offset, Numeric(suffixes=LENGTH_M), _OffsetOrReference())
+        yield event(f"{_TABLE}:VALue", self._set_offset_entry, Numeric(suffixes=LENGTH_M), _OffsetOrReference())
         yield event(f"{_TABLE}:VALue:DELete", self._delete_offset, Numeric(suffixes=LENGTH_M))
         yield event(f"{_TABLE}:VALue:DELete:ALL", self._delete_offsets)
         yield ScpiCommand(
             f"{_TABLE}:REFerence",
-            Form(self._set_reference, _SLOT_AND_CHANNEL),
+            Form(self._set_reference, _METER_ADDRESS),
             Form(lambda call: ",".join(map(keysight_int, table(call).reference))),
         )
-        yield query(f"{_TABLE}:TABle", lambda call: definite_block(table(call).packed()))
+        yield query(f"{_TABLE}:TABle", lambda call: definite_block(table(call).to_bytes()))
         yield query(
             f"{_TABLE}:TABle:SIZE",
             lambda call: str(call.integer() if call.values else len(table(call).entries)),
-            LimitName(Numeric(0, MOST_OFFSETS)),
+            LimitName(Numeric(0, MAX_OFFSETS)),
         )
-        for word, tell in (
+        for word, express in (
             ("WAVelength", lambda entry: keysight_float(entry[0])),
             ("OFFSet", lambda entry: keysight_float(entry[1])),
             ("PAIR", lambda entry: ",".join(map(keysight_float, entry))),
         ):
             yield query(
                 f"{_TABLE}:VALue:{word}",
-                lambda call, tell=tell: tell(self._entry(call)),  # type: ignore[misc]
+                lambda call, express=express: express(self._entry(call)),  # type: ignore[misc]
                 Numeric(suffixes=LENGTH_M),
             )
 
@@ -331,18 +336,18 @@ class EmulatedN776xA(ScpiDevice):
                 self._refresh()
                 slot = call.suffix["s"]
                 holder = state.status if slot == _SUMMARY else self._channels[_first_slot(slot)]
-                found: RegisterGroup = getattr(holder, attribute)
-                return found
+                matches: RegisterGroup = getattr(holder, attribute)
+                return matches
 
             yield from group_commands(f":STATus[s]:{name}", group, state.profile.integer)
 
-    # -- what they do
+    # -- actions of commands
 
     def _table(self, call: Call) -> OffsetTable:
-        return self._of(call).offsets
+        return self._addressed(call).offsets
 
     def _all(self, name: str) -> Callable[[Call], Reply]:
-        """Return what gives a setting to every channel."""
+        """Return a handler that applies a setting to every channel."""
 
         def run(call: Call) -> Reply:
             for channel in self._channels.values():
@@ -353,16 +358,16 @@ class EmulatedN776xA(ScpiDevice):
         return run
 
     def _attenuate_all(self, call: Call) -> Reply:
-        wanted_db = call.number()
+        target_db = call.number()
         for channel in self._channels.values():
-            if not 0.0 <= wanted_db - channel.settings.offset_db <= channel.largest_db:
+            if not 0.0 <= target_db - channel.settings.offset_db <= channel.largest_db:
                 raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
         for channel in self._channels.values():
-            self._attenuate(channel, wanted_db)
+            self._attenuate(channel, target_db)
         return None
 
     def _attenuate(self, channel: AttenuatorChannel, value_db: float) -> None:
-        channel.settings.control = channel.settings.by_power = False  # the filter obeys one of the two
+        channel.settings.control = channel.settings.by_power = False  # the filter follows only one of the two
         self._move(channel, value_db - channel.settings.offset_db)
 
     def _move(self, channel: AttenuatorChannel, filter_db: float) -> None:
@@ -371,23 +376,23 @@ class EmulatedN776xA(ScpiDevice):
 
     def _set_speed(self, call: Call, db_per_s: float) -> None:
         full = db_per_s > CONTROLLED_DB_PER_S
-        self._of(call).settings.speed_db_per_s = SPEED_DB_PER_S if full else db_per_s
+        self._addressed(call).settings.speed_db_per_s = SPEED_DB_PER_S if full else db_per_s
 
     def _offset_from_display(self, call: Call) -> Reply:
-        channel = self._of(call)
+        channel = self._addressed(call)
         channel.settings.offset_db = -channel.target_db
         return None
 
     # -- power
 
     def _unit(self, call: Call) -> str:
-        return "W" if self._of(call).settings.in_watts else "DBM"
+        return "W" if self._addressed(call).settings.in_watts else "DBM"
 
     def _set_unit(self, call: Call, word: str) -> None:
-        self._of(call).settings.in_watts = word == "W"
+        self._addressed(call).settings.in_watts = word == "W"
 
     def _set_power(self, call: Call) -> Reply:
-        settings = self._of(call).settings
+        settings = self._addressed(call).settings
         power_w = call.number() if call.values else settings.power_w
         return keysight_float32(power_w if settings.in_watts else dbm_from_w(power_w))
 
@@ -400,19 +405,19 @@ class EmulatedN776xA(ScpiDevice):
 
     def _measured_w(self, slot: int) -> float:
         channel = self._channels[slot]
-        behind_w = self._passing_w((slot + 1) // 2)[1]
-        return float(channel.monitored_w(behind_w) * 10.0 ** (-channel.display_db / 10.0))
+        after_w = self._passing_w((slot + 1) // 2)[1]
+        return float(channel.monitored_w(after_w) * 10.0 ** (-channel.display_db / 10.0))
 
     def _monitored_w(self) -> list[float]:
-        """Return what all monitors show, in watts whatever unit is set."""
+        """Return the readings of all monitors, in watts whatever the set unit."""
         return [self._measured_w(slot) for slot in self._channels]
 
     def _read_power(self, call: Call) -> Reply:
         power_w = self._measured_w(_first_slot(call.suffix["n"]))
-        return keysight_float32(power_w if self._of(call).settings.in_watts else dbm_from_w(power_w))
+        return keysight_float32(power_w if self._addressed(call).settings.in_watts else dbm_from_w(power_w))
 
     def _zero(self, call: Call) -> Reply:
-        """Zero the monitors: all filters are stopped and all shutters closed meanwhile."""
+        """Zero the monitors: meanwhile all filters are stopped and all shutters closed."""
         del call
 
         def set_zeroing(zeroing: bool) -> None:
@@ -427,7 +432,7 @@ class EmulatedN776xA(ScpiDevice):
         self._scpi.state.begin(_ZERO_S, lambda: set_zeroing(False))
         return None
 
-    def _once_zeroed(self, reply: str) -> PendingReply:
+    def _after_zeroing(self, reply: str) -> PendingReply:
         return PendingReply(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
 
     def _follow(self) -> None:
@@ -441,36 +446,36 @@ class EmulatedN776xA(ScpiDevice):
             if before_w <= 0.0:
                 continue
             wanted_w = settings.power_w * 10.0 ** (channel.display_db / 10.0)
-            wanted_db = 10.0 * math.log10(before_w / wanted_w) - channel.insertion_loss_db
-            target_db = min(max(wanted_db, 0.0), channel.largest_db)
-            if abs(target_db - channel.target_db) > _SMALLEST_MOVE_DB:
+            target_db = 10.0 * math.log10(before_w / wanted_w) - channel.insertion_loss_db
+            target_db = min(max(target_db, 0.0), channel.largest_db)
+            if abs(target_db - channel.target_db) > _MIN_MOVE_DB:
                 self._move(channel, target_db)
 
     # -- offsets by wavelength, and status
 
     def _editable(self, call: Call) -> OffsetTable:
         """Return the table of a channel. Raises ``ScpiError`` while it is in use."""
-        table = self._of(call).offsets
+        table = self._addressed(call).offsets
         if table.enabled:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
         return table
 
-    def _put_offset(self, call: Call) -> Reply:
+    def _set_offset_entry(self, call: Call) -> Reply:
         table = self._editable(call)
         if call.values[1] == _TO_REFERENCE:
-            return _without_power_meter(call)
-        if len(table.entries) >= MOST_OFFSETS:
+            return _refuse_power_meter(call)
+        if len(table.entries) >= MAX_OFFSETS:
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
-        table.put(call.number(0), call.number(1))
+        table.set_entry(call.number(0), call.number(1))
         return None
 
     def _entry(self, call: Call) -> tuple[float, float]:
         """Return the entry of an index from 1, or of a wavelength."""
-        entries, value = self._of(call).offsets.entries, call.number()
-        found = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
-        if not found:
+        entries, value = self._addressed(call).offsets.entries, call.number()
+        matches = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
+        if not matches:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        return found[0]
+        return matches[0]
 
     def _delete_offset(self, call: Call) -> Reply:
         table = self._editable(call)
@@ -482,11 +487,11 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _set_reference(self, call: Call) -> Reply:
-        self._of(call).offsets.reference = call.integer(0), call.integer(1)
+        self._addressed(call).offsets.reference = call.integer(0), call.integer(1)
         return None
 
     def _refresh(self) -> None:
-        """Bring the status registers to the present state; the summary has a bit for each slot."""
+        """Update the status registers; the summary has a bit for each slot."""
         status = self._scpi.state.status
         for slot, channel in self._channels.items():
             channel.refresh()
@@ -499,7 +504,7 @@ def _first_slot(slot: int) -> int:
     return slot - 1 + slot % 2
 
 
-def _without_power_meter(call: Call) -> Reply:
-    """Refuse what needs another power meter in the same instrument."""
+def _refuse_power_meter(call: Call) -> Reply:
+    """Refuse a command that needs another power meter in the same instrument."""
     del call
     raise ScpiError(scpi_errors.SETTINGS_CONFLICT)

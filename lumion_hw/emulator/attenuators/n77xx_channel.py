@@ -1,9 +1,9 @@
-"""One attenuator of a Keysight N77xx: its filter and shutter, its power monitor, its table of offsets, its status.
+"""One attenuator of a Keysight N77xx: filter and shutter, power monitor, offset table, status.
 
 Rules of the N77xx Series Programming Guide, "Signal Conditioning" and "The Status Model - Variable Optical
-Attenuators": attenuation displayed = filter + offset; power displayed = power measured - power offset - offset of the
-wavelength (``CONFigure:OFFSet:WAVelength``); interpolated between the entries of the table, that of the nearest entry
-beyond them. Opening takes the speed of the filter, closing does not.
+Attenuators": displayed attenuation = filter + offset; displayed power = measured power - power offset - offset of the
+wavelength (``CONFigure:OFFSet:WAVelength``), interpolated between the entries of the table, beyond them that of the
+nearest entry. Opening is limited by the speed of the filter, closing is not.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from lumion_hw.emulator.scpi import RegisterGroup
 SHUTTER_DB = 100.0
 SPEED_DB_PER_S = 1000.0
 CONTROLLED_DB_PER_S = 80.0
-"""Largest speed that is controlled; inputs above it are set to full speed."""
+"""Largest controlled speed; settings above it give full speed."""
 MONITOR_DARK_W = 100e-12
-"""What a monitor shows in the dark: data sheets add 200 pW to its uncertainty (check)."""
-MOST_OFFSETS = 1000
+"""Reading of a monitor in the dark: data sheets add 200 pW to its uncertainty (check)."""
+MAX_OFFSETS = 1000
 ZEROING, SHUTTER_OPEN, OFFSET_ENABLED = 8, 16, 32
 BELOW, ABOVE, INTERPOLATED = 64, 128, 192
-"""Bits of ``STATus[n]:OPERation``; the last two tell how the offset of the wavelength was found, 0 for an entry."""
+"""Bits of ``STATus[n]:OPERation``; the last two report how the wavelength's offset was found, 0 for an entry."""
 
 
 @dataclass
 class N77xxAttenuation:
-    """What ``*RST`` sets back for one channel."""
+    """Settings of one channel that ``*RST`` resets."""
 
     offset_db: float = 0.0
     speed_db_per_s: float = SPEED_DB_PER_S
@@ -47,11 +47,11 @@ class N77xxAttenuation:
 
 @dataclass
 class OffsetTable:
-    """Offsets by wavelength; kept without power once it is in use.
+    """Offsets by wavelength; preserved without power once in use.
 
     Attributes:
         entries: Pairs of wavelength in m and offset in dB, ascending.
-        enabled: It is in use.
+        enabled: Whether the table is in use.
         reference: Slot and channel of the power meter for ``TOREF``.
     """
 
@@ -59,14 +59,14 @@ class OffsetTable:
     enabled: bool = False
     reference: tuple[int, int] = (1, 1)
 
-    def put(self, wavelength_m: float, offset_db: float) -> None:
-        """Add an entry, or overwrite that of the same wavelength."""
-        kept = [each for each in self.entries if each[0] != wavelength_m]
-        bisect.insort(kept, (wavelength_m, offset_db))
-        self.entries = kept
+    def set_entry(self, wavelength_m: float, offset_db: float) -> None:
+        """Add an entry, or replace the entry of the same wavelength."""
+        saved_states = [entry for entry in self.entries if entry[0] != wavelength_m]
+        bisect.insort(saved_states, (wavelength_m, offset_db))
+        self.entries = saved_states
 
-    def at(self, wavelength_m: float) -> tuple[float, int]:
-        """Return the offset at a wavelength in dB, and the status bits that tell how it was found."""
+    def offset_at(self, wavelength_m: float) -> tuple[float, int]:
+        """Return the offset at a wavelength in dB, and the status bits that report how it was found."""
         if not (self.enabled and self.entries):
             return 0.0, OFFSET_ENABLED * self.enabled
         index = bisect.bisect_left(self.entries, (wavelength_m, -math.inf))
@@ -77,12 +77,12 @@ class OffsetTable:
         if index == len(self.entries):
             return self.entries[-1][1], OFFSET_ENABLED | ABOVE
         (low_m, low_db), (high_m, high_db) = self.entries[index - 1 : index + 1]
-        share = (wavelength_m - low_m) / (high_m - low_m)
-        return low_db + share * (high_db - low_db), OFFSET_ENABLED | INTERPOLATED
+        fraction = (wavelength_m - low_m) / (high_m - low_m)
+        return low_db + fraction * (high_db - low_db), OFFSET_ENABLED | INTERPOLATED
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return all entries as bytes: float64 of the wavelength and float32 of the offset, little-endian."""
-        return b"".join(struct.pack("<df", *each) for each in self.entries)
+        return b"".join(struct.pack("<df", *entry) for entry in self.entries)
 
 
 class AttenuatorChannel:
@@ -91,12 +91,12 @@ class AttenuatorChannel:
     Args:
         clock: The injected clock.
         largest_db: Largest attenuation of the filter.
-        insertion_loss_db: What it takes at its least.
+        insertion_loss_db: Loss at zero attenuation.
 
     Attributes:
-        settings: What the host has set.
+        settings: Settings of the host.
         offsets: Offsets by wavelength.
-        zeroing: The monitor is being zeroed: the shutter is closed meanwhile.
+        zeroing: Whether the monitor is being zeroed, with the shutter closed.
         operation: ``STATus[n]:OPERation`` of its slot.
         questionable: ``STATus[n]:QUEStionable`` of its slot.
     """
@@ -108,47 +108,47 @@ class AttenuatorChannel:
         self.zeroing = False
         self.operation, self.questionable = RegisterGroup(), RegisterGroup()
         self._from_db = self._to_db = 0.0
-        self._begun_s = self._arrives_s = clock.now()
+        self._start_s = self._end_s = clock.now()
 
     @property
     def target_db(self) -> float:
-        """Where the filter is or goes."""
+        """Present or target attenuation of the filter."""
         return self._to_db
 
     @property
     def filter_db(self) -> float:
-        """Where the filter is."""
-        left_s = self._arrives_s - self._clock.now()
-        if left_s <= 0.0:
+        """Present attenuation of the filter."""
+        remaining_s = self._end_s - self._clock.now()
+        if remaining_s <= 0.0:
             return self._to_db
-        gone = 1.0 - left_s / (self._arrives_s - self._begun_s)
-        return self._from_db + gone * (self._to_db - self._from_db)
+        moved_fraction = 1.0 - remaining_s / (self._end_s - self._start_s)
+        return self._from_db + moved_fraction * (self._to_db - self._from_db)
 
     def move(self, target_db: float) -> float:
-        """Set out for an attenuation of the filter; return how long that takes."""
+        """Start moving the filter to an attenuation; return the duration."""
         self._from_db = self.filter_db
-        self._to_db, self._begun_s = target_db, self._clock.now()
+        self._to_db, self._start_s = target_db, self._clock.now()
         duration_s = abs(target_db - self._from_db) / self.settings.speed_db_per_s
-        self._arrives_s = self._begun_s + duration_s
+        self._end_s = self._start_s + duration_s
         return duration_s
 
     @property
     def transmission(self) -> float:
-        """Share of the light that passes."""
-        shut_db = 0.0 if self.settings.open and not self.zeroing else SHUTTER_DB
-        return float(10.0 ** (-(self.insertion_loss_db + self.filter_db + shut_db) / 10.0))
+        """Transmitted fraction of the light."""
+        shutter_db = 0.0 if self.settings.open and not self.zeroing else SHUTTER_DB
+        return float(10.0 ** (-(self.insertion_loss_db + self.filter_db + shutter_db) / 10.0))
 
     @property
     def display_db(self) -> float:
-        """What is taken off the power measured before it is shown, in dB."""
-        return self.settings.power_offset_db + self.offsets.at(self.settings.wavelength_m)[0]
+        """Offset in dB that is subtracted from the measured power for display."""
+        return self.settings.power_offset_db + self.offsets.offset_at(self.settings.wavelength_m)[0]
 
-    def monitored_w(self, behind_w: float) -> float:
-        """Return what the monitor measures of the power behind the channel, never nothing."""
-        return behind_w + MONITOR_DARK_W
+    def monitored_w(self, after_w: float) -> float:
+        """Return the monitor reading for a power after the channel; it is never zero."""
+        return after_w + MONITOR_DARK_W
 
     def refresh(self) -> None:
-        """Bring the status register to the present state."""
-        _, bits = self.offsets.at(self.settings.wavelength_m)
+        """Update the status register."""
+        _, bits = self.offsets.offset_at(self.settings.wavelength_m)
         is_open = self.settings.open and not self.zeroing
         self.operation.condition = bits | SHUTTER_OPEN * is_open | ZEROING * self.zeroing

@@ -1,4 +1,4 @@
-"""Frames of the Thorlabs APT protocol (as public drivers implement it): a header of six bytes, with or without data.
+"""Frames of the Thorlabs APT protocol (as implemented by public drivers): a header of six bytes, with or without data.
 
 Little-endian: ``id16, p1, p2, dest, source``; with data ``id16, length16, dest | 0x80, source`` and the data.
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 HOST, DEVICE = 0x01, 0x50
 """Addresses of the host and of a device on its own USB port."""
 HEADER_SIZE = 6
-LONGEST_DATA = 255
-"""No message of these devices is longer; a header that announces more is noise."""
-_WITH_DATA = 0x80
+MAX_DATA_BYTES = 255
+"""Largest data length of these devices; a header that announces more is noise."""
+_HAS_DATA = 0x80
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class AptMessage:
 
     Attributes:
         number: Message id.
-        first: First parameter of a message without data; of one with data the low byte of its length.
+        first: First parameter of a message without data; with data, the low byte of its length.
         second: Second parameter.
-        data: Data; ``None`` for a message that is a header only.
+        data: Data; ``None`` for a message with header only.
     """
 
     number: int
@@ -34,39 +34,39 @@ class AptMessage:
 
 
 class AptFrameReader:
-    """Bytes to messages; what cannot be the beginning of a message to the device is skipped byte by byte."""
+    """Decoder from bytes to messages; bytes that cannot start a message to the device are skipped one by one."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[AptMessage]:
-        """Take bytes; return the messages that are complete."""
+        """Append bytes; return the messages that are complete."""
         self._buffer += data
         messages = []
         while len(self._buffer) >= HEADER_SIZE:
             number, first, second, destination, source = struct.unpack_from("<HBBBB", self._buffer)
-            length = first | second << 8 if destination & _WITH_DATA else 0
-            # There is no start mark: both addresses have to be right, or this is not the beginning of a message.
-            if destination & ~_WITH_DATA != DEVICE or source != HOST or length > LONGEST_DATA:
+            length = first | second << 8 if destination & _HAS_DATA else 0
+            # There is no start mark: unless both addresses are right, a message does not start here.
+            if destination & ~_HAS_DATA != DEVICE or source != HOST or length > MAX_DATA_BYTES:
                 del self._buffer[0]
                 continue
             if len(self._buffer) < HEADER_SIZE + length:
                 break
-            body = bytes(self._buffer[HEADER_SIZE : HEADER_SIZE + length]) if destination & _WITH_DATA else None
+            body = bytes(self._buffer[HEADER_SIZE : HEADER_SIZE + length]) if destination & _HAS_DATA else None
             del self._buffer[: HEADER_SIZE + length]
             messages.append(AptMessage(number, first, second, body))
         return messages
 
-    def forget(self) -> None:
-        """Forget the beginning of a message that did not go on."""
+    def discard_incomplete(self) -> None:
+        """Discard an incomplete message."""
         self._buffer.clear()
 
 
-def short(number: int, first: int = 0, second: int = 0) -> bytes:
-    """Return a message to the host that is a header only."""
+def header_only(number: int, first: int = 0, second: int = 0) -> bytes:
+    """Return a message to the host with header only."""
     return struct.pack("<HBBBB", number, first, second, HOST, DEVICE)
 
 
 def with_data(number: int, data: bytes) -> bytes:
     """Return a message to the host with data."""
-    return struct.pack("<HHBB", number, len(data), HOST | _WITH_DATA, DEVICE) + data
+    return struct.pack("<HHBB", number, len(data), HOST | _HAS_DATA, DEVICE) + data

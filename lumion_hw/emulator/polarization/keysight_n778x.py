@@ -1,17 +1,18 @@
 """Emulated Keysight N7785C synchronous scrambler used as a polarization stabilizer with external feedback.
 
-Language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 in
-turn, each with a hidden angle, and as fast as their command.
+Language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 alternately, each
+with a hidden angle offset, and each following its command at once.
 
-The maker's search is not published. This one is our own: a host tells the factor F of the present polarization, and
-``TRIGger 1`` takes one step towards a smaller one. A step turns one plate by an angle that goes with √F, since F is of
-second order in the error on the sphere. When the next F is smaller than the smallest so far, the step is kept and made
-once more; otherwise it is taken back, and another plate, or the other direction, is tried. The smallest factor so far
-is forgotten by two per cent a step, so that noise or a drift cannot hold the search for ever.
+The maker's search algorithm is not published; this is our own. The host sets the factor F of the present polarization,
+and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to √F, because F
+is of second order in the error on the Poincaré sphere. If the next F is smaller than the smallest so far, the step is
+kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The smallest factor so far
+is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
 
-Model choices: the first three values of ``SOP`` have to be 0 (there is no polarimeter to reach a target with), F is
-above 0 and at most 100; a trigger while stopped is -211; a step without a new F goes by the last; stopping and ``*RST``
-go back to the best polarization so far and hold it; ``SOP?`` answers what was told last.
+Model choices: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with), F is above
+0
+and at most 100; a trigger while stopped is -211; a step without a new F uses the last; stopping and ``*RST`` return to
+the best polarization so far and hold it; ``SOP?`` replies the last setting.
 """
 
 from __future__ import annotations
@@ -43,54 +44,54 @@ from lumion_hw.emulator.scpi import (
 from lumion_hw.emulator.scpi.formats import keysight_float32, keysight_int
 
 RETARDANCES_RAD = (QUARTER, HALF, QUARTER, HALF, QUARTER, HALF)
-LARGEST_FACTOR = 100.0
+MAX_FACTOR = 100.0
 STEP_RAD = 0.3
-"""Turn of a plate in one step at F = 100."""
-_SMALLEST_STEP_RAD = 1e-3
-_FORGETTING = 1.02
-_STEPS_KEPT = 1000
+"""Rotation of a plate in one step at F = 100."""
+_MIN_STEP_RAD = 1e-3
+_BEST_FACTOR_GROWTH = 1.02
+_MAX_STORED_STEPS = 1000
 _ACTIVATION_LOSS_DB = 0.03
 
 
 class PlateSearch:
-    """The search, apart from its language: factors in, plate angles out.
+    """The search algorithm without its commands: it receives factors and sets plate angles.
 
     Args:
-        rng: Chooses plates and directions.
-        angles_rad: Where the plates begin.
+        rng: Selects plates and directions.
+        angles_rad: Initial plate angles.
 
     Attributes:
-        angles_rad: Where the plates are.
+        angles_rad: Present plate angles.
     """
 
     def __init__(self, rng: np.random.Generator, angles_rad: NDArray[np.float64]) -> None:
         self._rng = rng
         self.angles_rad = angles_rad.copy()
-        self.begin()
+        self.start()
 
-    def begin(self) -> None:
-        """Set out from the present plates; their factor is not known yet."""
+    def start(self) -> None:
+        """Start from the present plate angles, whose factor is not known yet."""
         self._best_rad = self.angles_rad.copy()
         self._best = math.inf
         self._plate, self._direction = 0, 1.0
 
     def step(self, factor: float) -> None:
-        """Judge the present plates by their factor, and turn one of them."""
-        # The step helped: it stays, and the next one turns the same plate the same way.
+        """Evaluate the present plate angles by their factor, and rotate one plate."""
+        # The step helped: it is kept, and the next one rotates the same plate in the same direction.
         if factor < self._best:
             self._best, self._best_rad = factor, self.angles_rad.copy()
         else:
-            # Forgotten a little, so that a lucky reading or a fibre that has moved cannot stop the search.
-            self._best *= _FORGETTING
+            # The best factor is increased a little, so that a lucky reading or a moved fibre cannot stop the search.
+            self._best *= _BEST_FACTOR_GROWTH
             self._plate = int(self._rng.integers(len(self.angles_rad)))
             self._direction = float(self._rng.choice((-1.0, 1.0)))
         self.angles_rad = self._best_rad.copy()
-        # F is of second order in the error on the sphere, so the step goes with its root.
-        turn_rad = max(STEP_RAD * math.sqrt(min(factor, LARGEST_FACTOR) / LARGEST_FACTOR), _SMALLEST_STEP_RAD)
+        # F is of second order in the error on the sphere, so the step is proportional to its root.
+        turn_rad = max(STEP_RAD * math.sqrt(min(factor, MAX_FACTOR) / MAX_FACTOR), _MIN_STEP_RAD)
         self.angles_rad[self._plate] = (self.angles_rad[self._plate] + self._direction * turn_rad) % math.tau
 
     def end(self) -> None:
-        """Go back to the best plates so far."""
+        """Return to the best plate angles so far."""
         self.angles_rad = self._best_rad.copy()
 
 
@@ -98,16 +99,16 @@ class EmulatedKeysightN7785C(ScpiDevice):
     """The stabilizer (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the plates' hidden angles and the steps of the search.
-        turn: Called with what the plates do to the light, at construction and after every change.
+        rng: Random numbers for the plates' hidden angles and the steps of the search.
+        turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.
         firmware: Last field.
 
     Attributes:
         stabilizing: Whether it takes steps.
-        told: What ``SOP`` was told last.
+        sop_setting: Last setting of ``SOP``.
         steps: Factors of the last steps, the oldest first.
     """
 
@@ -125,8 +126,8 @@ class EmulatedKeysightN7785C(ScpiDevice):
         self._offsets_rad = rng.uniform(0.0, math.pi, len(RETARDANCES_RAD))
         self._search = PlateSearch(rng, np.zeros(len(RETARDANCES_RAD)))
         self.stabilizing = False
-        self.told = (0.0, 0.0, 0.0, LARGEST_FACTOR)
-        self.steps: deque[float] = deque(maxlen=_STEPS_KEPT)
+        self.sop_setting = (0.0, 0.0, 0.0, MAX_FACTOR)
+        self.steps: deque[float] = deque(maxlen=_MAX_STORED_STEPS)
         super().__init__(name, clock)
         self._scpi = ScpiInstrument(
             name, clock, Profile(f"Keysight Technologies,N7785C,{serial},{firmware}"), self._reset
@@ -142,40 +143,42 @@ class EmulatedKeysightN7785C(ScpiDevice):
             lambda _, on: self._stabilize(on),
             keysight_int,
         )
-        target, factor = Numeric(-1.0, 1.0), Numeric(0.0, LARGEST_FACTOR)
-        yield ScpiCommand(":STABilizer:SOP", Form(self._tell, (target, target, target, factor)), Form(self._told))
+        target, factor = Numeric(-1.0, 1.0), Numeric(0.0, MAX_FACTOR)
+        yield ScpiCommand(
+            ":STABilizer:SOP", Form(self._set_sop, (target, target, target, factor)), Form(self._report_sop)
+        )
         yield event(":TRIGger", self._trigger, Numeric(1, 1, integer=True))
 
     def _reset(self) -> None:
         self._stabilize(False)
-        self.told = (0.0, 0.0, 0.0, LARGEST_FACTOR)
+        self.sop_setting = (0.0, 0.0, 0.0, MAX_FACTOR)
 
     def _stabilize(self, on: bool) -> None:
         if on and not self.stabilizing:
-            self._search.begin()
+            self._search.start()
         elif self.stabilizing and not on:
             self._search.end()
             self._apply()
         self.stabilizing = on
 
-    def _tell(self, call: Call) -> Reply:
+    def _set_sop(self, call: Call) -> Reply:
         first, second, third, factor = (call.number(index) for index in range(4))
         # A target on the sphere needs the built-in polarimeter of other models.
         if (first, second, third) != (0.0, 0.0, 0.0):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
         if factor <= 0.0:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        self.told = (first, second, third, factor)
+        self.sop_setting = (first, second, third, factor)
         return None
 
-    def _told(self, _: Call) -> Reply:
-        return ",".join(keysight_float32(value) for value in self.told)
+    def _report_sop(self, _: Call) -> Reply:
+        return ",".join(keysight_float32(value) for value in self.sop_setting)
 
     def _trigger(self, _: Call) -> Reply:
         if not self.stabilizing:
             raise ScpiError(scpi_errors.TRIGGER_IGNORED)
-        self.steps.append(self.told[3])
-        self._search.step(self.told[3])
+        self.steps.append(self.sop_setting[3])
+        self._search.step(self.sop_setting[3])
         self._apply()
         return None
 

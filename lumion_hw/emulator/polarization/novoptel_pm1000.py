@@ -1,18 +1,19 @@
-"""Emulated Novoptel PM1000 polarimeter: a file of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
+"""Emulated Novoptel PM1000 polarimeter: a set of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
 
-It measures S0 to S3 of the light it is given, with fixed errors of its own (power within 0.25 dB, degree of
-polarization within 1 %, states within 0.01 rad) and noise that falls with the root of the averaging time 2^ATE · 10 ns:
-3.5e-4 rad in 40 ns at the weakest light of its range, additive in watts. A measurement belongs to one averaging time:
-a vector read register by register is torn, unless it is read through its latched copies.
+It measures S0 to S3 of its input light, with fixed errors (power within 0.25 dB, degree of polarization within 1 %,
+states within 0.01 rad) and noise that decreases with the root of the averaging time 2^ATE · 10 ns: 3.5e-4 rad in 40 ns
+at the weakest light of its range, additive in watts. A measurement belongs to one averaging time: a vector read
+register
+by register mixes measurements, unless it is read through its latched copies.
 
-Model choices: registers that are undefined, and those of the memory, the bulk read and the event triggers, read 0 and
-ignore writes; so do values outside a register's range. Each live integer freezes its own fraction. Above the range S0
-stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of the reference
-power over 2^15, with an offset of 2^15; the reference power can be set.
+Model choices: undefined registers, and those of the memory, the bulk read and the event triggers, read 0 and ignore
+writes; values outside a register's range are ignored. Reading a live integer latches its fraction. Above the range S0
+stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of the reference power
+over 2^15, with an offset of 2^15; the reference power can be set.
 
 LAN: ``57 Ah Al Dh Dl`` writes and is not acknowledged, ``52 Ah Al`` reads and is answered by ``Dh Dl``. USB:
-``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model choice: bytes that begin no
-request, and lines that are none, are skipped without a word. The burst of the USB 2 link (``X``) is not there.
+``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model choice: invalid bytes and lines
+are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from lumion_hw.quantities import w_from_dbm
 WRITE, READ = 0x57, 0x52
 _LENGTHS = {WRITE: 5, READ: 3}
 _LINE = re.compile(rb"([WRwr])([0-9A-Fa-f]{3})([0-9A-Fa-f]{4})")
-_LONGEST_LINE = 8
-_ANSWER_S = 0.2e-3
+_MAX_LINE = 8
+_REPLY_S = 0.2e-3
 
 
 class LanPeer:
@@ -46,13 +47,13 @@ class LanPeer:
     def __init__(self, device: Pm1000) -> None:
         self._device = device
         self._buffer = bytearray()
-        self._answers: deque[bytes] = deque()
+        self._replies: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Process bytes from the host, now."""
         self._buffer += data
         while self._buffer:
-            # Requests have no frame: a byte that begins none is skipped, and the next one may.
+            # Requests have no frame: a byte that cannot start a request is skipped, and the next one is tried.
             length = _LENGTHS.get(self._buffer[0], 1)
             if len(self._buffer) < length:
                 return
@@ -62,20 +63,20 @@ class LanPeer:
             if request[0] == WRITE:
                 self._device.write(address, int.from_bytes(request[3:5], "big"))
             elif request[0] == READ:
-                self._answers.append(self._device.read(address).to_bytes(2, "big"))
+                self._replies.append(self._device.read(address).to_bytes(2, "big"))
 
     def transmit(self) -> bytes:
-        """Give the answers."""
-        output = b"".join(self._answers)
-        self._answers.clear()
+        """Return the replies."""
+        output = b"".join(self._replies)
+        self._replies.clear()
         return output
 
     def next_event(self) -> float | None:
-        """Return ``None``: answers are ready at once."""
+        """Return ``None``: replies are ready at once."""
         return None
 
     def close(self) -> None:
-        """The host went away."""
+        """Do nothing when the host disconnects."""
 
 
 class UsbPeer:
@@ -87,14 +88,14 @@ class UsbPeer:
         self._text = bytearray()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
+        """Put bytes from the host on the line, now."""
         self._line.receive(data, self._device.now())
-        self._read_on()
+        self._execute_arrived()
 
-    def _read_on(self) -> None:
+    def _execute_arrived(self) -> None:
         while (piece := self._line.take_arrived(self._device.now(), b"\r")) is not None:
             at_s, data = piece
-            self._text += data[: max(_LONGEST_LINE + 2 - len(self._text), 0)]
+            self._text += data[: max(_MAX_LINE + 2 - len(self._text), 0)]
             if data.endswith(b"\r"):
                 request = _LINE.fullmatch(bytes(self._text).strip(b"\r\n"))
                 self._text.clear()
@@ -105,11 +106,11 @@ class UsbPeer:
         if command == b"W":
             self._device.write(address, value)
         else:
-            self._line.send(b"%04X\r" % self._device.read(address), at_s + _ANSWER_S)
+            self._line.send(b"%04X\r" % self._device.read(address), at_s + _REPLY_S)
 
     def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._read_on()
+        """Return the bytes that have left for the host by now."""
+        self._execute_arrived()
         return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
@@ -118,13 +119,13 @@ class UsbPeer:
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """The host went away."""
+        """Discard all bytes when the host disconnects."""
         self._line.clear()
 
 
 FIRST_ADDRESS = 512
 SAMPLE_S = 10e-9
-LARGEST_ATE = 20
+MAX_ATE = 20
 RANGE_DBM = (-18.0, 4.0)
 NOISE_RAD, NOISE_S = 3.5e-4, 40e-9
 OVER_RANGE, UNDER_RANGE = 1 << 1, 1 << 2
@@ -136,29 +137,29 @@ _DEFAULT_GHZ10 = 19_341
 FIRMWARE_BCD = 0x1015
 TYPE = "PM1000-100M-LAN"
 ALARMS, ATE, S0_INTEGER, S0_FRACTION = 0, 1, 10, 11
-LIVE_UW, LATCHED_UW, STANDARD, EXACT, RELATIVE = 12, 18, 24, 31, 39
+LIVE_UW, LATCHED_UW, STANDARD_VECTOR, EXACT_VECTOR, RELATIVE = 12, 18, 24, 31, 39
 REFERENCE_UW, S3_SIGN, NORMALISATION, BAND, FREQUENCY = 38, 45, 46, 66, 69
-FIRMWARE, SERIAL, LARGEST_UW, TYPE_TEXT = 128, 133, 134, 144
+FIRMWARE, SERIAL, MAX_POWER_UW, TYPE_TEXT = 128, 133, 134, 144
 SETTINGS: Mapping[int, tuple[int, int, int]] = {
-    ATE: (0, LARGEST_ATE, 10),
+    ATE: (0, MAX_ATE, 10),
     REFERENCE_UW: (1, _WORD - 1, 1000),
     S3_SIGN: (0, 1, 0),
     NORMALISATION: (0, 2, 1),
     FREQUENCY: (*_BAND_GHZ10, _DEFAULT_GHZ10),
 }
-"""Register to smallest, largest and first value."""
+"""Register to smallest, largest and initial value."""
 
 
 class Pm1000(Switchable):
     """The polarimeter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws its errors and its noise.
-        light: Gives S0, S1, S2, S3 of the light at its input in watts, shape ``(4,)``.
+        rng: Random numbers for its errors and noise.
+        light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
         link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
-        serial: Serial number; text that is no number of 16 bits stands for one.
+        serial: Serial number; text that is not a 16-bit number is replaced by a number derived from it.
 
     Raises:
         ConfigError: There is no such link.
@@ -177,14 +178,14 @@ class Pm1000(Switchable):
         serial: str = "1",
     ) -> None:
         if link not in ("lan", "usb"):
-            raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Give lan or usb.")
+            raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Use lan or usb.")
         super().__init__(name, clock)
         self._light = light
         self._link = link
         self._gain = 10.0 ** (float(np.clip(rng.normal(0.0, 0.1), -0.25, 0.25)) / 10.0)
-        self._polarized = 1.0 + float(np.clip(rng.normal(0.0, 3e-3), -0.01, 0.01))
-        # Fixed errors of one instrument, within what its guide promises.
-        self._turn = rotation_of_stokes(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
+        self._polarization_gain = 1.0 + float(np.clip(rng.normal(0.0, 3e-3), -0.01, 0.01))
+        # Fixed errors of one instrument, within the specification in its guide.
+        self._rotation = rotation_of_stokes(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
         self._rng = rng
         self._settings = {number: first for number, (_, _, first) in SETTINGS.items()}
         self._latched: dict[int, int] = {}
@@ -199,37 +200,37 @@ class Pm1000(Switchable):
             FREQUENCY + 2: _BAND_GHZ10[1],
             FIRMWARE: FIRMWARE_BCD,
             SERIAL: _number(serial),
-            LARGEST_UW: math.floor(1e6 * w_from_dbm(RANGE_DBM[1])),
+            MAX_POWER_UW: math.floor(1e6 * w_from_dbm(RANGE_DBM[1])),
         }
         text = TYPE.encode().ljust(32, b"\0")
-        self._fixed |= {TYPE_TEXT + place: text[2 * place] << 8 | text[2 * place + 1] for place in range(16)}
+        self._fixed |= {TYPE_TEXT + index: text[2 * index] << 8 | text[2 * index + 1] for index in range(16)}
 
     def connect(self) -> DeviceConnection:
-        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
     def advance(self) -> None:
-        """Do nothing: it measures when it is asked."""
+        """Do nothing: the polarimeter measures on request."""
 
     def next_due(self) -> None:
-        """Return ``None``: it does nothing by itself."""
+        """Return ``None``: the polarimeter does nothing without a host."""
 
     # -- registers
 
     def write(self, address: int, value: int) -> None:
-        """Write a register; what is reserved or out of range is ignored."""
+        """Write a register; reserved registers and values out of range are ignored."""
         number = address - FIRST_ADDRESS
         if number == ALARMS and value == 0:
             self._alarms = 0
-        low, high, _ = SETTINGS.get(number, (1, 0, 0))  # nothing lies within 1 and 0
+        low, high, _ = SETTINGS.get(number, (1, 0, 0))  # no value is within 1 and 0
         if low <= value <= high:
             self._settings[number] = value
             if number == ATE:
                 self._window = -1
 
     def read(self, address: int) -> int:
-        """Read a register; what is reserved reads 0."""
+        """Read a register; reserved registers read 0."""
         number = address - FIRST_ADDRESS
         if number in self._settings:
             return self._settings[number]
@@ -238,49 +239,49 @@ class Pm1000(Switchable):
         if number == ALARMS:
             self._measure()
             return self._alarms
-        # Reading the first register of a group freezes the others, so that a vector can be read of one measurement.
-        if number in (S0_INTEGER, STANDARD, EXACT):
+        # Reading the first register of a group latches the others, so that a vector comes from one measurement.
+        if number in (S0_INTEGER, STANDARD_VECTOR, EXACT_VECTOR):
             self._latch(number)
         if number in self._latched and (number in (S0_FRACTION, S0_INTEGER) or number >= LATCHED_UW):
             return self._latched[number]
-        return self._live(number)
+        return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Take the copies that belong to a register which is read."""
+        """Latch the copies that belong to a register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
-            for place, value in enumerate(self._stokes_uw[1:]):
+            for index, value in enumerate(self._stokes_uw[1:]):
                 pair = _fixed_point(value + _HALF)
-                self._latched |= {LATCHED_UW + 2 * place: pair[0], LATCHED_UW + 2 * place + 1: pair[1]}
+                self._latched |= {LATCHED_UW + 2 * index: pair[0], LATCHED_UW + 2 * index + 1: pair[1]}
             return
-        words = self._normalised(exact=number == EXACT)
-        self._latched[number] = words[0]
-        self._latched |= {number + 4 + place: word for place, word in enumerate(words[1:])}
+        registers = self._normalised(exact=number == EXACT_VECTOR)
+        self._latched[number] = registers[0]
+        self._latched |= {number + 4 + index: word for index, word in enumerate(registers[1:])}
 
-    def _live(self, number: int) -> int:
+    def _read_live(self, number: int) -> int:
         if LIVE_UW <= number < LATCHED_UW:
-            place, is_fraction = divmod(number - LIVE_UW, 2)
+            index, is_fraction = divmod(number - LIVE_UW, 2)
             if is_fraction:
                 return self._latched.get(number, 0)
             self._measure()
-            integer, fraction = _fixed_point(self._stokes_uw[1 + place] + _HALF)
+            integer, fraction = _fixed_point(self._stokes_uw[1 + index] + _HALF)
             self._latched[number + 1] = fraction
             return integer
-        for first in (STANDARD, EXACT):
+        for first in (STANDARD_VECTOR, EXACT_VECTOR):
             if first < number < first + 4:
                 self._measure()
-                return self._normalised(exact=first == EXACT)[number - first]
+                return self._normalised(exact=first == EXACT_VECTOR)[number - first]
         if RELATIVE <= number < RELATIVE + 3:
             self._measure()
             return _signed(self._stokes_uw[1 + number - RELATIVE] / self._settings[REFERENCE_UW])
         return 0
 
     def _normalised(self, *, exact: bool) -> list[int]:
-        """Return the degree of polarization and S1 to S3: of unit length, or divided by the power only."""
+        """Return the degree of polarization and S1 to S3, normalised to unit length or divided by the power."""
         power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
         length = float(np.linalg.norm(vector))
-        # STANDARD is of unit length whatever the degree of polarization; EXACT shortens with it.
+        # STANDARD is always of unit length; EXACT is shorter for partial polarization.
         scale = power if exact else length
         dop = min(round(_HALF * length / power), _WORD - 1) if power > 0.0 else 0
         return [dop, *(_signed(value / scale) if scale > 0.0 else _HALF for value in vector.tolist())]
@@ -288,32 +289,32 @@ class Pm1000(Switchable):
     # -- measuring
 
     def _measure(self) -> None:
-        """Measure, once in every averaging time; set the alarms."""
+        """Measure, once per averaging time; set the alarms."""
         averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
-        # One measurement in each averaging time: two reads within it see the same noise.
+        # One measurement per averaging time: two reads within it get the same noise.
         window = math.floor(self._clock.now() / averaging_s + 1e-6)
         if window == self._window:
             return
         self._window = window
         light_w = np.asarray(self._light(), dtype=np.float64)
-        weakest_w, largest_w = (w_from_dbm(limit) for limit in RANGE_DBM)
-        sigma_w = NOISE_RAD * weakest_w * math.sqrt(NOISE_S / averaging_s)
-        stokes_w = self._gain * np.append(light_w[0], self._polarized * (self._turn @ light_w[1:]))
+        min_w, max_w = (w_from_dbm(limit) for limit in RANGE_DBM)
+        sigma_w = NOISE_RAD * min_w * math.sqrt(NOISE_S / averaging_s)
+        stokes_w = self._gain * np.append(light_w[0], self._polarization_gain * (self._rotation @ light_w[1:]))
         stokes_w += sigma_w * self._rng.standard_normal(4)
         if self._settings[S3_SIGN]:
             stokes_w[3] = -stokes_w[3]
-        if stokes_w[0] > largest_w:
+        if stokes_w[0] > max_w:
             self._alarms |= _ALARM | OVER_RANGE
-            # Power saturates, the state on the sphere is still told.
-            stokes_w *= largest_w / stokes_w[0]
-        elif stokes_w[0] < weakest_w:
+            # The power saturates, but the state on the sphere is still reported.
+            stokes_w *= max_w / stokes_w[0]
+        elif stokes_w[0] < min_w:
             self._alarms |= _ALARM | UNDER_RANGE
         stokes_w[0] = max(stokes_w[0], 0.0)
         self._stokes_uw = 1e6 * stokes_w
 
 
 def _fixed_point(value: float) -> tuple[int, int]:
-    """Return integer and fraction (of 65536), each a register."""
+    """Return integer and fraction (in 1/65536), one register each."""
     integer, fraction = divmod(min(max(math.floor(value * _WORD), 0), _WORD * _WORD - 1), _WORD)
     return integer, fraction
 
@@ -324,7 +325,7 @@ def _signed(value: float) -> int:
 
 
 def _number(serial: str) -> int:
-    """Return a serial number of 16 bits for any text."""
+    """Return a 16-bit serial number for any text."""
     if serial.isascii() and serial.isdecimal() and int(serial) < _WORD:
         return int(serial)
     return zlib.crc32(serial.encode()) % _WORD

@@ -1,16 +1,17 @@
-"""An emulated OZ Optics EPC04 electric polarization controller: four fibre squeezers behind a serial port.
+"""Emulated OZ Optics EPC04 electric polarization controller: four fibre squeezers on a serial port.
 
-Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every answer one or more lines of text and then ``Done``,
-or ``Error!``. The maker's manual is not public; replies are those that the tests of QMI quote
-(QuTech-Delft/QMI, tests/instruments/ozoptics), commands beyond them those of TommasoBoscardin/APC-Characterization
-(EPC400.py: ``BR``, ``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``), and pyLabLib sends four digits always
-(``F3,0055``). That a voltage always has a sign and four digits follows from a client that cuts ``V?`` every five
-characters. Vectors with their sources: tests/emulator/polarization/test_epc04_dialect.py.
+Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every reply one or more lines of text and then ``Done``,
+or ``Error!``. The maker's manual is not public. Replies are those that the tests of QMI quote (QuTech-Delft/QMI,
+tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
+``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``); pyLabLib always sends four digits (``F3,0055``). A client that splits
+``V?`` every five characters shows that a voltage always has a sign and four digits. Vectors with their sources:
+tests/emulator/polarization/test_epc04_dialect.py.
 
-Model choices where no source shows the words: the texts of ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
-and ``?``; which rates ``BR0`` to ``BR3`` are; that a rate set counts from the next start; ``VF`` in the other direction
-says ``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs are
-at 0 V; after ``RESET`` the settings are those kept by ``SAVE``.
+Model choices where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
+and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; ``VF`` in the other direction
+replies
+``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs are at
+0 V; ``RESET`` restores the settings stored by ``SAVE``.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
 N_CHANNELS = 4
-"""Squeezers, numbered from 1."""
+"""Number of squeezers, numbered from 1."""
 MAX_MV = 5000
-"""Largest drive in either direction, mV."""
+"""Largest drive in either direction, in mV."""
 MAX_HZ = 100
-"""Fastest scrambling, Hz."""
+"""Fastest scrambling, in Hz."""
 
 RATES = (9600, 19_200, 38_400, 57_600)
 """Line rates by the number of ``BR``."""
 
 _MAX_LINE = 64
-_ANSWER_S, _SAVE_S = 0.002, 0.050
+_REPLY_S, _SAVE_S = 0.002, 0.050
 _SHAPES = {1: "Sine", 2: "Triangle"}
 _OUTPUTS = {True: "Volt", False: "Hz"}
 _VERSION = "EPC OEM Driver V2.10"
@@ -46,14 +47,14 @@ _VERSION = "EPC OEM Driver V2.10"
 
 @dataclass
 class _Settings:
-    """What SAVE keeps."""
+    """Settings that SAVE stores."""
 
     drive_mv: list[int] = field(default_factory=lambda: [0] * N_CHANNELS)
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
     scrambling: bool = False
     waveform: int = 1
     holding: bool = False
-    on_volt: list[bool] = field(default_factory=lambda: [False] * N_CHANNELS)
+    on_voltage: list[bool] = field(default_factory=lambda: [False] * N_CHANNELS)
     enabled: bool = True
     rate: int = 0
 
@@ -68,27 +69,27 @@ class _Epc04Peer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Read on; returns a command when ``data`` ends one. Empty lines are none, endless ones are cut to nonsense."""
+        """Append bytes; return the command if ``data`` ends one. Empty lines are ignored, overlong ones truncated."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None
         self._text += data[:-1][: _MAX_LINE + 1 - len(self._text)]
-        # CR LF ends a line twice; the empty one between is no command.
+        # CR LF ends a line twice; the empty line in between is not a command.
         text, self._text = self._text.decode("latin-1"), bytearray()
         return text or None
 
 
 class Epc04(SerialDevice[_Epc04Peer]):
-    """The controller: an emulated device that reports its drive voltages and leaves the optics to others.
+    """The controller: an emulated device that reports its drive voltages; the optics are modelled elsewhere.
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The clock of the bench.
-        rng: Draws the phases of the scrambling waveforms.
-        drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on change.
-            While scrambling the voltages are those at the time of :meth:`advance`, full swing.
+        rng: Random phases of the scrambling waveforms.
+        drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on every
+            change. While scrambling, the voltages are those at the time of :meth:`advance`, full swing.
         serial: Serial number in ``SN?``.
-        echo: The command is sent back as the first line of its answer.
+        echo: Whether the command is sent back as the first line of its reply.
     """
 
     what = "the controller"
@@ -105,17 +106,17 @@ class Epc04(SerialDevice[_Epc04Peer]):
     ) -> None:
         super().__init__(name, clock)
         self._serial = serial
-        self._report = drive_mv
+        self._on_drive = drive_mv
         self._echo = echo
         self._phase = [float(value) for value in rng.uniform(0.0, 1.0, N_CHANNELS)]
         self._saved = _Settings()
         self._settings = _Settings()
-        self._started_at = 0
+        self._active_rate = 0
         self._reported: list[float | None] = [None] * N_CHANNELS
         self._drive()
 
     def power_cycle(self) -> None:
-        """Power off and on: settings are those kept by ``SAVE``, bytes under way are lost."""
+        """Switch the power off and on: restore the settings stored by ``SAVE``; bytes in transmission are lost."""
         self.advance()
         for peer in self._peers:
             peer.line.clear()
@@ -127,70 +128,70 @@ class Epc04(SerialDevice[_Epc04Peer]):
         self._drive()
 
     def _new_peer(self) -> _Epc04Peer:
-        return _Epc04Peer(self, SerialLine(RATES[self._started_at]))
+        return _Epc04Peer(self, SerialLine(RATES[self._active_rate]))
 
     def _follow(self, now: float) -> None:
-        """Execute what has arrived, and let the scrambling follow the clock."""
+        """Execute commands that have arrived, and let the scrambling follow the clock."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
                 command = peer.append(piece[1])
                 if command is not None:
-                    self._answer(peer.line, command, piece[0])
+                    self._send_reply(peer.line, command, piece[0])
         self._drive()
 
-    def _answer(self, line: SerialLine, command: str, at_s: float) -> None:
+    def _send_reply(self, line: SerialLine, command: str, at_s: float) -> None:
         lines = [command] if self._echo else []
         try:
             lines += [*self._carry_out(command), "Done"]
         except EpcRefusal:
             lines.append("Error!")
         text = "".join(f"{item}\r\n" for item in lines)
-        line.send(text.encode("latin-1"), at_s + (_SAVE_S if command == "SAVE" else _ANSWER_S))
+        line.send(text.encode("latin-1"), at_s + (_SAVE_S if command == "SAVE" else _REPLY_S))
 
     def _carry_out(self, command: str) -> list[str]:
         for pattern, action in _COMMANDS:
-            if (found := pattern.fullmatch(command)) is not None:
-                text = action(self, *(int(group) for group in found.groups()))
+            if (match := pattern.fullmatch(command)) is not None:
+                text = action(self, *(int(group) for group in match.groups()))
                 return [text] if isinstance(text, str) else text
         raise EpcRefusal
 
     def _drive(self) -> None:
         for channel in range(N_CHANNELS):
             voltage = self._voltage_mv(channel) if self.powered else 0.0
-            if voltage != self._reported[channel]:  # each report makes the world reckon anew
+            if voltage != self._reported[channel]:  # each call makes the world compute the light anew
                 self._reported[channel] = voltage
-                self._report(channel + 1, voltage)
+                self._on_drive(channel + 1, voltage)
 
     def _voltage_mv(self, channel: int) -> float:
         settings = self._settings
         if not settings.enabled:
             return 0.0
-        if not settings.scrambling or (settings.holding and settings.on_volt[channel]):
+        if not settings.scrambling or (settings.holding and settings.on_voltage[channel]):
             return float(settings.drive_mv[channel])
-        # From the clock, not step by step: who looks seldom sees the same wave.
-        turn = (settings.frequency_hz[channel] * self._clock.now() + self._phase[channel]) % 1.0
-        shape = math.sin(2.0 * math.pi * turn) if settings.waveform == 1 else 4.0 * abs(turn - 0.5) - 1.0
+        # From the clock, not step by step, so that the waveform does not depend on how often it is sampled.
+        turns = (settings.frequency_hz[channel] * self._clock.now() + self._phase[channel]) % 1.0
+        shape = math.sin(2.0 * math.pi * turns) if settings.waveform == 1 else 4.0 * abs(turns - 0.5) - 1.0
         return MAX_MV * shape
 
     def _restore(self) -> None:
-        """Begin as after power-on."""
+        """Reset to the state after power-on."""
         self._settings = copy.deepcopy(self._saved)
-        # A rate set counts from here on: the reply to BR still came at the old one.
-        self._started_at = self._settings.rate
+        # A new rate applies from here on: the reply to BR was still sent at the old rate.
+        self._active_rate = self._settings.rate
         for peer in self._peers:
-            peer.line.set_baud(RATES[self._started_at])
+            peer.line.set_baud(RATES[self._active_rate])
 
-    # -- what commands do
+    # -- actions of commands
 
     def _set_voltage(self, channel: int, millivolt: int) -> str:
-        self._settings.drive_mv[_index(channel)] = _within(millivolt, -MAX_MV, MAX_MV)
+        self._settings.drive_mv[_index(channel)] = _require_range(millivolt, -MAX_MV, MAX_MV)
         return f"Set CH{channel} DC Voltage at: {millivolt}mV"
 
     def _voltages(self) -> str:
         return "Voltage(mV): " + " ".join(f"CH{n} {value:+05d}" for n, value in enumerate(self._settings.drive_mv, 1))
 
     def _set_frequency(self, channel: int, hertz: int) -> str:
-        self._settings.frequency_hz[_index(channel)] = _within(hertz, 0, MAX_HZ)
+        self._settings.frequency_hz[_index(channel)] = _require_range(hertz, 0, MAX_HZ)
         return f"Set CH{channel} AC Frequency at: {hertz}Hz"
 
     def _frequencies(self) -> str:
@@ -209,29 +210,29 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return _SHAPES[self._settings.waveform]
 
     def _set_waveform(self, waveform: int) -> str:
-        self._settings.waveform = _within(waveform, 1, len(_SHAPES))
+        self._settings.waveform = _require_range(waveform, 1, len(_SHAPES))
         return f"Set AC Waveform at: {self._shape}"
 
     def _set_holding(self, on: int) -> str:
-        self._settings.holding = bool(_within(on, 0, 1))
+        self._settings.holding = bool(_require_range(on, 0, 1))
         return f"{'Enable' if on else 'Disable'} DC Voltage Output at AC Mode"
 
     def _toggle(self, channel: int) -> str:
         index = _index(channel)
-        self._settings.on_volt[index] = not self._settings.on_volt[index]
-        return f"Set CH{channel} output to: {_OUTPUTS[self._settings.on_volt[index]]} (if possible)"
+        self._settings.on_voltage[index] = not self._settings.on_voltage[index]
+        return f"Set CH{channel} output to: {_OUTPUTS[self._settings.on_voltage[index]]} (if possible)"
 
     def _outputs(self) -> str:
         state = "enabled" if self._settings.holding else "disabled"
-        channels = ",".join(f"CH{n}-{'V' if volt else 'F'}" for n, volt in enumerate(self._settings.on_volt, 1))
+        channels = ",".join(f"CH{n}-{'V' if volt else 'F'}" for n, volt in enumerate(self._settings.on_voltage, 1))
         return f"Hz<->Volt at AC Mode is {state}: {channels}"
 
     def _set_enabled(self, on: int) -> str:
-        self._settings.enabled = bool(_within(on, 0, 1))
+        self._settings.enabled = bool(_require_range(on, 0, 1))
         return f"{'Enable' if on else 'Disable'} Output"
 
     def _set_rate(self, number: int) -> str:
-        self._settings.rate = _within(number, 0, len(RATES) - 1)
+        self._settings.rate = _require_range(number, 0, len(RATES) - 1)
         return f"Set Baud Rate at: {RATES[number]}"
 
     def _save(self) -> str:
@@ -243,18 +244,18 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return "Reset"
 
 
-class EpcRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
-    """A command that is answered by ``Error!``."""
+class EpcRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
+    """Signal that a command is answered by ``Error!``."""
 
 
-def _within(value: int, low: int, high: int) -> int:
+def _require_range(value: int, low: int, high: int) -> int:
     if not low <= value <= high:
         raise EpcRefusal
     return value
 
 
 def _index(channel: int) -> int:
-    return _within(channel, 1, N_CHANNELS) - 1
+    return _require_range(channel, 1, N_CHANNELS) - 1
 
 
 _HELP = (

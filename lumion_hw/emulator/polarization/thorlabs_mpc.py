@@ -1,25 +1,26 @@
-"""Emulated Thorlabs MPC320 and MPC220: three or two paddles with fibre, turned by motors.
+"""Emulated Thorlabs MPC320 and MPC220: three or two fibre paddles, rotated by motors.
 
-Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection is sent what is
-announced: homed, completed and stopped motions, and status messages once they are started (or always: ``chatty_s``).
+Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Announcements go to every
+connection: homed, completed and stopped motions, and status messages after they have been started (or always:
+``chatty_s``).
 
-What the documents leave open was decided by public reports of real ones. All channels are on after power-on: a user of
-an MPC220 moved both paddles by ``move_to`` with a client that had no way to enable a channel (pyLabLib issue 29; its
-request 58 added one later). A message that the device does not know, or of a wrong length, is passed over in silence:
-the same user found that for relative moves "the controllers do not respond and no error is returned".
+Public reports of real devices decide where the documents are silent. All channels are on after power-on: a user of an
+MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; its request
+58
+added that later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
+relative moves "the controllers do not respond and no error is returned".
 
-Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is ignored without a word, and
-switching a moving one off leaves it where it is; homing goes to the end at 0 and then to the home position; a motion
-that another one replaces is not announced; a message that is known but asks for a channel that is not there, or for
-something outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
-(0x04B9) has no answer and keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced
-motions carry channel and counts or, with ``long_announcements``, what a status message carries, as public
-drivers read them; half a message is forgotten after a tenth of a second of silence.
+Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is silently ignored, and a
+moving channel that is switched off stops where it is; homing moves to the end at 0 and then to the home position; a
+motion that is replaced by another is not announced; a known message for a missing channel or a value outside the limits
+is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters (0x04B9) has no reply and
+keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced motions contain channel and
+counts or, with ``long_announcements``, the data of a status message, as public drivers read them; an incomplete message
+is discarded after 0.1 s of silence.
 
-Besides the messages of the paddles there are those that every APT device has: its identity (0x0005), what starts and
-stops status messages
-(0x0011, 0x0012), the acknowledgement of them (0x0492), a blink (0x0223), stopping (0x0465), jogging (0x046A), saving
-parameters (0x04B9: channel and the id of the message whose parameters are saved) and saying good-bye (0x0002).
+Besides the messages of the paddles, there are those of every APT device: identity (0x0005), start and stop of status
+messages (0x0011, 0x0012), their acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of
+parameters (0x04B9: channel and the id of the message whose parameters are saved) and disconnect (0x0002).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.polarization import HALF, QUARTER, Jones, plates
-from lumion_hw.emulator.polarization.apt_frames import AptFrameReader, AptMessage, short, with_data
+from lumion_hw.emulator.polarization.apt_frames import AptFrameReader, AptMessage, header_only, with_data
 from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
@@ -47,30 +48,30 @@ COUNTS_PER_DEGREE = 1370 / 170
 DEGREES_PER_S = 400.0
 """Speed at a velocity of 100 %."""
 UPDATE_S = 0.1
-"""Period of status messages, once they are started."""
+"""Period of status messages after they have been started."""
 MOVING_MA = 150
 RICH_RESPONSE = 0x0081
-_CHANNEL_AND_COUNTS = 6
+_SHORT_STATUS_BYTES = 6
 _REFUSED = 1
 _FIRST_SERIAL = 38_000_000
-_ANSWER_S = 1e-3
+_REPLY_S = 1e-3
 _SILENCE_S = 0.1
-_MOST_BEHIND_S = 1.0
-_MOST_UNTAKEN = 4096
+_MAX_BACKLOG_S = 1.0
+_MAX_UNREAD_BYTES = 4096
 _ACTIVATION_LOSS_DB = 0.05
-BACKWARD, FORWARD, HOMING, HOMED, SETTLED, ENABLED = 1 << 4, 1 << 5, 1 << 9, 1 << 10, 1 << 13, 1 << 31
+BACKWARD, FORWARD, HOMING, HOMED, IS_SETTLED, ENABLED = 1 << 4, 1 << 5, 1 << 9, 1 << 10, 1 << 13, 1 << 31
 
 
 @dataclass
 class Paddle:
-    """One paddle: where it is as a function of time.
+    """Position of one paddle as a function of time.
 
     Attributes:
-        channel: Its bit.
-        times_s: Corners of its last motion.
-        counts: Where it is at each of them.
-        announce: Message id of the end of the motion under way, ``None`` at rest.
-        homed: It has been homed since power-on.
+        channel: Bit of its channel.
+        times_s: Corner times of its last motion.
+        counts: Positions at these times.
+        announce: Message id of the end of the present motion, ``None`` when not moving.
+        homed: Whether it has been homed since power-on.
     """
 
     channel: int
@@ -79,21 +80,21 @@ class Paddle:
     announce: int | None = None
     homed: bool = False
 
-    def at(self, at_s: float) -> float:
+    def position(self, at_s: float) -> float:
         """Return the position in counts."""
         return float(np.interp(at_s, self.times_s, self.counts))
 
     def speed(self, at_s: float) -> float:
-        """Return the speed in counts per second, negative backward, 0 at rest."""
+        """Return the speed in counts per second, negative backwards, 0 when not moving."""
         if self.announce is None or not self.times_s[0] <= at_s < self.times_s[-1]:
             return 0.0
-        place = int(np.searchsorted(self.times_s, at_s, side="right"))
-        begin, end = place - 1, place
+        position_counts = int(np.searchsorted(self.times_s, at_s, side="right"))
+        begin, end = position_counts - 1, position_counts
         return (self.counts[end] - self.counts[begin]) / (self.times_s[end] - self.times_s[begin])
 
-    def rest(self, at_s: float) -> None:
-        """Stay where it is."""
-        self.counts, self.times_s, self.announce = [self.at(at_s)], [at_s], None
+    def stop_here(self, at_s: float) -> None:
+        """Stop at the present position."""
+        self.counts, self.times_s, self.announce = [self.position(at_s)], [at_s], None
 
 
 class _MpcPeer(SerialPeer):
@@ -105,9 +106,9 @@ class _MpcPeer(SerialPeer):
         self._received_s = -math.inf
 
     def messages(self, data: bytes, end_s: float) -> list[AptMessage]:
-        """Read on; return the messages that ``data`` completes."""
+        """Append bytes; return the messages that ``data`` completes."""
         if end_s - self.line.byte_s * len(data) > self._received_s + _SILENCE_S:
-            self._decoder.forget()
+            self._decoder.discard_incomplete()
         self._received_s = end_s
         return self._decoder.feed(data)
 
@@ -116,22 +117,22 @@ class Mpc320(SerialDevice[_MpcPeer]):
     """The controller (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
-        rng: Draws the plates' hidden angles, and where the paddles were left.
-        turn: Called with what the paddles do to the light, at construction and whenever they have moved.
+        rng: Random numbers for the plates' hidden angles and the initial paddle positions.
+        turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
         model: One of :data:`MODELS`.
-        serial: Serial number; text that is no number stands for one.
-        chatty_s: Period of status messages that nobody asked for; ``None`` for none.
-        long_announcements: Announced motions carry a whole status.
+        serial: Serial number; text that is not a number is replaced by a number derived from it.
+        chatty_s: Period of unsolicited status messages; ``None`` for none.
+        long_announcements: Whether announced motions contain a whole status.
 
     Attributes:
         model: Model.
         serial_number: Serial number.
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
-        parameters: Velocity in per cent, home position, and the jog of each of three paddles, in counts.
-        saved: Those it starts with.
+        parameters: Velocity in per cent, home position, and the jog steps of three paddles, in counts.
+        saved: Parameters after power-on.
 
     Raises:
         ConfigError: There is no such model.
@@ -152,7 +153,9 @@ class Mpc320(SerialDevice[_MpcPeer]):
         long_announcements: bool = False,
     ) -> None:
         if model not in MODELS:
-            raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
+            raise ConfigError(
+                f"{name}: there is no model {model}", device=name, hint=f"Use one of {', '.join(MODELS)}."
+            )
         super().__init__(name, clock)
         self._turn = turn
         self.model = model
@@ -160,15 +163,18 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self._long = long_announcements
         retardances = MODELS[model]
         self._offsets_rad = rng.uniform(0.0, math.pi, len(retardances))
-        places = [float(rng.integers(0, COUNTS_MAX + 1)) for _ in retardances]
-        self.paddles = {1 << index: Paddle(1 << index, [clock.now()], [place]) for index, place in enumerate(places)}
+        positions = [float(rng.integers(0, COUNTS_MAX + 1)) for _ in retardances]
+        self.paddles = {
+            1 << index: Paddle(1 << index, [clock.now()], [position_counts])
+            for index, position_counts in enumerate(positions)
+        }
         self.enabled = sum(self.paddles)
         self.parameters = self.saved = (100, 685, 201, 201, 201)
         self._chatty_s = chatty_s
         self._updates_s = chatty_s
         self._next_update_s = clock.now() + (chatty_s or 0.0)
-        self._shown: list[float] = []
-        self._show(clock.now())
+        self._reported_counts: list[float] = []
+        self._report_positions(clock.now())
 
     @property
     def counts_max(self) -> int:
@@ -176,19 +182,19 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return COUNTS_MAX
 
     def power_cycle(self) -> None:
-        """Power off and on: paddles stay where they are, all channels are on, parameters are those saved."""
+        """Switch the power off and on: paddles keep their positions, all channels are on, saved parameters apply."""
         self.advance()
         now = self._clock.now()
         for peer in self._peers:
             peer.line.clear()
         for paddle in self.paddles.values():
-            paddle.rest(now)
+            paddle.stop_here(now)
             paddle.homed = False
         self.enabled, self.parameters = sum(self.paddles), self.saved
         self.start_updates(False, now)
 
     def next_due(self) -> float | None:
-        """Return when something is announced next, ``None`` if nothing is under way."""
+        """Return when the next announcement is due, ``None`` if there is none."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)
@@ -198,7 +204,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return _MpcPeer(self, SerialLine(BAUD))
 
     def _follow(self, now: float) -> None:
-        """Carry out what has arrived; end the motions that are over; announce what is due."""
+        """Carry out received messages, end finished motions, and send announcements that are due."""
         for peer in tuple(self._peers):
             while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
@@ -207,22 +213,22 @@ class Mpc320(SerialDevice[_MpcPeer]):
                     self._carry_out(peer, message, at_s)
         self._end_motions(now)
         self._update(now)
-        self._show(now)
+        self._report_positions(now)
 
     # -- messages
 
     def _carry_out(self, peer: _MpcPeer, message: AptMessage, at_s: float) -> None:
         try:
-            known = MESSAGES.get(message.number)
-            # Passed over in silence, as on a real one (pyLabLib issue 29).
-            if known is None or known.size != (None if message.data is None else len(message.data)):
+            row = MESSAGES.get(message.number)
+            # Silently ignored, as on a real device (pyLabLib issue 29).
+            if row is None or row.size != (None if message.data is None else len(message.data)):
                 return
-            answer = known.run(self, message, at_s)
+            answer = row.run(self, message, at_s)
         except AptRefusal as refusal:
-            notes = str(refusal).encode("ascii")[:63].ljust(64, b"\0")
-            answer = with_data(RICH_RESPONSE, struct.pack("<HH", message.number, _REFUSED) + notes)
+            text = str(refusal).encode("ascii")[:63].ljust(64, b"\0")
+            answer = with_data(RICH_RESPONSE, struct.pack("<HH", message.number, _REFUSED) + text)
         if answer:
-            peer.line.send(answer, at_s + _ANSWER_S)
+            peer.line.send(answer, at_s + _REPLY_S)
 
     def paddle(self, channel: int) -> Paddle:
         """Return the paddle of a channel. Raises ``AptRefusal`` if there is none."""
@@ -237,90 +243,94 @@ class Mpc320(SerialDevice[_MpcPeer]):
         bits = FORWARD if speed > 0 else BACKWARD if speed < 0 else 0
         bits |= HOMING if paddle.announce == HOMED_ID else 0
         bits |= HOMED if paddle.homed else 0
-        bits |= SETTLED if paddle.announce is None else 0
+        bits |= IS_SETTLED if paddle.announce is None else 0
         bits |= ENABLED if self.enabled & channel else 0
         current_ma = MOVING_MA if paddle.announce is not None else 0
-        return struct.pack("<HihhI", channel, round(paddle.at(at_s)), round(speed), current_ma, bits)
+        return struct.pack("<HihhI", channel, round(paddle.position(at_s)), round(speed), current_ma, bits)
 
     def enable(self, mask: int, at_s: float) -> None:
-        """Switch on the channels of a mask, and all others off; what moves and is switched off stays where it is."""
+        """Switch on the channels of a mask and all others off; a moving paddle that is switched off stops."""
         self.enabled = mask
         for paddle in self.paddles.values():
             if not self.enabled & paddle.channel and paddle.announce is not None:
-                paddle.rest(at_s)
+                paddle.stop_here(at_s)
 
-    def move(self, channel: int, places: list[float], announce: int, at_s: float) -> None:
-        """Set a paddle in motion, from place to place at the velocity set; ignored while its channel is off.
+    def move(self, channel: int, positions: list[float], announce: int, at_s: float) -> None:
+        """Move a paddle through positions at the set velocity; ignored while its channel is off.
 
         Raises:
-            AptRefusal: There is no such paddle, or a place is outside the limits.
+            AptRefusal: There is no such paddle, or a position is outside the limits.
         """
         paddle = self.paddle(channel)
-        if any(not 0 <= place <= COUNTS_MAX for place in places):
+        if any(not 0 <= position_counts <= COUNTS_MAX for position_counts in positions):
             raise AptRefusal("position outside the limits")
-        if not self.enabled & channel:  # ignored without a word (model choice)
+        if not self.enabled & channel:  # silently ignored (model choice)
             return
         speed = self.parameters[0] / 100.0 * DEGREES_PER_S * COUNTS_PER_DEGREE
-        times_s, counts = [at_s], [paddle.at(at_s)]
-        for place in places:
-            # Never before the answer could have left: a motion to where the paddle is ends, too.
-            times_s.append(times_s[-1] + max(abs(place - counts[-1]) / speed, _ANSWER_S))
-            counts.append(place)
+        times_s, counts = [at_s], [paddle.position(at_s)]
+        for position_counts in positions:
+            # Not before the reply could have left: a motion to the present position ends too.
+            times_s.append(times_s[-1] + max(abs(position_counts - counts[-1]) / speed, _REPLY_S))
+            counts.append(position_counts)
         paddle.times_s, paddle.counts, paddle.announce = times_s, counts, announce
 
     def stop(self, channel: int, announce: int, at_s: float) -> None:
-        """Stop a paddle where it is."""
-        self.paddle(channel).rest(at_s)
+        """Stop a paddle at its present position."""
+        self.paddle(channel).stop_here(at_s)
         self._announce_motion(channel, announce, at_s)
 
     def start_updates(self, on: bool, at_s: float) -> None:
-        """Start or stop the status messages that come by themselves."""
+        """Start or stop the periodic status messages."""
         self._updates_s = UPDATE_S if on else self._chatty_s
         self._next_update_s = at_s + (self._updates_s or 0.0)
 
-    # -- what comes by itself
+    # -- announcements
 
     def _announce(self, frame: bytes, at_s: float) -> None:
         for peer in self._peers:
-            if peer.line.unread < _MOST_UNTAKEN:  # a host that does not listen misses what it is not asked for
+            if peer.line.unread < _MAX_UNREAD_BYTES:  # a host that does not read misses unsolicited messages
                 peer.line.send(frame, at_s)
 
     def _announce_motion(self, channel: int, number: int, at_s: float) -> None:
         if number == HOMED_ID:
-            self._announce(short(HOMED_ID, channel), at_s)
+            self._announce(header_only(HOMED_ID, channel), at_s)
             return
         data = self.status(channel, at_s)
-        self._announce(with_data(number, data if self._long else data[:_CHANNEL_AND_COUNTS]), at_s)
+        self._announce(with_data(number, data if self._long else data[:_SHORT_STATUS_BYTES]), at_s)
 
     def _end_motions(self, at_s: float) -> None:
-        # In the order in which they end, which is the order of the announcements.
-        over = [each for each in self.paddles.values() if each.announce is not None and each.times_s[-1] <= at_s + 1e-9]
-        for paddle in sorted(over, key=lambda each: each.times_s[-1]):
+        # Announced in the order in which the motions end.
+        ended = [
+            paddle
+            for paddle in self.paddles.values()
+            if paddle.announce is not None and paddle.times_s[-1] <= at_s + 1e-9
+        ]
+        for paddle in sorted(ended, key=lambda paddle: paddle.times_s[-1]):
             end_s, number = paddle.times_s[-1], paddle.announce
-            paddle.rest(end_s)
+            paddle.stop_here(end_s)
             paddle.homed |= number == HOMED_ID
             self._announce_motion(paddle.channel, number or 0, end_s)
 
     def _update(self, now: float) -> None:
         if self._updates_s is None:
             return
-        # After a long pause what was missed longer ago is not made up for.
-        self._next_update_s = max(self._next_update_s, now - _MOST_BEHIND_S)
+        # After a long pause, older missed messages are skipped.
+        self._next_update_s = max(self._next_update_s, now - _MAX_BACKLOG_S)
         while self._next_update_s <= now:
             for channel in self.paddles:
                 self._announce(with_data(STATUS_ID, self.status(channel, self._next_update_s)), self._next_update_s)
             self._next_update_s += self._updates_s
 
-    def _show(self, now: float) -> None:
-        places = [paddle.at(now) for paddle in self.paddles.values()]
-        if places != self._shown:  # each turn makes the world reckon anew
-            self._shown = places
-            angles_rad = self._offsets_rad + np.radians(np.array(places) / COUNTS_PER_DEGREE)
+    def _report_positions(self, now: float) -> None:
+        positions = [paddle.position(now) for paddle in self.paddles.values()]
+        if positions != self._reported_counts:  # each call makes the world compute the light anew
+            self._reported_counts = positions
+            angles_rad = self._offsets_rad + np.radians(np.array(positions) / COUNTS_PER_DEGREE)
             self._turn(plates(angles_rad.tolist(), MODELS[self.model], _ACTIVATION_LOSS_DB))
 
 
 def _number(serial: str) -> int:
-    """Return a serial number of eight digits that begin with 38, as these devices have them, for any text."""
+    """Return a serial number for any text, by default one of eight digits starting with 38, as on these devices."""
     return (
         int(serial)
         if serial.isascii() and serial.isdecimal() and len(serial) < 10
@@ -331,22 +341,22 @@ def _number(serial: str) -> int:
 INFO_ID, CHANNEL_STATE_ID, HOMED_ID, COMPLETED_ID, STOPPED_ID = 0x0006, 0x0212, 0x0444, 0x0464, 0x0466
 STATUS_ID, SET_PARAMETERS_ID, PARAMETERS_ID = 0x0491, 0x0530, 0x0532
 _ON, _OFF = 1, 2
-_FORWARD, _BACK = 1, 2
+_FORWARD_DIRECTION, _BACKWARD_DIRECTION = 1, 2
 _TYPE, _FIRMWARE, _HARDWARE = 44, (1, 0, 2, 0), 1
 VELOCITY_LIMITS = (10, 100)
 
 
-class AptRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
-    """A message that is not carried out; its text goes to the host."""
+class AptRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
+    """Signal that a message is not carried out; its text goes to the host."""
 
 
 @dataclass(frozen=True)
 class MessageRow:
-    """One message a device understands.
+    """One message that a device accepts.
 
     Attributes:
-        size: Length of its data; ``None`` for a message that is a header only.
-        run: Carries it out, at a time; returns the answer, empty for none.
+        size: Length of its data; ``None`` for a message with header only.
+        run: Carries it out at a given time; returns the reply, empty for none.
     """
 
     size: int | None
@@ -359,13 +369,13 @@ def _data(message: AptMessage) -> bytes:
 
 def _info(device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
     model = device.model.encode().ljust(8, b"\0")
-    head = struct.pack("<I8sH4B", device.serial_number, model, _TYPE, *_FIRMWARE)
-    return with_data(INFO_ID, head + bytes(60) + struct.pack("<HHH", _HARDWARE, 0, len(device.paddles)))
+    header = struct.pack("<I8sH4B", device.serial_number, model, _TYPE, *_FIRMWARE)
+    return with_data(INFO_ID, header + bytes(60) + struct.pack("<HHH", _HARDWARE, 0, len(device.paddles)))
 
 
 def _enable(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
-    every = sum(device.paddles)
-    if message.first & ~every or message.second not in (_ON, _OFF):
+    all_channels = sum(device.paddles)
+    if message.first & ~all_channels or message.second not in (_ON, _OFF):
         raise AptRefusal("no such channel or state")
     device.enable(message.first if message.second == _ON else device.enabled & ~message.first, at_s)
     return b""
@@ -373,7 +383,7 @@ def _enable(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
 
 def _channel_state(device: Mpc320, message: AptMessage, _at_s: float) -> bytes:
     channel = device.paddle(message.first).channel
-    return short(CHANNEL_STATE_ID, channel, _ON if device.enabled & channel else _OFF)
+    return header_only(CHANNEL_STATE_ID, channel, _ON if device.enabled & channel else _OFF)
 
 
 def _home(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
@@ -389,11 +399,11 @@ def _move(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
 
 def _jog(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
     paddle = device.paddle(message.first)
-    if message.second not in (_FORWARD, _BACK):
+    if message.second not in (_FORWARD_DIRECTION, _BACKWARD_DIRECTION):
         raise AptRefusal("no such direction")
     step = device.parameters[2 + list(device.paddles).index(paddle.channel)]
-    place = round(paddle.at(at_s)) + (step if message.second == _FORWARD else -step)
-    device.move(paddle.channel, [float(place)], COMPLETED_ID, at_s)
+    position_counts = round(paddle.position(at_s)) + (step if message.second == _FORWARD_DIRECTION else -step)
+    device.move(paddle.channel, [float(position_counts)], COMPLETED_ID, at_s)
     return b""
 
 
@@ -434,26 +444,26 @@ def _updates(on: bool) -> Callable[[Mpc320, AptMessage, float], bytes]:
     return run
 
 
-def _nothing(_device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
+def _ignore(_device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
     return b""
 
 
 MESSAGES: Mapping[int, MessageRow] = {
-    0x0002: MessageRow(None, _nothing),
+    0x0002: MessageRow(None, _ignore),
     0x0005: MessageRow(None, _info),
     0x0011: MessageRow(None, _updates(True)),
     0x0012: MessageRow(None, _updates(False)),
     0x0210: MessageRow(None, _enable),
     0x0211: MessageRow(None, _channel_state),
-    0x0223: MessageRow(None, _nothing),
+    0x0223: MessageRow(None, _ignore),
     0x0443: MessageRow(None, _home),
     0x0453: MessageRow(6, _move),
     0x0465: MessageRow(None, _stop),
     0x046A: MessageRow(None, _jog),
     0x0490: MessageRow(None, _status),
-    0x0492: MessageRow(None, _nothing),
+    0x0492: MessageRow(None, _ignore),
     0x04B9: MessageRow(4, _save),
     SET_PARAMETERS_ID: MessageRow(12, _set_parameters),
     0x0531: MessageRow(None, _parameters),
 }
-"""By message id."""
+"""Accepted messages by message id."""

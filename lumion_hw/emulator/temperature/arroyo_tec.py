@@ -1,20 +1,23 @@
-"""An emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
+"""Emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
 
-Language: Arroyo Computer Interfacing Manual as public drivers have it (MSL-Equipment's ComboSource 6305 and a driver of
-the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings): commands in short
-or long form, ended by CR, LF or both, several in a line with ``;`` between them and their answers with ``,``; a command
-after ``;`` is looked up beside the one before it, then further up to the root. ``TEC:COND?``: 1 current limit,
-2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open,
-512 out of tolerance, 1024 output on. In tolerance is who has been within ``TEC:TOL`` of the set point for its window.
+Language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a driver
+of
+the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings). Commands are in
+short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies by ``,``. A
+command after ``;`` is looked up next to the previous one, then further up to the root. ``TEC:COND?``: 1 current limit,
+2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open, 512
+out
+of tolerance, 1024 output on. The controller is in tolerance after it has been within ``TEC:TOL`` of the set point for
+the window.
 
-Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition
-and keeps each until it is read; words of ``*IDN?``; texts and numbers of errors (as those of ILX Lightwave
-controllers, whose language it is); ``ERRSTR?`` says numbers and quoted texts in pairs; without output it is out of
-tolerance; an interlock is a contact in the lead of the module, seen as an open module, which ends the output as limits
-do.
+Model choices (check): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the condition and
+keeps each until it is read; texts of ``*IDN?``; texts and numbers of errors (as on ILX Lightwave controllers, whose
+language it is); ``ERRSTR?`` replies pairs of number and quoted text; without output it is out of tolerance; an
+interlock
+is a contact in the lead of the module, detected as an open module, which ends the output like a limit.
 
-Plant (assumed): 20 K for each ampere at rest with a time constant of 30 s; a loop of proportional and integral gain
-with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and reads with 1 mK of noise.
+Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a loop of proportional and integral gain
+with current limit; the sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.
 """
 
 from __future__ import annotations
@@ -34,13 +37,13 @@ from lumion_hw.emulator.wires.text_device import TextDevice
 REFERENCE_C = 25.0
 """Temperature at which the truth of an emulated chip is drawn."""
 _AMBIENT_C = 22.0
-_KELVIN_PER_A, _TIME_S = 20.0, 30.0
+_PLANT_GAIN_K_PER_A, _TIME_S = 20.0, 30.0
 _KP_A_PER_K, _KI_A_PER_K_S = 1.0, 0.15
 _OHM = 1.5
-_STEP_S, _LONGEST_S = 0.05, 600.0
+_STEP_S, _MAX_CATCH_UP_S = 0.05, 600.0
 _SENSOR_K = 1e-3
-_BAUD, _ANSWER_S = 38_400, 0.002
-_MOST_ERRORS = 10
+_BAUD, _REPLY_S = 38_400, 0.002
+_MAX_ERRORS = 10
 
 CURRENT_LIMIT, HIGH_LIMIT, LOW_LIMIT, SENSOR_OPEN, MODULE_OPEN = 1, 8, 16, 64, 128
 OUT_OF_TOLERANCE, OUTPUT_ON = 512, 1024
@@ -57,7 +60,7 @@ _ERRORS = {
 
 @dataclass
 class _TecSettings:
-    """What is set."""
+    """Settings of the controller."""
 
     setpoint_c: float = REFERENCE_C
     tolerance_k: float = 0.2
@@ -74,19 +77,20 @@ class _TecSettings:
     fan: tuple[float, ...] = (12.0, 1, 5)
 
 
-class TecRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
-    """A command that puts a number into the error queue."""
+class TecRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
+    """Signal that a command puts a number into the error queue."""
 
 
 class EmulatedArroyoTec(TextDevice):
     """The controller with its plate (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        name: Device name of the bench file.
+        name: Device name in the bench file.
         clock: The injected clock.
         serial: Serial number in ``*IDN?``.
-        rng: Noise of the sensor; none if not given.
-        holding: It has held its set point for long; otherwise its output is off and the plate at ambient temperature.
+        rng: Random numbers for the noise of the sensor; none by default.
+        holding: Whether it has been at its set point for a long time; otherwise its output is off and the plate at
+            ambient temperature.
         model: Model in ``*IDN?``.
     """
 
@@ -102,51 +106,51 @@ class EmulatedArroyoTec(TextDevice):
         holding: bool = False,
         model: str = "5305",
     ) -> None:
-        super().__init__(name, clock, _BAUD, _ANSWER_S)
+        super().__init__(name, clock, _BAUD, _REPLY_S)
         self._identity = f"Arroyo Instruments,{model},{serial},v3.34"
         self._rng = rng
         self.settings = _TecSettings()
         self._on = holding
         self._plate_c = REFERENCE_C if holding else _AMBIENT_C
-        self._integral_a = (REFERENCE_C - _AMBIENT_C) / _KELVIN_PER_A if holding else 0.0
+        self._integral_a = (REFERENCE_C - _AMBIENT_C) / _PLANT_GAIN_K_PER_A if holding else 0.0
         self._plate_s = self._started_s = clock.now()
-        self._within_s: float | None = clock.now() - 3600.0 if holding else None
+        self._in_tolerance_since_s: float | None = clock.now() - 3600.0 if holding else None
         self._faults = 0
         self._events = 0
-        self._errors: deque[int] = deque(maxlen=_MOST_ERRORS)
+        self._errors: deque[int] = deque(maxlen=_MAX_ERRORS)
         self._path: tuple[str, ...] = ()
 
     # -- the plate
 
     def plate_c(self) -> float:
         """Return the temperature of the plate now."""
-        self._warm()
+        self._update_plate()
         return self._plate_c
 
-    def warm_by(self, kelvin: float) -> None:
-        """Warm the plate up at once, as hot air does; below zero, cool it."""
+    def heat_suddenly_k(self, kelvin: float) -> None:
+        """Change the temperature of the plate suddenly by a number of kelvin, as hot or cold air does."""
         self.advance()
-        self._warm()
+        self._update_plate()
         self._plate_c += kelvin
-        self._within_s = None
+        self._in_tolerance_since_s = None
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the contact in the lead of the module; open, the output ends."""
+        """Open or close the contact in the lead of the module; opening ends the output."""
         self._fault(MODULE_OPEN, opened, 403)
 
     def unplug_sensor(self, unplugged: bool) -> None:
-        """Pull the sensor, or plug it in again; without it the output ends."""
+        """Disconnect or reconnect the sensor; without it the output ends."""
         self._fault(SENSOR_OPEN, unplugged, 402)
 
-    def _fault(self, bit: int, there: bool, error: int) -> None:
+    def _fault(self, bit: int, present: bool, error: int) -> None:
         self.advance()
-        self._warm()
-        self._faults = self._faults | bit if there else self._faults & ~bit
-        if there and self._on:
+        self._update_plate()
+        self._faults = self._faults | bit if present else self._faults & ~bit
+        if present and self._on:
             self._trip(error)
 
     def _trip(self, error: int) -> None:
-        self._on, self._integral_a, self._within_s = False, 0.0, None
+        self._on, self._integral_a, self._in_tolerance_since_s = False, 0.0, None
         self._errors.append(error)
 
     def _current_a(self, error_k: float) -> float:
@@ -158,11 +162,11 @@ class EmulatedArroyoTec(TextDevice):
         gain = 1.0 if self.settings.gain == "PID" else float(self.settings.gain) / 30.0
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
-    def _warm(self, to_s: float | None = None) -> None:
-        """Bring the plate to a time, the present one if not given."""
+    def _update_plate(self, to_s: float | None = None) -> None:
+        """Bring the plate to a given time, by default the present."""
         now = self._clock.now() if to_s is None else to_s
-        # What is longer ago than that is rest: nothing moves any more.
-        self._plate_s = max(self._plate_s, now - _LONGEST_S)
+        # Earlier times are skipped: everything has settled by then.
+        self._plate_s = max(self._plate_s, now - _MAX_CATCH_UP_S)
         while now - self._plate_s > 1e-9:
             self._step(min(_STEP_S, now - self._plate_s))
 
@@ -171,54 +175,54 @@ class EmulatedArroyoTec(TextDevice):
         error_k = settings.setpoint_c - self._plate_c
         current_a = self._current_a(error_k)
         if self._on and settings.mode != "ITE" and abs(current_a) < settings.limit_a:
-            self._integral_a += _KI_A_PER_K_S * error_k * step_s  # none at the limit, where it would wind up
-        rest_c = _AMBIENT_C + _KELVIN_PER_A * current_a
-        self._plate_c = rest_c + (self._plate_c - rest_c) * math.exp(-step_s / _TIME_S)
+            self._integral_a += _KI_A_PER_K_S * error_k * step_s  # not at the limit, where the integral would wind up
+        settled_c = _AMBIENT_C + _PLANT_GAIN_K_PER_A * current_a
+        self._plate_c = settled_c + (self._plate_c - settled_c) * math.exp(-step_s / _TIME_S)
         self._plate_s += step_s
         if not self._on or abs(settings.setpoint_c - self._plate_c) > settings.tolerance_k:
-            self._within_s = None
-        elif self._within_s is None:
-            self._within_s = self._plate_s
+            self._in_tolerance_since_s = None
+        elif self._in_tolerance_since_s is None:
+            self._in_tolerance_since_s = self._plate_s
         if self._on and not settings.low_c <= self._plate_c <= settings.high_c:
             self._trip(407)
         self._events |= self.condition()
 
     def _lose_power(self) -> None:
         super()._lose_power()
-        self._warm()
-        self._on, self._integral_a, self._within_s = False, 0.0, None
+        self._update_plate()
+        self._on, self._integral_a, self._in_tolerance_since_s = False, 0.0, None
 
     def _follow(self, now: float) -> None:
         super()._follow(now)
-        self._warm()
+        self._update_plate()
 
     # -- the language
 
     def _carry_out(self, command: str) -> tuple[str, float]:
-        answers: list[str] = []
+        replies: list[str] = []
         self._path = ()
-        self._warm(self.command_s)
+        self._update_plate(self.command_s)
         for unit in command.split(";"):
             try:
-                answer = self._unit(unit.strip())
+                reply = self._run_command(unit.strip())
             except TecRefusal as refusal:
                 self._errors.append(refusal.args[0])
                 continue
-            if answer is not None:
-                answers.append(answer)
-        return (f"{','.join(answers)}\r\n" if answers else ""), 0.0
+            if reply is not None:
+                replies.append(reply)
+        return (f"{','.join(replies)}\r\n" if replies else ""), 0.0
 
-    def _unit(self, unit: str) -> str | None:
+    def _run_command(self, unit: str) -> str | None:
         if not unit:
             return None
-        head, _, rest = unit.partition(" ")
-        asks = head.endswith("?")
-        words = tuple(head.removesuffix("?").lstrip(":").upper().split(":"))
-        arguments = [part.strip() for part in rest.split(",")] if rest.strip() else []
+        header, _, argument_text = unit.partition(" ")
+        is_query = header.endswith("?")
+        words = tuple(header.removesuffix("?").lstrip(":").upper().split(":"))
+        arguments = [part.strip() for part in argument_text.split(",")] if argument_text.strip() else []
         for depth in range(len(self._path), -1, -1):
             full = (*self._path[:depth], *words)
-            if (full, asks) in _COMMANDS:
-                action = _COMMANDS[full, asks]
+            if (full, is_query) in _COMMANDS:
+                action = _COMMANDS[full, is_query]
                 if not full[0].startswith("*"):
                     self._path = full[:-1]
                 return action(self, arguments)
@@ -227,7 +231,10 @@ class EmulatedArroyoTec(TextDevice):
     def condition(self) -> int:
         """Return ``TEC:COND?``."""
         settings = self.settings
-        in_tolerance = self._within_s is not None and self._plate_s - self._within_s >= settings.window_s - 1e-6
+        in_tolerance = (
+            self._in_tolerance_since_s is not None
+            and self._plate_s - self._in_tolerance_since_s >= settings.window_s - 1e-6
+        )
         limited = self._on and abs(self._current_a(settings.setpoint_c - self._plate_c)) >= settings.limit_a
         return (
             self._faults
@@ -243,12 +250,12 @@ class EmulatedArroyoTec(TextDevice):
         faults = self.condition() & ~(OUT_OF_TOLERANCE | OUTPUT_ON)
         return 4 * bool(self._errors) | 8 * bool(faults)
 
-    def _take_events(self) -> int:
-        """Return ``TEC:EVEnt?``: every condition that was there since it was asked last."""
+    def _pop_events(self) -> int:
+        """Return ``TEC:EVEnt?``: every condition that has been present since the last query."""
         events, self._events = self._events | self.condition(), 0
         return events
 
-    def _measured(self) -> str:
+    def _measured_temperature(self) -> str:
         noise_k = 0.0 if self._rng is None else _SENSOR_K * float(self._rng.standard_normal())
         return "0.000" if self._faults & SENSOR_OPEN else f"{self._plate_c + noise_k:.3f}"
 
@@ -266,21 +273,21 @@ class EmulatedArroyoTec(TextDevice):
         if on and not self.settings.low_c <= self._plate_c <= self.settings.high_c:
             raise TecRefusal(407)
         if on != self._on:
-            self._on, self._integral_a, self._within_s = on, 0.0, None
+            self._on, self._integral_a, self._in_tolerance_since_s = on, 0.0, None
 
     def _set_setpoint(self, value: float) -> None:
         if not self.settings.low_c <= value <= self.settings.high_c:
             raise TecRefusal(201)
-        self.settings.setpoint_c, self._within_s = round(value, 3), None
+        self.settings.setpoint_c, self._in_tolerance_since_s = round(value, 3), None
 
     def _set_tolerance(self, tolerance_k: float, window_s: float) -> None:
         self.settings.tolerance_k, self.settings.window_s = tolerance_k, window_s
-        self._within_s = None
+        self._in_tolerance_since_s = None
 
-    def _take_errors(self, *, texts: bool) -> str:
-        told = [f'{code},"{_ERRORS[code]}"' if texts else f"{code}" for code in self._errors]
+    def _pop_errors(self, *, texts: bool) -> str:
+        entries = [f'{code},"{_ERRORS[code]}"' if texts else f"{code}" for code in self._errors]
         self._errors.clear()
-        return ",".join(told) or "0"
+        return ",".join(entries) or "0"
 
     def _reset(self) -> None:
         self._switch(False)
@@ -300,25 +307,25 @@ def _number(text: str, low: float, high: float) -> float:
         value = float(text)
     except ValueError:
         raise TecRefusal(202) from None
-    if not low <= value <= high:  # neither is what is no number
+    if not low <= value <= high:  # also rejects NaN
         raise TecRefusal(201)
     return value
 
 
-def _asked(tell: Callable[[EmulatedArroyoTec], str]) -> _Action:
+def _query(read: Callable[[EmulatedArroyoTec], str]) -> _Action:
     def run(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
         if arguments:
             raise TecRefusal(126)
-        return tell(device)
+        return read(device)
 
     return run
 
 
-def _told(does: Callable[..., None], *limits: tuple[float, float]) -> _Action:
+def _command(action: Callable[..., None], *limits: tuple[float, float]) -> _Action:
     def run(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
         if len(arguments) != len(limits):
             raise TecRefusal(126)
-        does(device, *(_number(text, *limit) for text, limit in zip(arguments, limits, strict=True)))
+        action(device, *(_number(text, *limit) for text, limit in zip(arguments, limits, strict=True)))
         return None
 
     return run
@@ -343,79 +350,84 @@ def _gain(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
     return None
 
 
-def _kept(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
+def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
     """Return query and command of a bounded setting."""
     return (
-        _asked(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
-        _told(lambda device, value: setattr(device.settings, name, value), (low, high)),
+        _query(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
+        _command(lambda device, value: setattr(device.settings, name, value), (low, high)),
     )
 
 
 def _list(name: str, forms: Sequence[str], *limits: tuple[float, float]) -> tuple[_Action, _Action]:
-    """Return query and command of several numbers; ``forms`` are those of the reply."""
+    """Return query and command of several numbers; ``forms`` are the formats of the reply."""
 
     def write(device: EmulatedArroyoTec, *values: float) -> None:
         setattr(device.settings, name, values)
 
     return (
-        _asked(
+        _query(
             lambda device: ",".join(
-                form.format(each) for form, each in zip(forms, getattr(device.settings, name), strict=True)
+                reply_format.format(value)
+                for reply_format, value in zip(forms, getattr(device.settings, name), strict=True)
             )
         ),
-        _told(write, *limits),
+        _command(write, *limits),
     )
 
 
 def _mode(word: str) -> _Action:
-    return _told(lambda device: setattr(device.settings, "mode", word))
+    return _command(lambda device: setattr(device.settings, "mode", word))
 
 
 _TABLE: tuple[tuple[str, _Action | None, _Action | None], ...] = (
-    ("*IDN", _asked(lambda device: device._identity), None),
-    ("*CLS", None, _told(lambda device: device._errors.clear())),
-    ("*RST", None, _told(EmulatedArroyoTec._reset)),
-    ("*STB", _asked(lambda device: str(device.status_byte())), None),
-    ("*OPC", _asked(lambda _: "1"), _told(lambda _: None)),
-    ("ERR", _asked(lambda device: device._take_errors(texts=False)), None),
-    ("ERRors", _asked(lambda device: device._take_errors(texts=False)), None),
-    ("ERRSTR", _asked(lambda device: device._take_errors(texts=True)), None),
-    ("TIME", _asked(EmulatedArroyoTec._elapsed), None),
-    ("BEEP", None, _told(lambda _device, _on: None, (0, 2))),
-    ("TEC:T", _asked(EmulatedArroyoTec._measured), _told(EmulatedArroyoTec._set_setpoint, (-200.0, 500.0))),
-    ("TEC:R", _asked(EmulatedArroyoTec._resistance), None),
-    ("TEC:SET:T", _asked(lambda device: f"{device.settings.setpoint_c:.3f}"), None),
+    ("*IDN", _query(lambda device: device._identity), None),
+    ("*CLS", None, _command(lambda device: device._errors.clear())),
+    ("*RST", None, _command(EmulatedArroyoTec._reset)),
+    ("*STB", _query(lambda device: str(device.status_byte())), None),
+    ("*OPC", _query(lambda _: "1"), _command(lambda _: None)),
+    ("ERR", _query(lambda device: device._pop_errors(texts=False)), None),
+    ("ERRors", _query(lambda device: device._pop_errors(texts=False)), None),
+    ("ERRSTR", _query(lambda device: device._pop_errors(texts=True)), None),
+    ("TIME", _query(EmulatedArroyoTec._elapsed), None),
+    ("BEEP", None, _command(lambda _device, _on: None, (0, 2))),
+    (
+        "TEC:T",
+        _query(EmulatedArroyoTec._measured_temperature),
+        _command(EmulatedArroyoTec._set_setpoint, (-200.0, 500.0)),
+    ),
+    ("TEC:R", _query(EmulatedArroyoTec._resistance), None),
+    ("TEC:SET:T", _query(lambda device: f"{device.settings.setpoint_c:.3f}"), None),
     (
         "TEC:ITE",
-        _asked(lambda device: f"{device._measured_a():.3f}"),
-        _told(lambda device, value: setattr(device.settings, "current_a", value), (-5.0, 5.0)),
+        _query(lambda device: f"{device._measured_a():.3f}"),
+        _command(lambda device, value: setattr(device.settings, "current_a", value), (-5.0, 5.0)),
     ),
-    ("TEC:SET:ITE", _asked(lambda device: f"{device.settings.current_a:.3f}"), None),
-    ("TEC:V", _asked(lambda device: f"{_OHM * device._measured_a():.3f}"), None),
-    ("TEC:OUTput", _asked(lambda device: str(int(device._on))), _output),
+    ("TEC:SET:ITE", _query(lambda device: f"{device.settings.current_a:.3f}"), None),
+    ("TEC:V", _query(lambda device: f"{_OHM * device._measured_a():.3f}"), None),
+    ("TEC:OUTput", _query(lambda device: str(int(device._on))), _output),
     (
         "TEC:TOLerance",
-        _asked(lambda device: f"{device.settings.tolerance_k:.2f},{device.settings.window_s:.1f}"),
-        _told(EmulatedArroyoTec._set_tolerance, (0.01, 10.0), (0.1, 50.0)),
+        _query(lambda device: f"{device.settings.tolerance_k:.2f},{device.settings.window_s:.1f}"),
+        _command(EmulatedArroyoTec._set_tolerance, (0.01, 10.0), (0.1, 50.0)),
     ),
-    ("TEC:LIMit:ITE", *_kept("limit_a", 0.05, 5.0, 2)),
-    ("TEC:LIMit:THI", *_kept("high_c", -199.0, 250.0, 1)),
-    ("TEC:LIMit:TLO", *_kept("low_c", -199.0, 250.0, 1)),
-    ("TEC:GAIN", _asked(lambda device: device.settings.gain), _gain),
-    ("TEC:SENsor", *_kept("sensor", 0, 7, 0)),
+    ("TEC:LIMit:ITE", *_stored("limit_a", 0.05, 5.0, 2)),
+    ("TEC:LIMit:THI", *_stored("high_c", -199.0, 250.0, 1)),
+    ("TEC:LIMit:TLO", *_stored("low_c", -199.0, 250.0, 1)),
+    ("TEC:GAIN", _query(lambda device: device.settings.gain), _gain),
+    ("TEC:SENsor", *_stored("sensor", 0, 7, 0)),
     ("TEC:CONST", *_list("constants", ("{:.3f}",) * 3, *((-9.999, 9.999),) * 3)),
     ("TEC:PID", *_list("pid", ("{:.4f}",) * 3, *((0.0, 100.0),) * 3)),
     ("TEC:FAN", *_list("fan", ("{:.1f}", "{:.0f}", "{:.0f}"), (0.0, 12.0), (1, 3), (1, 240))),
-    ("TEC:EVEnt", _asked(lambda device: str(device._take_events())), None),
-    ("TEC:COND", _asked(lambda device: str(device.condition())), None),
-    ("TEC:MODE", _asked(lambda device: device.settings.mode), None),
+    ("TEC:EVEnt", _query(lambda device: str(device._pop_events())), None),
+    ("TEC:COND", _query(lambda device: str(device.condition())), None),
+    ("TEC:MODE", _query(lambda device: device.settings.mode), None),
     ("TEC:MODE:T", None, _mode("T")),
     ("TEC:MODE:ITE", None, _mode("ITE")),
 )
 _COMMANDS: dict[tuple[tuple[str, ...], bool], _Action] = {
-    (words, asks): action
+    (words, is_query): action
     for pattern, query, command in _TABLE
     for words in itertools.product(*(sorted(forms(word)) for word in pattern.split(":")))
-    for asks, action in ((True, query), (False, command))
+    for is_query, action in ((True, query), (False, command))
     if action is not None
 }

@@ -235,7 +235,7 @@ def test_with_phases_found_by_one_laser_the_others_are_told_apart_at_once() -> N
         given = seen[own], number[own], heated.arm_rad[own], heated.joint_rad[own]
         return PhaseSearch(AmplitudeModel(SMALL, lit[:count], simulated.ports), *given, NOISE, plan, rng)
 
-    alone = among(1, SearchPlan()).run(guess, levels.of_first(), lambda step, share: None)
+    alone = among(1, SearchPlan()).run(guess, levels.first_source_only(), lambda step, share: None)
     assert _passive_errors_rad(simulated, alone.passive_rad).max() < 0.4
     search = among(len(lit), SearchPlan(source_phase_rad=0.4))
     before = search.add_other_lasers(alone, levels)

@@ -212,7 +212,7 @@ def test_faults_come_with_what_to_do(found: Calibrated, tmp_path: Path) -> None:
     assert page.row("stuck PUC")[3] == "bar"
     assert "calibrate again" in page.row("something new")[4]
     assert page.has_row("the light flickers")  # found, though no defect says where
-    assert "faults found: 4" in page.text
+    assert "4 faults were found" in page.text
 
 
 def test_a_goal_that_is_missed_is_told(found: Calibrated, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrat
 
 
 def test_a_run_leaves_a_complete_record_and_its_event_log(done: Run) -> None:
-    assert "- pucs calibrated: 15\n" in done.out
+    assert "- PUCs: 15 of 15 calibrated\n" in done.out
     assert f"\nRecord: {done.path}\n" in done.out
     loaded = done.record
     assert (loaded.complete, loaded.faults) == (True, ())

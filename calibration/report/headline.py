@@ -1,0 +1,116 @@
+"""The head of every calibration report: a verdict, the six figures that matter, and the goals that were missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calibration.report.numbers import Metric, metrics
+from lumion_hw.files.shown import one_line
+from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, CalibrationRecord
+
+_CERTIFICATE = "fit certified"
+"""Metric that the key figure 'certified' replaces."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """Verdict, key figures and misses of one calibration.
+
+    Attributes:
+        verdict: One or two sentences.
+        figures: Name and value of the six key figures.
+        misses: Goals that were missed, one sentence each.
+        faults: Faults that were found, one sentence each.
+    """
+
+    verdict: str
+    figures: tuple[tuple[str, str], ...]
+    misses: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return the headline as lines for a terminal or a Markdown list."""
+        lines = [self.verdict, "", *(f"- {name}: {value}" for name, value in self.figures)]
+        lines += [f"- missed: {miss}" for miss in self.misses]
+        lines += [f"- fault: {fault}" for fault in self.faults]
+        return "\n".join(one_line(line) if line else line for line in lines)
+
+
+def headline(record: CalibrationRecord) -> Headline:
+    """Return verdict, key figures, misses and faults of a calibration record."""
+    judged = {metric.name: metric for metric in metrics(record)}
+    misses = tuple(_miss(metric) for name, metric in judged.items() if metric.ok is False and name != _CERTIFICATE)
+    certified, reason = _certificate(record)
+    faults = tuple(fault for fault in record.faults if fault not in record.doubts)
+    figures = (
+        ("PUCs", _coverage(judged["PUCs calibrated"])),
+        ("heaters", _coverage(judged["heaters calibrated"])),
+        ("phase error", _phase_error(judged)),
+        ("held-out error", _held_out_error(record)),
+        ("certified", "yes" if certified else f"no: {reason}"),
+        ("effort", _effort(record)),
+    )
+    return Headline(_verdict(record, certified, reason, len(misses), len(faults)), figures, misses, faults)
+
+
+def _verdict(record: CalibrationRecord, certified: bool, reason: str, n_misses: int, n_faults: int) -> str:
+    if not record.complete:
+        return "INCOMPLETE: the run was interrupted. The record cannot be used for routing; resume the calibration."
+    if not certified:
+        return f"Not certified: {reason}. Do not rely on predicted losses and phases."
+    if not n_misses and not n_faults:
+        return "The calibration is certified and meets all its goals. No fault was found."
+    limits = [f"{n_misses} {'goal is' if n_misses == 1 else 'goals are'} missed"] * bool(n_misses)
+    limits += [f"{n_faults} {'fault was' if n_faults == 1 else 'faults were'} found"] * bool(n_faults)
+    return f"The calibration is certified, but {' and '.join(limits)}."
+
+
+def _certificate(record: CalibrationRecord) -> tuple[bool, str]:
+    """Return whether the fit is certified, and the reason if not."""
+    if record.doubts:
+        return False, "; ".join(doubt.removeprefix(NOT_CERTIFIED).rstrip(".") for doubt in record.doubts)
+    if not record.complete:
+        return False, "the run was interrupted"
+    if record.quality.get("fit_certified", 1.0) < 1.0:
+        return False, "the fit does not explain all readings"
+    return True, ""
+
+
+def _coverage(metric: Metric) -> str:
+    return f"{metric.value or 0.0:.0f} of {metric.goal or 0.0:.0f} calibrated"
+
+
+def _phase_error(judged: dict[str, Metric]) -> str:
+    passive = judged["passive phases, standard error, rms"]
+    loops = judged["loop phases, standard error, rms per loop"]
+    known = [
+        f"{name} {metric.value:.2g} mrad" for name, metric in (("passive", passive), ("loops", loops)) if metric.value
+    ]
+    return f"{', '.join(known)} (goal: at most {passive.goal:g} mrad)" if known else "not stated in this record"
+
+
+def _held_out_error(record: CalibrationRecord) -> str:
+    rms_db, excess_db = (record.quality.get(f"held_out_{name}_db") for name in ("rms", "excess"))
+    if rms_db is None:
+        return "not measured"
+    text = f"{rms_db:.2g} dB rms in settings that took no part in the fit"
+    if excess_db is None:
+        return text
+    if excess_db <= 0.0:
+        return f"{text}; reading noise explains all of this (goal: at most 0.1 dB above noise)"
+    return f"{text}; {excess_db:.2g} dB remain after subtraction of the reading noise (goal: at most 0.1 dB)"
+
+
+def _effort(record: CalibrationRecord) -> str:
+    settings, hardware_s = record.quality.get("settings"), record.quality.get("hardware_s")
+    parts = [f"{settings:.0f} settings"] if settings is not None else []
+    parts += [f"{hardware_s:.1f} s of hardware time"] if hardware_s is not None else []
+    return ", ".join(parts) or "not recorded"
+
+
+def _miss(metric: Metric) -> str:
+    value = "unknown" if metric.value is None else f"{metric.value:.3g}"
+    limit = f"at {'least' if metric.at_least else 'most'} {metric.goal:g}"
+    note = f" ({metric.note})" if metric.note else ""
+    unit = f" {metric.unit}" if metric.unit else ""
+    return f"{metric.name}{note} is {value}{unit}; the goal is {limit}{unit}"
