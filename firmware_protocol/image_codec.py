@@ -39,12 +39,12 @@ _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
 IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
-"""Bytes of an image in front of its mask."""
+"""Bytes of an image before its mask."""
 
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """The fixed part of a sweep image; fields as in the layout ``SweepImageHeader``."""
+    """The fixed part of a sweep image, with the fields of the layout ``SweepImageHeader``."""
 
     img_flags: int
     n_avg: int
@@ -57,7 +57,7 @@ class ImageHeader:
     version: int = IMAGE_VERSION
 
     def check(self) -> None:
-        """Raise ``ImageError`` for the first field outside its range."""
+        """Check all fields. Raises ``ImageError`` for the first field outside its range."""
         for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
             odd = field.name == "mask_len" and value % 2
@@ -76,7 +76,7 @@ def codes_array(codes: object) -> NDArray[np.uint16]:
 
 
 def pack_header(header: ImageHeader) -> bytes:
-    """Return the fixed part. Raises ``ImageError`` for a value its field does not allow."""
+    """Return the fixed part. Raises ``ImageError`` for a value that its field does not allow."""
     header.check()
     try:
         return pack_fixed(IMAGE_LAYOUT, asdict(header))
@@ -106,7 +106,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads an image from front to back; every error names the offset it stopped at.
+    """Reads an image from start to end; every error names the offset where it stopped.
 
     Args:
         data: The whole image.
@@ -146,20 +146,20 @@ class ImageReader:
         """Return ``(changes, table, times)`` of the next point record."""
         (head,) = _HEAD.unpack(self.take(_HEAD.size, "a point", number))
         count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
-        # The largest count that fits the field cannot be one of changes, and stands for a whole table.
+        # The largest count that fits the field is not a number of changes; it means a whole table.
         if count == FULL_TABLE:
             table = self.table(number)
         else:
             changes = np.frombuffer(self.take(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
             beyond = changes["channel"][changes["channel"] >= self._n_dac]
-            # Now, not when the point is due: a sweep that stops half way leaves the mesh in between.
+            # Check this now, not when the point is due: a sweep must not stop half way.
             if beyond.size:
                 raise ChannelError(int(beyond[0]), self._n_dac, number)
         times = _TIMES.unpack(self.take(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
         return changes, table, times
 
     def end(self) -> None:
-        """Raise ``ImageError`` unless the image ends here."""
+        """Check that the image ends here. Raises ``ImageError`` if it does not."""
         if self._offset != len(self._data):
-            # An image that goes on is of another version or damaged where a count stands; neither may drive heaters.
-            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes behind the last point")
+            # More bytes mean another version or a damaged count; such an image must not drive heaters.
+            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes after the last point")

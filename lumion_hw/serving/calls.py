@@ -17,7 +17,7 @@ from lumion_hw.errors import BusyError, ConfigError, LumionError, UnknownNameErr
 from lumion_hw.remote.codec import decode, encode, encode_error
 from lumion_hw.remote.proxies import STREAM
 from lumion_hw.remote.pv_names import HANDLE
-from lumion_hw.remote.roles import INTERFACES, READS, SAFE, interface_of, members
+from lumion_hw.remote.roles import INTERFACES, READS, SAFE, find_interface, members
 from lumion_hw.serving.lease import Caller, LeaseBook
 
 _MOST_HANDLES = 16
@@ -72,7 +72,7 @@ class Calls:
         self._devices, self._lease = devices, lease
         self._closing, self._guard, self._changing = closing, guard, changing
         self._interfaces = {
-            name: interface for name, device in devices.items() if (interface := interface_of(device)) is not None
+            name: interface for name, device in devices.items() if (interface := find_interface(device)) is not None
         }
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}
@@ -155,7 +155,7 @@ class Calls:
             raise ConfigError("this stream or watch of a served bench was closed", hint="Begin another one.")
         if method == "__next__":
             return self._next_of(handle)
-        interface = interface_of(handle.what)
+        interface = find_interface(handle.what)
         known = {"close"} if interface is None else {member for member, _ in members(INTERFACES[interface])}
         if method not in known:
             raise UnknownNameError(f"there is no method {method!r}", device=handle.device)
@@ -179,7 +179,7 @@ class Calls:
         try:
             return {"value": encode(result)}
         except TypeError:
-            interface = interface_of(result)
+            interface = find_interface(result)
             if interface is None:
                 raise
             return {"handle": self._kept(result, caller, device), "interface": interface}

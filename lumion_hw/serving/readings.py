@@ -18,7 +18,7 @@ from lumion_hw.bench.controller_faults import latched_faults
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkError, LinkLost, LumionError, UnknownNameError
 from lumion_hw.interfaces import Fault, MeshController
-from lumion_hw.remote.roles import interface_of
+from lumion_hw.remote.roles import find_interface
 from lumion_hw.serving.state import AlarmSeverity, Point
 
 _PERIOD_S = 0.4
@@ -167,7 +167,7 @@ class DeviceReadings:
             return
         device: Any = self._bench.devices[self._device]
         with contextlib.suppress(LumionError):
-            if interface_of(device) != MeshController.__name__:  # that one knows by itself what it has lost
+            if find_interface(device) != MeshController.__name__:  # that one knows by itself what it has lost
                 device.close()
             device.open()
 

@@ -86,7 +86,7 @@ def test_other_modules_are_refused(tmp_path: Path) -> None:
     clock = VirtualClock()
     emulated = emulated_bench(load_bench(SMALL_QONTROL), clock, 0)
     model = load_bench(edited(tmp_path, "Q8iv-0004", "Q8iv-0005"))
-    with pytest.raises(IdentityError, match="Q8iv-0005 were expected"):
+    with pytest.raises(IdentityError, match="Q8iv-0005, found"):
         Bench(model, lambda name, _device: emulated.link(name), clock, emulated)
 
 

@@ -163,7 +163,7 @@ def test_a_place_that_cannot_be_reached_is_told_and_the_others_are_asked(served:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match="not an address"):
+    with pytest.raises(ConfigError, match="not a device address"):
         discover(["gopher://somewhere:70"], CLOCK)
 
 

@@ -79,7 +79,7 @@ def test_any_other_fault_waits_until_it_is_cleared_by_name(one_bench, service, s
 
 def test_a_fault_whose_cause_is_present_is_not_cleared(one_bench, service) -> None:
     trip(one_bench, FaultSource.HW_SPI, is_over=False)
-    with pytest.raises(SafetyError, match=r"still present of HW_SPI"):
+    with pytest.raises(SafetyError, match=r"still present: HW_SPI"):
         clear_faults(service.setup.bench, "HW_SPI", "ada")
     one_bench.emulated.faults.end("mesh0", "trip", source=int(FaultSource.HW_SPI))
     clear_faults(service.setup.bench, "HW_SPI", "ada")

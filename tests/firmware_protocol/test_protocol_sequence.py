@@ -96,7 +96,7 @@ def test_the_send_window_is_a_span_and_not_a_count() -> None:
     assert host.outstanding == (65534, 65535, 0, 1)
     host.settle(second)
     assert not host.may_send()  # three are outstanding, but the span from the oldest is four
-    with pytest.raises(ValueError, match="oldest unanswered is 65534"):
+    with pytest.raises(ValueError, match="oldest unanswered number is 65534"):
         host.take()
     host.settle(first)
     assert host.take() == 2

@@ -74,11 +74,11 @@ def _queries() -> tuple[DiscoveryQuery, ...]:
 
 
 def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
-    from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, parameters_of
+    from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, decode_parameters
 
     for frame in AptDecoder().feed(answer):
         if frame.message == DecodedAptMessage.PARAMETERS:
-            return f"Thorlabs paddles (APT) at {parameters_of(frame).velocity_percent} % of their velocity", {}
+            return f"Thorlabs paddles (APT) at {decode_parameters(frame).velocity_percent} % of their velocity", {}
     return None
 
 

@@ -87,7 +87,7 @@ class SfpTransponder(Driver):
         registers: The way to the module's registers.
         clock: Measures start-up times.
         device: Device name, for messages.
-        expected_serial: Serial number that must be found; any if omitted.
+        expected_serial: Required serial number; any if omitted.
         assume_diagnostics: Believe in the diagnostic memory of a module that does not announce it.
         accept_wrong_checksums: Warn of wrong CC_EXT and CC_DMI as of CC_BASE, instead of refusing the module.
     """
@@ -184,7 +184,7 @@ class SfpTransponder(Driver):
         return dict(self._thresholds)
 
     def can_switch(self) -> bool:
-        """Tell whether the transmitter can be switched by software, and whether it is on can be read."""
+        """Return whether the transmitter can be switched by software, and whether it is on can be read."""
         return self.abilities.soft_tx_disable and self.abilities.soft_tx_fault and self.abilities.soft_rx_los
 
     def enable(self) -> None:
@@ -354,11 +354,11 @@ class SfpTransponder(Driver):
             self._calibration = calibration
         return self._calibration
 
-    def _needs(self, ability: str, what: str) -> None:
+    def _needs(self, ability: str, label: str) -> None:
         if not getattr(self.abilities, ability):
             raise self._target.error(
                 NotSupportedError,
-                f"{what} is not supported: the module does not announce {ability.replace('_', ' ')}",
+                f"{label} is not supported: the module does not announce {ability.replace('_', ' ')}",
                 hint="See A0h:92 and A0h:93 of this module.",
             )
 
@@ -401,7 +401,7 @@ class SfpTransponder(Driver):
             self._clock.sleep(_POLL_S)
 
     def _in_window(self, power: OpticalPower) -> bool:
-        """Tell whether a transmitter power lies between the module's own alarm thresholds."""
+        """Return whether a transmitter power lies between the module's own alarm thresholds."""
         if power.power_dbm is None:
             return False
         window = self._thresholds["tx_power"]

@@ -90,7 +90,7 @@ class _SfpDump:
         return DiagnosticCalibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
 
     def knows(self, field: SfpField) -> bool:
-        """Tell whether all bytes of a field are known."""
+        """Return whether all bytes of a field are known."""
         return len(self.memories[field.space]) >= field.end
 
     def raw(self, field: SfpField) -> bytes:
@@ -106,7 +106,7 @@ class _SfpDump:
         return self.calibration.value(_monitor_of(name), count)
 
     def is_plausible(self, name: str) -> bool:
-        """Tell whether a monitor or threshold can be what its count and the constants make of it."""
+        """Return whether a monitor or threshold can be what its count and the constants make of it."""
         field, monitor = FIELDS[name], _monitor_of(name)
         count = unscaled(field, self.raw(field)) if self.knows(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -116,7 +116,7 @@ class _SfpDump:
         return self.calibration.is_plausible(monitor, count)
 
     def supported(self, name: str, device: int) -> bool:
-        """Tell whether a field or bit means something in this module."""
+        """Return whether a field or bit means something in this module."""
         # Without the bit nothing says that A2h is diagnostics at all.
         if device == A2H and not self.abilities.diagnostics:
             return False
@@ -126,7 +126,7 @@ class _SfpDump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Tell whether a wrong check sum makes a byte unreliable: its own, or one over what it is read with."""
+        """Return whether a wrong check sum makes a byte unreliable: its own, or one over what it is read with."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 say how A2h is to be read

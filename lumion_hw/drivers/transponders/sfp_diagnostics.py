@@ -99,7 +99,7 @@ class DiagnosticCalibration:
         return self.slope[monitor] * raw + self.offset[monitor]
 
     def is_plausible(self, monitor: str, raw: float) -> bool:
-        """Tell whether a module can mean the calibrated value of a count.
+        """Return whether a module can mean the calibrated value of a count.
 
         SFF-8472 clauses 9.2 and 9.3 give the calibrated result the format of the internally calibrated monitor, and
         with it "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA and 0 to 6.5 mW, whichever

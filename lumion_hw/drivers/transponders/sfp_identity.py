@@ -46,7 +46,7 @@ class Abilities:
 
 
 def is_set(name: str, memory: bytes, start: int = 0) -> bool:
-    """Tell whether a named bit is set in a piece of its device's memory that begins at ``start``."""
+    """Return whether a named bit is set in a piece of its device's memory that begins at ``start``."""
     bit = BITS[name]
     return bool(memory[bit.byte - start] & bit.mask)
 

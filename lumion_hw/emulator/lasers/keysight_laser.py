@@ -106,7 +106,7 @@ class LaserModule:
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the low-SSE output below that of the other output; ``None`` for a laser with one
-        output.
+            output.
     """
 
     def __init__(

@@ -87,8 +87,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         clock: The clock of the bench.
         rng: Random phases of the scrambling waveforms.
         drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on every
-        change.
-            While scrambling, the voltages are those at the time of :meth:`advance`, full swing.
+            change. While scrambling, the voltages are those at the time of :meth:`advance`, full swing.
         serial: Serial number in ``SN?``.
         echo: Whether the command is sent back as the first line of its reply.
     """

@@ -90,8 +90,7 @@ class EmulatedArroyoTec(TextDevice):
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
         holding: Whether it has been at its set point for a long time; otherwise its output is off and the plate at
-        ambient
-            temperature.
+            ambient temperature.
         model: Model in ``*IDN?``.
     """
 

@@ -92,7 +92,7 @@ def test_byte_streams_are_no_connections_but_bridges_may_stand_behind_them() -> 
 
 
 def test_other_devices_take_no_such_connections() -> None:
-    with pytest.raises(ValueError, match="not an address"):
+    with pytest.raises(ValueError, match="not a device address"):
         PowerMeterModel(kind="keysight-n77xx", address="i2c://1")
 
 

@@ -340,7 +340,7 @@ def test_the_same_lanes_are_not_put_out_of_use_first(module: CmisTransponder, pe
 )
 def test_a_refused_application_names_lane_and_code(module: CmisTransponder, peer: Peer, code: int, name: str) -> None:
     peer.reject = code
-    with pytest.raises(ConfigRejectedError, match=re.escape(f"host lane 1 answers {code:X}h, {name}")) as told:
+    with pytest.raises(ConfigRejectedError, match=re.escape(f"host lane 1 reports {code:X}h, {name}")) as told:
         module.select_application(1)
     assert (told.value.lane, told.value.code, told.value.name) == (1, code, name)
 

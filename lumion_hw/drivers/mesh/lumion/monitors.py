@@ -6,7 +6,7 @@ import numpy as np
 
 from firmware_protocol import ReadAdcReply, ReadAdcRequest, max_payload, monitor_from_code
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.lumion.config import outside
+from lumion_hw.drivers.mesh.lumion.config import out_of_range_error
 from lumion_hw.errors import ConfigError, DeviceAddress, FrameError, NotSupportedError
 from lumion_hw.interfaces import MonitorReading
 from lumion_hw.sessions.framed.session import FramedSession
@@ -14,19 +14,21 @@ from lumion_hw.sessions.framed.session import FramedSession
 _LONGEST_AVERAGE = 4096  # sections 9 and 10.1
 
 
-def check_ability(there: bool, command: str, otherwise: str, target: DeviceAddress) -> None:
+def check_capability(there: bool, command: str, otherwise: str, target: DeviceAddress) -> None:
     """Raise ``NotSupportedError`` where a controller cannot do what a command asks for."""
     if not there:
         raise target.error(NotSupportedError, f"{command}: this controller {otherwise}.", command=command)
 
 
-def check_average(n_avg: int, what: str, target: DeviceAddress) -> None:
+def check_average(n_avg: int, label: str, target: DeviceAddress) -> None:
     """Raise ``LimitError`` for a number of scans the controller does not average."""
     if not 1 <= n_avg <= _LONGEST_AVERAGE:
-        raise outside(what, n_avg, (1, _LONGEST_AVERAGE), "scans", target)
+        raise out_of_range_error(label, n_avg, (1, _LONGEST_AVERAGE), "scans", target)
 
 
-def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, target: DeviceAddress) -> tuple[int, ...]:
+def checked_monitors(
+    monitors: tuple[int, ...] | None, n_adc: int, label: str, target: DeviceAddress
+) -> tuple[int, ...]:
     """Return the monitors asked for in ascending order; all of them for ``None``.
 
     Raises:
@@ -37,13 +39,13 @@ def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, tar
     if chosen and not wrong:
         return chosen
     seen = f"monitor {wrong[0]} does not exist" if wrong else "no monitor is chosen"
-    raise target.error(ConfigError, f"{what}: {seen}; the controller has monitors 0 to {n_adc - 1}.")
+    raise target.error(ConfigError, f"{label}: {seen}; the controller has monitors 0 to {n_adc - 1}.")
 
 
 def read_all(session: FramedSession, clock: Clock, n_avg: int, target: DeviceAddress) -> MonitorReading:
     """Read all monitors, in as many pieces as the frames need. Raises as ``read_monitors`` of the driver."""
     hello = session.hello
-    check_ability(hello.n_adc > 0, "READ_ADC", "has no monitors", target)
+    check_capability(hello.n_adc > 0, "READ_ADC", "has no monitors", target)
     check_average(n_avg, "READ_ADC, scans to average", target)
     per_frame = (max_payload(hello.fw_tx_max) - ReadAdcReply.layout.fixed_size) // 2
     pieces = [

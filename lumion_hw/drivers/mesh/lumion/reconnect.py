@@ -138,7 +138,7 @@ class Reconnector:
         target: Device name and address, for messages.
 
     Attributes:
-        state: DeviceAddress the driver stands.
+        state: State of the connection.
         events: The newest events, oldest first.
     """
 
@@ -222,7 +222,7 @@ class Reconnector:
                 self.state = LinkState.OPEN
             self._tell(LinkEventKind.RECONNECTED, str(attachment), attachment)
 
-    def wait(self, what: str) -> None:
+    def wait(self, label: str) -> None:
         """Let a call wait for the link as long as the policy allows; without a policy the call finds out by itself.
 
         Raises:
@@ -235,7 +235,7 @@ class Reconnector:
             if self.state is LinkState.OPEN:
                 return
             if self.state is LinkState.CLOSED or now >= until:
-                raise self._away(what, now)
+                raise self._away(label, now)
             self._clock.sleep(max(0.0, min(self._next_s - now, until - now, _SLICE_S)))
 
     def _failed(self, error: LumionError) -> None:
@@ -254,11 +254,11 @@ class Reconnector:
         self._why = why
         self._tell(LinkEventKind.GIVEN_UP, why)
 
-    def _away(self, what: str, now: float) -> LinkLost:
+    def _away(self, label: str, now: float) -> LinkLost:
         if self.state is LinkState.CLOSED:
-            text, hint = f"{what}: the link is closed: {self._why.rstrip('.')}", "Open the device again."
+            text, hint = f"{label}: the link is closed: {self._why.rstrip('.')}", "Open the device again."
         else:
-            text = f"{what}: the link was lost {now - self._lost_s:.1f} s ago, attempts so far: {self._attempts}"
+            text = f"{label}: the link was lost {now - self._lost_s:.1f} s ago, attempts so far: {self._attempts}"
             hint = f"The next one comes in {max(0.0, self._next_s - now):.1f} s; its watchdog switches the outputs off."
         return self._target.error(LinkLost, f"{text}.", hint=hint)
 

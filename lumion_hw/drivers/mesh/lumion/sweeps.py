@@ -41,12 +41,12 @@ from lumion_hw.clock import Clock, Deadline
 from lumion_hw.drivers.mesh.lumion.config import (
     check_power,
     checked_currents,
-    limit_in_ma,
+    limit_error_in_ma,
     load_ohm,
-    outside,
+    out_of_range_error,
     power_cap_uw,
 )
-from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
+from lumion_hw.drivers.mesh.lumion.monitors import check_average, checked_monitors
 from lumion_hw.errors import (
     LIST_FAULTS,
     ConfigError,
@@ -114,7 +114,7 @@ def planned_sweep(
             expressed, or the image is larger than the controller's memory.
         ConfigError: There is no point, or a heater or monitor that does not exist.
     """
-    monitors = chosen_monitors(plan.monitors, hello.n_adc, "sweep", target)
+    monitors = checked_monitors(plan.monitors, hello.n_adc, "sweep", target)
     _check_run(plan, len(monitors), hello, target)
     start = base
     if plan.start_ma is not None:
@@ -153,16 +153,16 @@ def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: Devi
     check_average(plan.n_avg, "sweep, n_avg", target)
     longest_s = _MAX_U32 * 1e-6
     if not 0.0 <= plan.settle_s <= longest_s:
-        raise outside("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", target)
+        raise out_of_range_error("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", target)
     # A record is never split over frames, neither pushed nor read.
     fit = min(max_elements(kind, hello.fw_tx_max) for kind in (SweepDataEvent, SweepReadReply))
     hint = "Choose fewer monitors."
     _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, target)
 
 
-def _check(what: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
+def _check(label: str, asked: int, limit: int, unit: str, hint: str, target: DeviceAddress) -> None:
     if asked > limit:
-        raise target.error(LimitError, what, requested=asked, limit=limit, unit=unit, hint=hint)
+        raise target.error(LimitError, label, requested=asked, limit=limit, unit=unit, hint=hint)
 
 
 class _TableSequence:
@@ -205,8 +205,8 @@ class _TableSequence:
                 )
             top_ma = float(self._max_ma[channel])
             if not 0.0 <= current_ma <= top_ma:
-                what = f"sweep, point {number}, channel {channel}"
-                raise outside(what, current_ma, (0.0, top_ma), "mA", self._target)
+                label = f"sweep, point {number}, channel {channel}"
+                raise out_of_range_error(label, current_ma, (0.0, top_ma), "mA", self._target)
             # Rounded as program() does, so that a point and a table of the same currents are the same codes.
             code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
             # Kept up to date by what changes: of thousands of points most change one channel.
@@ -236,7 +236,7 @@ class SweepRun:
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         planned: What to run.
         generation: Number of the run, newer than what is driven.
         keep_going: Called while waiting: feeds the watchdog; raises to end the run. Returns the time of its next call.
@@ -287,7 +287,7 @@ class SweepRun:
         image = self._planned.image
         self._session.request_all(list(load_requests(self._generation, image, hello.fw_rx_max)))
         # Before SWEEP_START: the first records may arrive with its reply.
-        self._session.listen(Stream.SWEEP, self._take)
+        self._session.listen(Stream.SWEEP, self._on_event)
         try:
             self._start(base_crc32)
             self._collect()
@@ -301,7 +301,7 @@ class SweepRun:
                 SweepStartRequest(self._generation, self._generation, base_crc32, self._planned.window)
             )
         except LimitError as error:
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
+            raise limit_error_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
         except LinkTimeout:  # it may have been started all the same
             self._abort()
             raise
@@ -365,7 +365,7 @@ class SweepRun:
             raise self._error("ended as if it were complete")
         return self._track.in_a_row >= self._planned.n_points
 
-    def _take(self, seq: int, event: AnyEvent) -> None:
+    def _on_event(self, seq: int, event: AnyEvent) -> None:
         """Take one event of the stream; anything of another run is left alone."""
         del seq
         if isinstance(event, SweepDoneEvent) and event.generation == self._generation:
@@ -435,10 +435,10 @@ class SweepRun:
         _log.warning("the end of the sweep was lost on the way; at most %d points were late", at_most)
         return at_most
 
-    def _error(self, what: str) -> DeviceError:
+    def _error(self, label: str) -> DeviceError:
         return self._session.error(
             DeviceError,
-            f"sweep {self._generation} {what}: {self._produced} of {self._planned.n_points} points were recorded.",
+            f"sweep {self._generation} {label}: {self._produced} of {self._planned.n_points} points were recorded.",
             command="SWEEP_START",
             hint=f"The table from before the sweep is driven again unless a fault keeps it off. {LIST_FAULTS}.",
         )

@@ -24,7 +24,7 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.lumion.config import limit_in_ma
+from lumion_hw.drivers.mesh.lumion.config import limit_error_in_ma
 from lumion_hw.errors import LIST_FAULTS, DeviceAddress, LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
 from lumion_hw.sessions.framed.session import FramedSession
@@ -59,7 +59,7 @@ class Tables:
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
 
     Attributes:
@@ -109,7 +109,7 @@ class Tables:
             reply = self._what_became(generation, error)
         except LimitError as error:
             self.in_flight = None
-            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
+            raise limit_error_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._target) from error
         except LumionError as error:
             # A refusal is an answer: nothing was latched.
             if not isinstance(error, LinkError):
@@ -160,8 +160,8 @@ class Tables:
         told.took_effect = False
         raise told from error
 
-    def settle_in_flight(self, driven_crc32: int) -> bool | None:
-        """Tell whether the unanswered table is the one driven now; ``None`` if there was none."""
+    def resolve_in_flight(self, driven_crc32: int) -> bool | None:
+        """Return whether the unanswered table is the one driven now; ``None`` if there was none."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None

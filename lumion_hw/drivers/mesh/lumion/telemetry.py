@@ -28,8 +28,8 @@ from firmware_protocol import (
     monitor_from_code,
 )
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.drivers.mesh.lumion.config import outside
-from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
+from lumion_hw.drivers.mesh.lumion.config import out_of_range_error
+from lumion_hw.drivers.mesh.lumion.monitors import check_average, checked_monitors
 from lumion_hw.errors import BusyError, DeviceAddress, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
 from lumion_hw.sessions.framed.session import FramedSession
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _LEAST_WINDOW = 16
 _LARGEST_WINDOW = 1024
 _SILENT_S = 1.0  # silence after which the state of the stream is asked for, on top of the time of four records
-_SILENCES = 5  # questions without a new record in between after which the stream has failed
+_MAX_SILENCES = 5  # questions without a new record in between after which the stream has failed
 _MAX_U32 = 0xFFFFFFFF
 
 
@@ -58,16 +58,16 @@ def subscription(
         LimitError: Period or average cannot be expressed, or the scans take longer than the period.
         ConfigError: A monitor does not exist, or more than fit into one frame.
     """
-    chosen = chosen_monitors(monitors, hello.n_adc, "telemetry", target)
+    chosen = checked_monitors(monitors, hello.n_adc, "telemetry", target)
     fit = max_elements(TelemetryEvent, hello.fw_tx_max)
     if len(chosen) > fit:
-        raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", target)
+        raise out_of_range_error("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", target)
     check_average(n_avg, "telemetry, n_avg", target)
     tick_s = hello.tick_us * 1e-6
     # The scans of one record have to fit its period, else the board falls behind for good.
     shortest_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _MAX_U32 * tick_s:
-        raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", target)
+        raise out_of_range_error("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", target)
     # Rounded to the nearest tick, but never below the time of the scans.
     ticks = max(round(period_s / tick_s), -(-n_avg * hello.adc_scan_us // hello.tick_us))
     window = min(max(_LEAST_WINDOW, math.ceil(1.0 / period_s)), _LARGEST_WINDOW)
@@ -80,7 +80,7 @@ class TelemetryStream:
 
     Args:
         session: The open session.
-        clock: Its clock.
+        clock: Clock of the link.
         request: What to subscribe to.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while somebody waits.
@@ -96,13 +96,13 @@ class TelemetryStream:
         clock: Clock,
         request: SubscribeRequest,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
-        ended: Callable[[], None],
+        on_lost: Callable[[LinkLost], None],
+        on_ended: Callable[[], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._request = request
-        self._keep_going, self._when_lost, self._ended = keep_going, when_lost, ended
+        self._keep_going, self._on_lost, self._on_ended = keep_going, on_lost, on_ended
         self._is_closed = False
         self._epoch = session.epoch
         self._full_scale_ma = session.hello.adc_full_scale * 1e-6
@@ -119,10 +119,10 @@ class TelemetryStream:
 
     def _subscribe(self) -> None:
         with self._session.transaction():
-            self._session.listen(self._request.stream, self._take)
+            self._session.listen(self._request.stream, self._on_event)
             count = self._session.request(self._request).count
         if count != self._count:
-            raise self._wrong_count(count)
+            raise self._count_error(count)
 
     def read(self) -> TelemetrySample:
         """Return the next reading.
@@ -136,7 +136,7 @@ class TelemetryStream:
             return self._next()
         except LinkLost as error:
             self.close()
-            self._when_lost(error)
+            self._on_lost(error)
             raise
         except BaseException:
             self.close()
@@ -146,7 +146,7 @@ class TelemetryStream:
         """End the subscription; idempotent."""
         if not self._is_closed:
             self._is_closed = True
-            self._ended()
+            self._on_ended()
             self._unsubscribe()
 
     def _next(self) -> TelemetrySample:
@@ -162,7 +162,7 @@ class TelemetryStream:
                 # A lost renewal stops the stream, and with its last event lost
                 # nothing shows that: the answer to a question tells both.
                 silences, last_news_s = silences + 1, self._clock.now()
-                if silences == _SILENCES:
+                if silences == _MAX_SILENCES:
                     raise self._silence()
                 self._ask()
         if self._is_closed:
@@ -170,7 +170,7 @@ class TelemetryStream:
         self._renew()
         return self._samples.popleft()
 
-    def _take(self, seq: int, event: AnyEvent) -> None:
+    def _on_event(self, seq: int, event: AnyEvent) -> None:
         # A record of other monitors belongs to an earlier subscription of the same number.
         if not isinstance(event, TelemetryEvent) or len(event.adc) != self._count:
             return
@@ -199,7 +199,7 @@ class TelemetryStream:
         self._track.settle(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
-        # The session is another one, and with it this subscription is gone; its number may be somebody else's by now.
+        # The session is another one, and with it this subscription is gone; its number may be another program's by now.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         try:
@@ -214,7 +214,7 @@ class TelemetryStream:
                 LinkLost, "telemetry: the session it was subscribed in is gone.", hint="Start it again."
             )
 
-    def _wrong_count(self, count: int) -> FrameError:
+    def _count_error(self, count: int) -> FrameError:
         return self._session.error(
             FrameError,
             f"SUBSCRIBE: the controller announces {count} monitors per record, asked for were {self._count}.",
@@ -224,7 +224,7 @@ class TelemetryStream:
     def _silence(self) -> LinkTimeout:
         return self._session.error(
             LinkTimeout,
-            f"telemetry: the controller answers, but sent no record for {_SILENCES * self._silent_s:.1f} s.",
+            f"telemetry: the controller answers, but sent no record for {_MAX_SILENCES * self._silent_s:.1f} s.",
             hint="Start it again; if that does not help, look at GET_STATS for its transmit queue.",
         )
 
@@ -261,7 +261,7 @@ class TelemetryStreams:
 
     Args:
         session: The session.
-        clock: Its clock.
+        clock: Clock of the link.
         target: Device name and address, for messages.
         keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
         when_lost: Told when the link is lost while an iterator waits.
@@ -273,14 +273,14 @@ class TelemetryStreams:
         clock: Clock,
         target: DeviceAddress,
         keep_going: Callable[[], float],
-        when_lost: Callable[[LinkLost], None],
+        on_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._target = target
         self._keep_going = keep_going
-        self._when_lost = when_lost
-        self._taken: set[tuple[int, int]] = set()
+        self._on_lost = on_lost
+        self._used_streams: set[tuple[int, int]] = set()
 
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
         """Subscribe and return the iterator. Raises as ``telemetry`` of the driver."""
@@ -288,16 +288,16 @@ class TelemetryStreams:
             request = subscription(self._session.hello, period_s, monitors, n_avg, self._target)
             request = replace(request, stream=self._free_stream())
             key = (self._session.epoch, request.stream)
-            self._taken.add(key)
-            ended = functools.partial(self._taken.discard, key)
+            self._used_streams.add(key)
+            on_ended = functools.partial(self._used_streams.discard, key)
             return TelemetryIterator(
-                TelemetryStream(self._session, self._clock, request, self._keep_going, self._when_lost, ended)
+                TelemetryStream(self._session, self._clock, request, self._keep_going, self._on_lost, on_ended)
             )
 
     def _free_stream(self) -> int:
         n_streams = self._session.hello.n_streams
         for stream in range(FIRST_TELEMETRY_STREAM, FIRST_TELEMETRY_STREAM + n_streams):
-            if (self._session.epoch, stream) not in self._taken:
+            if (self._session.epoch, stream) not in self._used_streams:
                 return stream
         raise self._target.error(
             BusyError,

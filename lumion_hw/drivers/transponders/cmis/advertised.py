@@ -59,7 +59,7 @@ class Advertised:
         return value if isinstance(value, str) else ""
 
     def supported(self, name: str) -> bool | None:
-        """Tell whether the module has a field; ``None`` if the page that says so is not known."""
+        """Return whether the module has a field; ``None`` if the page that says so is not known."""
         return is_supported(FIELDS[name], self._condition)
 
     def _condition(self, name: str) -> int | bool | None:

@@ -64,7 +64,7 @@ class ModuleModel:
     reason: str = ""
 
     def fits(self, identity: TransponderIdentity, revision: tuple[int, int]) -> bool:
-        """Tell whether a module is one of these."""
+        """Return whether a module is one of these."""
         by_name = re.fullmatch(self.vendor, identity.vendor) and re.fullmatch(self.part_number, identity.part_number)
         return bool(by_name) and self.from_revision <= revision < self.below_revision
 
@@ -136,12 +136,12 @@ class ModuleContext:
         """Return the error for what the module does not have as it was told."""
         return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
-    def needs(self, supported: object, what: str) -> None:
+    def needs(self, supported: object, label: str) -> None:
         """Raise ``NotSupportedError`` unless the module can do it."""
         if not supported:
-            raise self.error(NotSupportedError, f"{what} is not supported", "The module does not advertise it.")
+            raise self.error(NotSupportedError, f"{label} is not supported", "The module does not advertise it.")
 
-    def readable(self, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
+    def readable(self, label: str, read: Callable[[], _T], otherwise: _T) -> _T:
         """Return what optional pages say; ``otherwise``, with a warning, where only these pages cannot be read.
 
         Raises:
@@ -151,7 +151,7 @@ class ModuleContext:
             return read()
         except (NotRespondingError, ModuleAbsentError, ShortReadError) as error:
             self.memory.pages.read_page(None, 0, 1)
-            self.warnings.append(f"{what} cannot be read, and what it says is not known: {error.message}")
+            self.warnings.append(f"{label} cannot be read, and what it says is not known: {error.message}")
             return otherwise
 
     def guard(self) -> None:

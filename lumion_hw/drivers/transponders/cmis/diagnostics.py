@@ -105,7 +105,7 @@ class Diagnostics:
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
     def checks_received_bits(self, lane: int) -> bool:
-        """Tell whether the media checker of a lane runs, before the FEC: its errors are those that the FEC corrects."""
+        """Return whether the media checker of a lane runs, before the FEC: its errors are those the FEC corrects."""
         checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
         return checks and not self._module.memory.value("media_checker_fec_side", lane)
 

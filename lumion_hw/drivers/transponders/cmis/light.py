@@ -35,7 +35,7 @@ def launched(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> dict[in
 
 
 def is_lit(reading: Reading) -> bool:
-    """Tell whether a launched power is light. Exactly 0 dBm is 1 mW."""
+    """Return whether a launched power is light. Exactly 0 dBm is 1 mW."""
     return reading.value is not None and reading.value > DARK_DBM
 
 

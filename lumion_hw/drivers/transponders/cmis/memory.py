@@ -213,7 +213,7 @@ class FlagStore:
             return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
     def has_seen(self, name: str, lane: int | None) -> bool:
-        """Tell whether a flag is kept."""
+        """Return whether a flag is kept."""
         return (name, lane) in self._seen
 
     def clear(self, names: Collection[str] | None = None) -> None:

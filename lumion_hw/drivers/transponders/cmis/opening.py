@@ -10,7 +10,7 @@ from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
 from lumion_hw.errors import IdentityError, LinkError
-from lumion_hw.sessions.module.pages import ModulePages, page_words
+from lumion_hw.sessions.module.pages import ModulePages, page_name
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
@@ -60,7 +60,7 @@ def open_module(
         )
     module = ModuleContext(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
     module.warnings += [
-        f"{page_words(page)} cannot be read, and what it says is not known: {half.message}"
+        f"{page_name(page)} cannot be read, and what it says is not known: {half.message}"
         for page, half in found.items()
         if isinstance(half, LinkError)
     ]

@@ -55,7 +55,7 @@ class PathDriver:
         return module.identity
 
     def can_switch(self) -> bool:
-        """Tell whether the transmitter can be switched: not with a flat memory, as cables have."""
+        """Return whether the transmitter can be switched: not with a flat memory, as cables have."""
         return not self._opened.advertised.flat
 
     def capabilities(self) -> TransponderCapabilities:
@@ -271,7 +271,7 @@ class PathDriver:
         if module.state() == ModuleState.READY:
             dp.switch_off(module, paths, lanes)
             light.check_dark(module, self._shared.parts().vdm, lanes)
-        # No data path is up that could be watched; the request holds when somebody else powers the module up.
+        # No data path is up that could be watched; the request holds when another program powers the module up.
         elif module.advertised.supported("tx_disable"):
             module.memory.set_lanes("tx_disable", ALL_LANES if self._scope.is_module else lanes, True)
         self._shared.lit -= {path.first_lane for path in paths}
@@ -379,7 +379,7 @@ class ModulePath(PathDriver):
 
 
 def _concerns(path: DataPath, name: str, lane: int | None) -> bool:
-    """Tell whether a flag is one of these lanes, or of the module as a whole."""
+    """Return whether a flag is one of these lanes, or of the module as a whole."""
     if lane is None or lane == MODULE_RESOURCE:
         return True
     field = FIELDS.get(f"{name}_flag")

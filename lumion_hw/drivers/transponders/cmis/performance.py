@@ -54,7 +54,7 @@ class ReadLanes:
     host: Collection[int] | None = None
 
     def has(self, instance: Instance, name: str) -> bool:
-        """Tell whether a diagnostic instance of a quantity belongs to them; those of the module as a whole do."""
+        """Return whether a diagnostic instance of a quantity belongs to them; those of the module as a whole do."""
         lanes = self.host if _is_of_host(name) else self.media
         return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
 
@@ -83,7 +83,7 @@ class LiveLanes:
     locked: Collection[int]
 
     def is_fresh(self, key: _Key) -> bool:
-        """Tell whether a quantity is measured now: registers keep their last values when the signal is gone."""
+        """Return whether a quantity is measured now: registers keep their last values when the signal is gone."""
         name, lane = key
         if _is_of_host(name):
             return _has(self.lit_host, lane)
@@ -279,12 +279,12 @@ class PerformanceReader:
 
 
 def _is_of_host(name: str) -> bool:
-    """Tell whether a quantity is one of host lanes."""
+    """Return whether a quantity is one of host lanes."""
     return "host" in name.split("_")
 
 
 def _of_receiver(name: str) -> bool:
-    """Tell whether a quantity needs a signal at the receiver; powers do not, they say that there is none."""
+    """Return whether a quantity needs a signal at the receiver; powers do not, they say that there is none."""
     return not (name in _POWERS or name.startswith(_OF_TRANSMITTER))
 
 
@@ -371,13 +371,13 @@ def _words(reading: Reading) -> str:
 
 
 def _between(low: Reading | None, middle: Reading, high: Reading | None) -> bool:
-    """Tell whether a value lies in the range of the interval, as far as that is known."""
+    """Return whether a value lies in the range of the interval, as far as that is known."""
     slack = _SLACK_DB if middle.unit in _DECIBELS else 0.0
     return bool(low and high) and _value(low) - slack <= _value(middle) <= _value(high) + slack
 
 
 def _agree(name: str, one: Reading, other: Reading) -> bool:
-    """Tell whether two sources agree; only levels in dB and bit error ratios have a rule."""
+    """Return whether two sources agree; only levels in dB and bit error ratios have a rule."""
     a, b = _value(one), _value(other)
     if "ber" in name.split("_"):
         large, small = max(a, b), min(a, b)

@@ -28,7 +28,7 @@ class Scope:
         return self.first_lane is None and self.media_lane is None
 
     def has(self, path: DataPath) -> bool:
-        """Tell whether a data path belongs to it."""
+        """Return whether a data path belongs to it."""
         if self.first_lane is not None:
             return path.first_lane == self.first_lane
         return self.media_lane is None or self.media_lane in path.media_lanes

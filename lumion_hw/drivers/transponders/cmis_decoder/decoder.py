@@ -231,7 +231,7 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
 
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
-    """Tell whether this is an element of a lane that the module does not have."""
+    """Return whether this is an element of a lane that the module does not have."""
     lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(_lanes_of(field))
     return lanes is not None and index not in lanes
 

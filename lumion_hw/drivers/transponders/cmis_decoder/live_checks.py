@@ -91,7 +91,7 @@ def monitors(dump: Dump) -> Iterator[Finding]:
 
 
 def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Tell whether a value is outside limits that make sense."""
+    """Return whether a value is outside limits that make sense."""
     if value is None or low is None or high is None or low >= high:
         return False
     return not low <= value <= high

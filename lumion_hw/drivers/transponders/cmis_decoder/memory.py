@@ -55,7 +55,7 @@ class Dump:
         return int(value) if isinstance(value, (int, float)) else 0
 
     def knows(self, field: Field, index: int | None = None) -> bool:
-        """Tell whether all bytes of a field are known."""
+        """Return whether all bytes of a field are known."""
         return self.image.has(field.page, field.span(index), self._bank(field.page))
 
     def raw_hex(self, field: Field, index: int | None = None) -> str:
@@ -64,7 +64,7 @@ class Dump:
         return "" if half is None else cut(field, half, index).hex()
 
     def supported(self, name: str) -> bool | None:
-        """Tell whether the module has a field."""
+        """Return whether the module has a field."""
         return self.advertised.supported(name)
 
     @cached_property
@@ -80,7 +80,7 @@ class Dump:
         return found
 
     def is_damaged(self, field: Field) -> bool:
-        """Tell whether a field has a byte under a check sum that is wrong, that byte included."""
+        """Return whether a field has a byte under a check sum that is wrong, that byte included."""
         wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
         return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
 
@@ -109,7 +109,7 @@ class Dump:
         return frozenset(lane for lane in ALL_LANES if any(self.number(name, lane) for name in powers))
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is supported and its page in the dump."""
+        """Return whether a field is supported and its page in the dump."""
         return bool(self.supported(name)) and self.half(FIELDS[name].page) is not None
 
     def _bank(self, page: Page) -> int:

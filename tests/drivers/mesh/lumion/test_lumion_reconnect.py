@@ -202,7 +202,7 @@ def test_another_device_behind_the_same_plug_is_not_driven(make: Make, board: Sp
     board.hello = replace(board.hello, serial="FP-0008")
     clock.sleep(1.0)
     assert kinds(driver) == [KIND.LOST, KIND.GIVEN_UP]
-    assert "'FP-0008' answered, 'FP-0007' was expected" in driver.link_events[-1].text
+    assert "serial number 'FP-0007', found 'FP-0008'" in driver.link_events[-1].text
     with pytest.raises(IdentityError):
         driver.open()
 

@@ -169,7 +169,7 @@ def test_a_controller_without_sweeps_says_so(board: SpecBoard, driver: LumionMes
     assert driver.info.on_board_sweep
     driver.open()
     assert not driver.info.on_board_sweep
-    with pytest.raises(NotSupportedError, match="runs no sweeps"):
+    with pytest.raises(NotSupportedError, match="has no sweeps"):
         driver.sweep(SweepPlan(({},)))
 
 
