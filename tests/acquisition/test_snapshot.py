@@ -133,7 +133,7 @@ def test_a_snapshot_of_another_bench_or_device_is_refused(bench: Bench, monkeypa
     newer = replace(taken.identities["tls-a"], firmware="newer")
     assert restore(bench, replace(taken, identities={**taken.identities, "tls-a": newer})).complete
     monkeypatch.setattr(Bench, "is_emulated", False)
-    with pytest.raises(ConfigError, match="emulated, this one is real"):
+    with pytest.raises(ConfigError, match="but this bench is real"):
         restore(bench, taken)
 
 

@@ -57,7 +57,7 @@ def test_a_row_that_no_program_writes_is_refused_and_its_field_named(tmp_path: P
 def test_spans_that_no_program_writes_are_an_error_of_the_history(tmp_path: Path, capsys) -> None:
     forged(tmp_path, spans=[{"name": 7}])
     assert main(["fabric", "history", "small-bench", "--state", str(tmp_path)]) == 2
-    assert "entry 1 of the fabric's journal is not of this version" in capsys.readouterr().err
+    assert "entry 1 of the fabric journal was written by another version" in capsys.readouterr().err
 
 
 def test_a_directory_that_cannot_be_read_is_one_paragraph(capsys) -> None:
