@@ -118,7 +118,7 @@ class ImageReader:
         self._n_dac = n_dac
         self._offset = 0
 
-    def take(self, size: int, what: str, point: int | None = None) -> bytes:
+    def read(self, size: int, what: str, point: int | None = None) -> bytes:
         """Return the next ``size`` bytes. Raises ``ImageError`` when the image ends before them."""
         end = self._offset + size
         if end > len(self._data):
@@ -132,30 +132,30 @@ class ImageReader:
     def header(self) -> ImageHeader:
         """Return the fixed part, every field inside its range."""
         header = ImageHeader(
-            **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.take(IMAGE_HEADER_SIZE, "the header")))
+            **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.read(IMAGE_HEADER_SIZE, "the header")))
         )
         header.check()
         return header
 
     def table(self, point: int | None = None) -> NDArray[np.uint16]:
         """Return a whole table of n_dac codes."""
-        raw = self.take(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
+        raw = self.read(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
         return np.frombuffer(raw, dtype=CODE_DTYPE)
 
     def point(self, number: int) -> tuple[NDArray[Any], NDArray[np.uint16] | None, tuple[int, int] | None]:
         """Return ``(changes, table, times)`` of the next point record."""
-        (head,) = _HEAD.unpack(self.take(_HEAD.size, "a point", number))
+        (head,) = _HEAD.unpack(self.read(_HEAD.size, "a point", number))
         count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
         # The largest count that fits the field is not a number of changes; it means a whole table.
         if count == FULL_TABLE:
             table = self.table(number)
         else:
-            changes = np.frombuffer(self.take(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
+            changes = np.frombuffer(self.read(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
             beyond = changes["channel"][changes["channel"] >= self._n_dac]
             # Check this now, not when the point is due: a sweep must not stop half way.
             if beyond.size:
                 raise ChannelError(int(beyond[0]), self._n_dac, number)
-        times = _TIMES.unpack(self.take(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
+        times = _TIMES.unpack(self.read(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
         return changes, table, times
 
     def end(self) -> None:

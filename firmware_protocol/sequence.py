@@ -144,19 +144,19 @@ class SendWindow:
         """Numbers that are sent and not answered, oldest first."""
         return tuple(self._unanswered)
 
-    def may_send(self) -> bool:
+    def can_send(self) -> bool:
         """Return whether a new number can be used now."""
         # Measure from the oldest unanswered number. If we counted unanswered numbers instead,
         # boards would refuse correct repeats for every W above 1 (section 4.3).
         return not self._unanswered or (self._next - self._unanswered[0]) % _SEQ < self.window
 
-    def take(self, *, awaits_reply: bool = True) -> int:
+    def next_seq(self, *, awaits_reply: bool = True) -> int:
         """Return the next number. A NO_REPLY request counts as answered immediately.
 
         Raises:
             ValueError: The window is full; wait for the oldest reply first.
         """
-        if not self.may_send():
+        if not self.can_send():
             raise ValueError(
                 f"the window of {self.window} is full: the oldest unanswered number is {self._unanswered[0]}"
             )
@@ -174,7 +174,7 @@ class SendWindow:
             self._next = (self._next + self.window - 1) % _SEQ
             self._unanswered.clear()
 
-    def settle(self, seq: int) -> None:
+    def mark_answered(self, seq: int) -> None:
         """Record that ``seq`` was answered; unknown numbers are ignored."""
         if seq in self._unanswered:
             self._unanswered.remove(seq)

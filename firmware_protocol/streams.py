@@ -33,7 +33,7 @@ class EventCredit:
         """Set the limit of a renewal; an older limit is ignored."""
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
-    def may_send(self) -> bool:
+    def can_send(self) -> bool:
         """Return whether the next event can be sent now."""
         return is_newer(self.credit_limit, self.next_event)
 
@@ -43,7 +43,7 @@ class EventCredit:
         Raises:
             ValueError: There is no credit; discard the oldest record instead.
         """
-        if not self.may_send():
+        if not self.can_send():
             raise ValueError(f"no credit: event {self.next_event} needs a limit newer than {self.credit_limit}")
         number = self.next_event
         self.next_event = (number + 1) % _U32
@@ -94,7 +94,7 @@ class EventTrack:
         self.dropped = dropped
         return number
 
-    def settle(self, next_event: int, dropped: int) -> int:
+    def count_final_losses(self, next_event: int, dropped: int) -> int:
         """Compare with the reply of a SUBSCRIBE and return the number of events lost since the last received one."""
         # At the end of a stream, no later event shows the gap.
         missing = (next_event - self.next_event) % _U32 if is_newer(next_event, self.next_event) else 0

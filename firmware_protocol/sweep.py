@@ -163,7 +163,7 @@ class SweepImage:
         """
         reader = ImageReader(data, n_dac)
         header = reader.header()
-        mask = reader.take(header.mask_len, "the mask")
+        mask = reader.read(header.mask_len, "the mask")
         # The layout does not exclude a mask of zeros, with which a run would record nothing.
         if not channels_from_mask(mask, n_adc).size:
             raise ImageError(18, "the mask selects no monitor")

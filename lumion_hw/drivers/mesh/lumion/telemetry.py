@@ -196,7 +196,7 @@ class TelemetryStream:
         request = SubscribeRequest(self._request.stream, limit, sub_flags=SubscribeFlag.RENEW)
         reply = self._session.request(request)
         self._track.grant(limit)
-        self._track.settle(reply.next_event, reply.dropped)
+        self._track.count_final_losses(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
         # The session is another one, and with it this subscription is gone; its number may be another program's by now.
