@@ -91,7 +91,7 @@ def explain(plan: CircuitPlan) -> str:
 
 
 def _circuit_lines(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
-    state = ", already active, keeps its path" if circuit in plan.standing else ""
+    state = ", already active, keeps its path" if circuit in plan.active else ""
     line = circuit.budget.format
     yield f"{circuit.request} ({line.name}, {line.rate_gbps:g} Gb/s){state}"
     yield f"  polarization: {circuit.strategy}. {circuit.reason}"

@@ -152,7 +152,7 @@ class PathSetup:
         """
         self._check_modules_free(requests)
         spans = Spans(self.bench, milestone)
-        plan = plan_circuits(self.bench, self.record, requests, standing=self._active_circuits, progress=progress)
+        plan = plan_circuits(self.bench, self.record, requests, active=self._active_circuits, progress=progress)
         before = self._state_before(plan.circuits)
         spans.note("looked")
         with self._rollback_on_error(before, plan.circuits):
@@ -184,9 +184,9 @@ class PathSetup:
         remaining = None if self.active is None else self._plan_without(self.active, removed)
         circuits = () if remaining is None else remaining.circuits
         record = record_avoiding(self.record, avoid)
-        new = plan_circuits(self.bench, record, added, standing=circuits)
+        new = plan_circuits(self.bench, record, added, active=circuits)
         if remaining is None or not circuits:
-            return replace(new, standing=())
+            return replace(new, active=())
         setting = setting_with_active(
             self.bench.mesh.topology,
             record,

@@ -91,10 +91,10 @@ class JobCircuits:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
 
     def _remove_leftovers(self) -> None:
-        wanted, standing = self._required_requests(), self._active_requests()
+        wanted, active = self._required_requests(), self._active_requests()
         idle = [loop for name in self.spares for loop in loop_requests(find_unit(self.bench.model, name))]
-        leftover = [request for request in standing if request not in wanted]
-        if all(request in standing for request in wanted):
+        leftover = [request for request in active if request not in wanted]
+        if all(request in active for request in wanted):
             leftover = [request for request in leftover if request not in idle]
         # Otherwise tear down spare loops first: jobs have priority.
         self._remove_circuits(
@@ -170,9 +170,9 @@ class JobCircuits:
             requests: The circuits; those that are not connected are ignored.
             lost: Modules that may be dead.
         """
-        standing = [request for request in requests if request in self._active_requests()]
-        dead = [request.name for request in standing if {request.source, request.target} & set(lost)]
-        alive = [request.name for request in standing if request.name not in dead]
+        active = [request for request in requests if request in self._active_requests()]
+        dead = [request.name for request in active if {request.source, request.target} & set(lost)]
+        alive = [request.name for request in active if request.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
@@ -186,11 +186,11 @@ class JobCircuits:
             LumionError: A device does not answer.
         """
         bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
-        standing = self._active_requests()
+        active = self._active_requests()
         bad += [
             f"{required_request.name} is not connected"
             for required_request in self._required_requests()
-            if required_request not in standing
+            if required_request not in active
         ]
         bad += [
             f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven

@@ -142,14 +142,14 @@ class FabricManager(JobCircuits):
             self._emit("withdrawn", {"words": reason})
             return None
         self._emit("resumed", {"verdict": verdict.words})
-        standing = self._active_requests()
+        active = self._active_requests()
         for job in self.jobs:
             for member in job.members:
                 if self.state.at(member) != verdict.name:
                     continue
                 for spare in self.spares:
                     places = {**self.state.places, member: spare}
-                    if all(request in standing for request in job_requests(self.bench.model, job, places)):
+                    if all(request in active for request in job_requests(self.bench.model, job, places)):
                         # The circuits were switched and recorded; the manager died before it recorded the end.
                         view = FabricView(self.bench.model, self.state, {})
                         state = after_swap(view, verdict, spare)
