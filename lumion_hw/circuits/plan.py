@@ -200,7 +200,11 @@ class _Planner:
         """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
-            lit = [(circuit, leak.port) for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB)]
+            lit = [
+                (circuit, leak.port)
+                for circuit in plan.circuits
+                for leak in circuit.budget.idle_leaks_above(_DARKER_DB)
+            ]
             if not lit:
                 break
             at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
@@ -364,7 +368,7 @@ def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
 
 
 def _idle_light_db(plan: CircuitPlan) -> float:
-    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB))
+    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_leaks_above(_DARKER_DB))
     return max(found, default=-math.inf)
 
 

@@ -48,7 +48,7 @@ class JobCircuits:
 
     def members(self, job: JobModel) -> tuple[str, ...]:
         """Return the units that serve as a job's members, in rank order."""
-        return tuple(self.state.at(member) for member in job.members)
+        return tuple(self.state.unit_at(member) for member in job.members)
 
     @property
     def spares(self) -> tuple[str, ...]:
@@ -128,10 +128,10 @@ class JobCircuits:
         state = dataclasses.replace(self.state, failed=failed)
         changed = {member: at for member, at in places.items() if member != at}
         if changed != dict(self.state.places):
-            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=reason)
+            self.journal.record("substituted", dataclasses.replace(state, places=changed), words=reason)
             return
         refused = {**self.state.refused, job.name: reason}
-        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=reason)
+        self.journal.record("refused", dataclasses.replace(state, refused=refused), words=reason)
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
@@ -161,7 +161,7 @@ class JobCircuits:
                 places = {member: at for member, at in places.items() if member != at}
                 refused = {name: reason for name, reason in self.state.refused.items() if name != job.name}
                 state = dataclasses.replace(self.state, places=places, refused=refused)
-                self.journal.note("tried again", state)
+                self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
         """Remove circuits without waiting for modules that may be dead.

@@ -339,8 +339,8 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
 
 
 def _both_ways(lease: Lease) -> list[CircuitRequest]:
-    there = CircuitRequest(*lease.ports)
-    return [there, there.reverse()]
+    forward = CircuitRequest(*lease.ports)
+    return [forward, forward.reverse()]
 
 
 def _last_number(path: Path) -> int:

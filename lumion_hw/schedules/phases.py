@@ -276,7 +276,7 @@ def iteration_times(
     return IterationTimes(
         tuple(start - iteration_start_s for start, _, _, _ in rows),
         tuple(wait for _, wait, _, _ in rows),
-        tuple(None if asked is None else asked - iteration_start_s for _, _, asked, _ in rows),
+        tuple(None if requested_s is None else requested_s - iteration_start_s for _, _, requested_s, _ in rows),
         tuple(
             DarkSpan(span.port, span.starts_s - iteration_start_s, span.ends_s - iteration_start_s)
             for row in rows

@@ -253,6 +253,4 @@ def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(b
 def test_nothing_wanted_is_a_plan_too(bench: BenchModel) -> None:
     stands = plan_circuits(bench, record_of(), [A_B]).circuits
     assert plan_circuits(bench, record_of(), []).circuits == ()
-    assert [circuit.path for circuit in plan_circuits(bench, record_of(), [], active=stands).active] == [
-        stands[0].path
-    ]
+    assert [circuit.path for circuit in plan_circuits(bench, record_of(), [], active=stands).active] == [stands[0].path]
