@@ -3,8 +3,7 @@
 Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it is silent: after power-on the laser is
 locked with the pin 1234, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
 with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength where the sweep
-ended;
-realigning the cavity takes ten seconds.
+ended; realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ tests/emulator/polarization/test_epc04_dialect.py.
 
 Model choices where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
 and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; ``VF`` in the other direction
-replies
-``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs are at
-0 V; ``RESET`` restores the settings stored by ``SAVE``.
+replies ``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs
+are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
 """
 
 from __future__ import annotations
