@@ -422,7 +422,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
             }
         )
         return
-    echo_text("\n".join([explain_plan(dataclasses.replace(plan, standing=(), circuits=tuple(requested))), *detours]))
+    echo_text("\n".join([explain_plan(dataclasses.replace(plan, active=(), circuits=tuple(requested))), *detours]))
 
 
 # -- planning without hardware
@@ -439,11 +439,11 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
     with target.directory() as directory:
         record, state = load_record(target.record_of(directory)), read_state(directory)[0]
     active_plan = restored_plan(model, record, state)
-    standing = () if active_plan is None else active_plan.circuits
+    active = () if active_plan is None else active_plan.circuits
     connected = {circuit.name for circuit in state.circuits}
     missing = [request for request in requests if request.name not in connected]
     with RunProgress(None, quiet=True) as bars:
-        plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
+        plan = plan_circuits(model, record, missing, active=active, progress=bars)
     return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 

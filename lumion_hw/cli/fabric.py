@@ -289,7 +289,7 @@ def _job_rows(model: Any, state: FabricState, connected: set[str]) -> list[dict[
     return [
         {
             "job": job.name,
-            "members": [state.at(member) for member in job.members],
+            "members": [state.unit_at(member) for member in job.members],
             "state": _job_state(model, job, state, connected),
         }
         for job in model.fabric.all_jobs
