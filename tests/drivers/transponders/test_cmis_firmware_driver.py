@@ -331,7 +331,7 @@ def test_the_password_unlocks_the_users_memory(peer: FirmwarePeer, clock: Virtua
         with pytest.raises(LimitError, match="host password"):
             module.change_password(wrong)
     for offset, n_bytes in ((-1, 1), (120, 9), (128, 1)):
-        with pytest.raises(LimitError, match="user's bytes"):
+        with pytest.raises(LimitError, match="user memory"):
             module.write_user_memory(offset, bytes(n_bytes))
     module.write_user_memory(120, b"to the e")
     module.write_user_memory(127, b"E")
