@@ -70,7 +70,7 @@ class ArmLevels:
     @property
     def imbalance_db(self) -> float | None:
         """Loss of the weaker arm relative to the stronger one."""
-        levels = [each for each in self.received_dbm if each is not None]
+        levels = [level for level in self.received_dbm if level is not None]
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
     @property
@@ -116,7 +116,7 @@ class ArmLeveller:
             trimmed = None if wanted is None else self._with_trims(plan, circuit, wanted)
             if wanted is None or trimmed is None:
                 break
-            trimmed_db = [sum(each) for each in zip(trimmed_db, (b - a for a, b in wanted), strict=True)]
+            trimmed_db = [sum(pair_db) for pair_db in zip(trimmed_db, (b - a for a, b in wanted), strict=True)]
             plan, circuit = trimmed
             self._bench.mesh.program(plan.currents_ma)
             levels = self._measure_arms(plan, circuit)
@@ -126,7 +126,7 @@ class ArmLeveller:
 
     def _measure_arms(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
         asides = [self._diversion(plan, circuit, arm) for arm in circuit.arms]
-        found = [each for each in asides if each is not None]
+        found = [aside for aside in asides if aside is not None]
         if len(found) < len(asides):
             arm = circuit.arms[asides.index(None)]
             reason = f"no PUC that only arm {_name(arm)} uses can divert its light"
@@ -140,7 +140,7 @@ class ArmLeveller:
         finally:
             self._bench.mesh.program(plan.currents_ma)
         levels = ArmLevels(
-            tuple(dbm_from_w(each) if each > 0.0 else None for each in levels_w),
+            tuple(dbm_from_w(level_w) if level_w > 0.0 else None for level_w in levels_w),
             tuple(puc for puc, _ in found),
             _READING_SIGMA_DB * math.sqrt(2.0 / _READS),
         )
@@ -157,7 +157,9 @@ class ArmLeveller:
                 currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
                     found.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
-        astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))
+        astray_db, puc, currents_ma = min(
+            found, key=lambda candidate: candidate[0], default=(math.inf, -1, plan.currents_ma)
+        )
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
     def _stray_light_db(
@@ -199,7 +201,7 @@ class ArmLeveller:
         Their light may reach a receiver too when an arm is diverted. A module that does not answer counts as on.
         """
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
-        lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
+        lit = {other.request.source for other in plan.circuits} | {circuit.request.target}
         for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
             module = self._bench.transponders.get(name)
             try:
@@ -234,10 +236,10 @@ class ArmLeveller:
             found = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
             if not found:
                 return None
-            _, trim, currents_ma = min(found, key=lambda each: max(each[0], _HARMLESS_DB))
+            _, trim, currents_ma = min(found, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
             arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
         levelled = circuit.with_arms(arms)
-        circuits = tuple(levelled if each is circuit else each for each in plan.circuits)
+        circuits = tuple(levelled if other is circuit else other for other in plan.circuits)
         heat_mw = float(self._planning.heat_mw(currents_ma).sum())
         return replace(plan, circuits=circuits, currents_ma=currents_ma, heat_mw=heat_mw), levelled
 
@@ -270,8 +272,8 @@ class ArmLeveller:
         known = self._planning.known
         cells = known.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
-        nearest = [math.remainder(each - now_rad, 2.0 * math.pi) for each in target.differentials_rad]
-        changes = [each + turn for each in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
+        nearest = [math.remainder(phase_rad - now_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
+        changes = [change_rad + turn for change_rad in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
                 return shifted_currents_ma(known, currents_ma, puc, by_rad)
@@ -290,7 +292,7 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
         (-math.inf if level is None else level, arm, level)
         for arm, level in zip(circuit.arms, levels.received_dbm, strict=True)
     ]
-    (low, arm, level), (high, _, _) = sorted(by_level, key=lambda each: each[0])
+    (low, arm, level), (high, _, _) = sorted(by_level, key=lambda item: item[0])
     if high - low <= _MAX_LEVELLED_DB:
         return ""
     level_text = "no light" if level is None else f"{level:.1f} dBm"

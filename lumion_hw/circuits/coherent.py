@@ -89,9 +89,13 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
         module.power_up()
         capabilities = module.capabilities()
         line = circuit.budget.format
-        numbers = [each.number for each in capabilities.applications if line.media_id in (None, each.media_id)]
+        numbers = [
+            application.number
+            for application in capabilities.applications
+            if line.media_id in (None, application.media_id)
+        ]
         if not numbers:
-            offered = ", ".join(each.media_interface for each in capabilities.applications)
+            offered = ", ".join(application.media_interface for application in capabilities.applications)
             raise ConfigError(
                 f"circuit {circuit.request} needs {line.name}, the module offers {offered or 'nothing'}",
                 device=name,
@@ -215,8 +219,8 @@ def await_locks(
         return ""
 
     dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
-    told = bench.run_parallel([(each.request.target, functools.partial(wait, each)) for each in dual])
-    if failures := [each for each in told if each]:
+    told = bench.run_parallel([(circuit.request.target, functools.partial(wait, circuit)) for circuit in dual])
+    if failures := [failure for failure in told if failure]:
         raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
 
 

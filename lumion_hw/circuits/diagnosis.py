@@ -182,7 +182,7 @@ class _ArmDiagnosis:
         self._circuit = proof.circuit
         self._arm = arm
         self._background_w = background_w
-        self._siblings = [each for each in proof.circuit.arms if each is not arm]
+        self._siblings = [other for other in proof.circuit.arms if other is not arm]
         launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
         self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
         """Expected power in the output fibre, for the launch power that the module reports."""
@@ -203,7 +203,7 @@ class _ArmDiagnosis:
     def _suspects(self) -> list[_Fault]:
         """Return all hypotheses: no fault, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
-        taken = {at, *(each.entry.port for each in self._siblings)}
+        taken = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
@@ -217,7 +217,7 @@ class _ArmDiagnosis:
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
         """Return the hypotheses that remain after tests that separate them."""
         states = self._do.states
-        remaining = [each for each in faults if self._is_consistent(each, states, first_w)]
+        remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
             puc = self._most_informative_puc(remaining)
             if puc is None:
@@ -226,16 +226,16 @@ class _ArmDiagnosis:
             self._do.program_states(states)
             seen_w = self._read_arm_light(states)
             # If the tested PUC itself is stuck, its hypothesis predicts no change, so the test cannot rule it out.
-            remaining = [each for each in remaining if self._is_consistent(each, states, seen_w)]
+            remaining = [fault for fault in remaining if self._is_consistent(fault, states, seen_w)]
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
         """Return the free PUC whose other state separates most hypotheses; ``None`` if none does."""
         best, least = None, len(remaining)
-        reached = {puc for each in remaining for puc in self._trace(each, self._do.states)[1]}
+        reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
             states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
-            largest = max(Counter(self._trace(each, states)[0] for each in remaining).values())
+            largest = max(Counter(self._trace(fault, states)[0] for fault in remaining).values())
             if largest < least:
                 best, least = puc, largest
         return best
@@ -258,7 +258,7 @@ class _ArmDiagnosis:
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
         """Return this arm's light by output port, without its sibling arms' ports and trimmed light."""
-        theirs = {self._trace(_Fault(each.entry.port), states)[0] for each in self._siblings}
+        theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
         return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
 
@@ -329,14 +329,14 @@ class _ArmDiagnosis:
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
         """Return where light goes that leaves the right port and does not arrive, perhaps another output's meter."""
         out, target = self._arm.exit, self._circuit.request.target
-        for each in self._do.wiring.outputs:
-            if each.meter is None or each.port == out.port:
+        for output in self._do.wiring.outputs:
+            if output.meter is None or output.port == out.port:
                 continue
-            level_dbm = self._do.exits.fibre_level_dbm(each)
+            level_dbm = self._do.exits.fibre_level_dbm(output)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {out.port} and arrives at the meter of "
-                    f"{each.transponder or each.meter}, which the bench file connects to port {each.port}: "
+                    f"{output.transponder or output.meter}, which the bench file connects to port {output.port}: "
                     "their fibres are swapped"
                 )
         lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"

@@ -108,7 +108,7 @@ def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: Modu
                 return received
     names = {sent.name for sent in sender.formats} & {received.name for received in receiver.formats}
     texts = [
-        ", ".join(f"{each.rate_gbps:g} Gb/s" if names else each.name for each in side.formats)
+        ", ".join(f"{format_.rate_gbps:g} Gb/s" if names else format_.name for format_ in side.formats)
         for side in (sender, receiver)
     ]
     field = "rate" if names else "line format"
@@ -123,7 +123,7 @@ def _check_wavelengths(request: CircuitRequest, sender: ModuleOptics, receiver: 
     # A coherent receiver uses its own laser as local oscillator, so it only sees the frequency it is tuned to.
     is_tuned = sender.polarizations == receiver.polarizations == 2
     if is_tuned and abs(sender.emits_nm - receiver.emits_nm) > _SAME_CARRIER_NM:
-        sends, receives = (f"at {each.emits_nm:.3f} nm" for each in (sender, receiver))
+        sends, receives = (f"at {end.emits_nm:.3f} nm" for end in (sender, receiver))
         raise _differs(request, "wavelength", sends, receives, "Give both modules the same frequency_thz.")
 
 
@@ -208,9 +208,9 @@ def _paired(
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
     """Yield the circuits as they are, then with the outputs of each two-arm circuit exchanged."""
     yield ends
-    for index, each in enumerate(ends):
-        if len(each.exits) == 2:
-            yield (*ends[:index], replace(each, exits=each.exits[::-1]), *ends[index + 1 :])
+    for index, circuit in enumerate(ends):
+        if len(circuit.exits) == 2:
+            yield (*ends[:index], replace(circuit, exits=circuit.exits[::-1]), *ends[index + 1 :])
 
 
 def _wired_modules(wiring: Wiring) -> list[str]:

@@ -98,8 +98,8 @@ def _circuit_lines(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
     for arm in circuit.arms:
         yield from (f"  {line}" for line in _path_lines(circuit, arm))
     yield from _length_lines(circuit)
-    for each in budget_lines(circuit):
-        yield f"    {each}"
+    for budget_line in budget_lines(circuit):
+        yield f"    {budget_line}"
 
 
 def _path_lines(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:

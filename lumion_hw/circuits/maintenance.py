@@ -281,7 +281,7 @@ class CircuitMaintenance:
 
     def find_fault(self, name: str) -> LocatedFault | None:
         """Return where a circuit has lost its light by the mesh's monitors; ``None`` if they cannot show it."""
-        watched = next((each for each in self._watched if each.health.name == name), None)
+        watched = next((candidate for candidate in self._watched if candidate.health.name == name), None)
         if watched is None or watched.reference is None:
             return None
         return locate_fault(

@@ -224,6 +224,6 @@ def _meter_reader(bench: Bench, name: str) -> Callable[[Collection[int]], Mappin
     def reading(channels: Collection[int]) -> Mapping[int, PowerReading]:
         meter = bench.meters[name]
         readings = [meter.read(channel) for channel in channels] if len(channels) == 1 else meter.read_all()
-        return {each.channel: each for each in readings}
+        return {reading.channel: reading for reading in readings}
 
     return reading

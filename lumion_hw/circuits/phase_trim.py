@@ -92,7 +92,7 @@ def shifted_currents_ma(
         LimitError: Neither heater can make the change.
     """
     own_rad = known.own_rad(currents_ma)
-    for heater, change in sorted(((2 * puc, by_rad), (2 * puc + 1, -by_rad)), key=lambda each: -own_rad[each[0]]):
+    for heater, change in sorted(((2 * puc, by_rad), (2 * puc + 1, -by_rad)), key=lambda item: -own_rad[item[0]]):
         moved = own_rad[heater] + change
         if 0.0 <= moved <= known.reach_rad[heater]:
             own = own_rad.copy()

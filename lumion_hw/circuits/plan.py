@@ -174,7 +174,9 @@ class _Planner:
         failing = self._violations_by_circuit(plan)
         for _ in range(_ROUNDS):
             shorter = {
-                index for index, found in failing.items() if index >= 0 and any(each.is_of_length for each in found)
+                index
+                for index, found in failing.items()
+                if index >= 0 and any(violation.is_of_length for violation in found)
             }
             if not shorter:
                 break
@@ -242,9 +244,9 @@ class _Planner:
         }
         for index, circuit in enumerate(plan.standing):
             # Of an active circuit, only violations that other circuits cause are counted.
-            suffers = violations(circuit.request, circuit.budget, circuit.hops)
-            found[-1 - index] = [each for each in suffers if each.is_of_others]
-        return {index: each for index, each in found.items() if each}
+            own = violations(circuit.request, circuit.budget, circuit.hops)
+            found[-1 - index] = [violation for violation in own if violation.is_of_others]
+        return {index: own for index, own in found.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
         """Return for each circuit the largest number of PUCs for which its loss can still be within limits."""
@@ -281,7 +283,9 @@ class _Planner:
         for puc in parked.keys() & set(turned) - routing.states.keys():
             if (puc, opposite_state(parked[puc])) not in self._planning.unusable:
                 parked[puc] = opposite_state(parked[puc])
-        routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
+        routed = [
+            RoutedCircuit(circuit_ends, own, (None,) * len(own)) for circuit_ends, own in zip(ends, paths, strict=True)
+        ]
         circuits, currents = self._with_trims(routed, parked)
         n_standing = len(self._standing)
         heat_mw = float(self._planning.heat_mw(currents).sum())
@@ -306,7 +310,7 @@ class _Planner:
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         """Return all circuits with their budgets, active ones first, and the heater currents."""
         everything = [*self._standing, *routed]
-        couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
+        couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
@@ -331,7 +335,7 @@ class _Planner:
             for arm, loss_db in enumerate(_excess_power_db(circuit))
             if loss_db > 0.0
         ]
-        paths = [path for each in (*self._standing, *routed) for path in each.paths]
+        paths = [path for circuit in (*self._standing, *routed) for path in circuit.paths]
         # The way of one arm's stray light depends on the other trims, so the first choices are checked once more.
         for index, arm, loss_db in todo * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
@@ -373,5 +377,5 @@ def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
     if budget.received_dbm > most_dbm > least_dbm:
         down_db = budget.received_dbm - max(most_dbm - _BELOW_OVERLOAD_DB, 0.5 * (most_dbm + least_dbm))
-        excess = [each + down_db for each in excess]
+        excess = [value_db + down_db for value_db in excess]
     return excess

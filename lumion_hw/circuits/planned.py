@@ -101,7 +101,8 @@ class PlannedCircuit:
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
         """Return the circuit with other trims; its loss and received power follow from the sum of all arms."""
         before, after = (
-            10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in each)) for each in (self.arms, arms)
+            10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in arm_group))
+            for arm_group in (self.arms, arms)
         )
         budget = replace(
             self.budget,

@@ -237,7 +237,7 @@ class Prover:
         waiting = [circuit.request.target for circuit in circuits]
         while waiting:
             status = bench.run_parallel([(name, bench.transponders[name].status) for name in waiting])
-            waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
+            waiting = [name for name, reading in zip(waiting, status, strict=True) if reading.rx_los]
             if not waiting or bench.clock.now() >= deadline:
                 return
             bench.clock.sleep(_LOS_POLL_S)

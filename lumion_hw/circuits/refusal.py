@@ -58,8 +58,10 @@ def budget_error(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> B
         found: Its violations.
     """
     request, budget = circuit.request, circuit.budget
-    relaxed = {each.field: _relaxed_limit(each, request) for each in found if each.field is not None}
-    rest = [each for each in found if each.field is None]
+    relaxed = {
+        violation.field: _relaxed_limit(violation, request) for violation in found if violation.field is not None
+    }
+    rest = [violation for violation in found if violation.field is None]
     result = f"{circuit.hops} hops, {budget.mesh_loss_db:.1f} dB over the mesh, {budget.received_dbm:.1f} dBm received"
     if blocked := _blocking_devices(circuit):
         hint, nearest = f"{', '.join(blocked)} blocks the light: switch its shutter, connection or pump on.", None
@@ -70,7 +72,7 @@ def budget_error(circuit: PlannedCircuit, found: Sequence[BudgetViolation]) -> B
         nearest = replace(request, **relaxed)  # type: ignore[arg-type] # each field keeps its own type
         fields = ", ".join(f"{name}={value:g}" for name, value in relaxed.items())
         hint = f"Feasible with {fields}: {result}."
-    failing = "; ".join(str(each) for each in found)
+    failing = "; ".join(str(violation) for violation in found)
     return BudgetError(
         f"circuit {request} cannot be set up: {failing}", request=request, violations=found, nearest=nearest, hint=hint
     )

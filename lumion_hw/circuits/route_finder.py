@@ -118,7 +118,7 @@ class RouteFinder:
             found |= own
             self._check_exclusive(found, reserved, own)
             reserved |= {
-                puc for i, each in own.items() if self.ends[i].request.exclusive for path in each for puc in path.pucs
+                puc for i, paths in own.items() if self.ends[i].request.exclusive for path in paths for puc in path.pucs
             }
             routings.append(routing)
         ways = [found[index] for index in range(len(self.ends))]
@@ -153,7 +153,7 @@ class RouteFinder:
             unusable=self._planning.unusable,
             fixed=self._fixed,
             active=taken,
-            max_hops=most if any(each is not None for each in most) else None,
+            max_hops=most if any(limit is not None for limit in most) else None,
             equal_hops=equal,
             improve_s=self._effort.improve_s,
             time_limit_s=_RESCUE_S,

@@ -282,7 +282,7 @@ class CircuitService:
             CircuitError: A circuit was not proven; everything was rolled back.
             LumionError: The controller failed, or the journal cannot be written.
         """
-        launch_dbm = {each.request.source: each.proof.get("launch_dbm") for each in self.state.circuits}
+        launch_dbm = {circuit.request.source: circuit.proof.get("launch_dbm") for circuit in self.state.circuits}
         names = [circuit.request.name for circuit in plan.circuits]
         known_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
         with self._change("switch", names, known_ma):

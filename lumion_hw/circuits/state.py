@@ -219,7 +219,7 @@ class MeshFinding:
             text += (
                 f"; {change!r}, begun {self.unfinished.since_utc} by process {self.unfinished.pid}, was not finished"
             )
-        return "\n".join([text, *(f"  {each}" for each in self.differences)])
+        return "\n".join([text, *(f"  {difference}" for difference in self.differences)])
 
 
 class CircuitJournal:
@@ -385,7 +385,9 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
         numbers |= {"arms_differ_db": proof.levels.imbalance_db, "arms_differ_sigma_db": proof.levels.sigma_db}
     # Decibels with 3 decimals; bit error ratios with 12.
     digits = {"prefec_ber": 12}
-    return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}
+    return {
+        name: None if number is None else round(float(number), digits.get(name, 3)) for name, number in numbers.items()
+    }
 
 
 def restored_plan(
@@ -443,8 +445,8 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
     """Return the fibres at both ends of a path, by its ports."""
     request = circuit.request
-    entries = [each for each in wiring.inputs if (each.port, each.transponder) == (path.source, request.source)]
-    exits = [each for each in wiring.outputs if (each.port, each.transponder) == (path.target, request.target)]
+    entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
+    exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
     if not entries or not exits:
         raise ConfigError(
             f"circuit {circuit.name} was connected from port {path.source} to port {path.target}, where this bench "

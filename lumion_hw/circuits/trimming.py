@@ -62,11 +62,11 @@ class Trimmer:
                 # Diverted over remaining power, times the part that reaches a receiver.
                 harm = (1.0 - kept) / kept * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
                 found.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
-        return [trim for _, trim in sorted(found, key=lambda each: each[0])]
+        return [trim for _, trim in sorted(found, key=lambda item: item[0])]
 
     def unshared_waves(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that it uses only once and no other path uses, with their states."""
-        shared = {puc for each in self.paths if each is not path for puc in each.pucs}
+        shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
             if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:

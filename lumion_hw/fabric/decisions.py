@@ -149,16 +149,16 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
     """Avoid all PUCs of the circuit that no other circuit proves, then half of them, then the other half."""
-    request = next((each for each in view.connected if each.name == verdict.name), None)
+    request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
-    proven = {puc for each, paths in view.connected.items() if each != request for path in paths for puc in path.pucs}
+    proven = {puc for other, paths in view.connected.items() if other != request for path in paths for puc in path.pucs}
     # Every path of a circuit begins and ends at the PUCs of its ports, so these cannot be avoided.
     inner = [puc for path in view.connected[request] for puc in path.pucs[1:-1] if puc not in proven]
     half = len(inner) // 2
     attempts = [tuple(pucs) for pucs in (inner, inner[:half], inner[half:]) if pucs]
     if len(failures) < len(attempts):
-        idle = tuple(each for each in view.connected if each.source == each.target)
+        idle = tuple(other for other in view.connected if other.source == other.target)
         return Reroute(request, attempts[len(failures)], idle)
     known = units(view.model)
     sender = next((name for name in (*view.in_service, *view.spares) if request.source in known[name].nics), None)
@@ -195,7 +195,7 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
         proven: PUCs on proven paths, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
-    member = next(each for each in members if view.state.at(each) == verdict.name)
+    member = next(place for place in members if view.state.at(place) == verdict.name)
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
     avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
     return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)

@@ -127,7 +127,7 @@ class Judge:
         self.senders = senders
         self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
         # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
-        self._reported &= set(senders) | {each.unit for each in senders.values()} | set(self._gone)
+        self._reported &= set(senders) | {sender.unit for sender in senders.values()} | set(self._gone)
         self._explained &= set(senders)
 
     def add(self, evidence: Evidence) -> None:
@@ -205,7 +205,7 @@ class Judge:
         """Treat a server, an accelerator or a circuit as healthy again."""
         self._gone.pop(name, None)
         self._reported.discard(name)
-        for circuit in [each for each, senders in self.senders.items() if name in (each, senders.unit)]:
+        for circuit in [other for other, senders in self.senders.items() if name in (other, senders.unit)]:
             self._dark.pop(circuit, None)
             self._explained.discard(circuit)
 
@@ -233,13 +233,13 @@ class Judge:
         modules = {self.senders[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
-        firsts = [min(self._dark[name].values(), key=lambda each: each.at_s) for name in circuits]
+        firsts = [min(self._dark[name].values(), key=lambda report: report.at_s) for name in circuits]
         # Each light went out between the last check with light and the first one without.
-        return max(each.since_s for each in firsts) <= min(each.at_s for each in firsts) + TOGETHER_S
+        return max(first.since_s for first in firsts) <= min(first.at_s for first in firsts) + TOGETHER_S
 
     def _evidence_in_order(self, circuits: Iterable[str]) -> list[Evidence]:
-        seen = [each for name in circuits for each in self._dark.get(name, {}).values()]
-        return sorted(seen, key=lambda each: each.reported_s)
+        seen = [report for name in circuits for report in self._dark.get(name, {}).values()]
+        return sorted(seen, key=lambda report: report.reported_s)
 
     def _report_failure(
         self,
@@ -253,6 +253,6 @@ class Judge:
     ) -> FailureVerdict:
         self._reported |= {name, *circuits}
         self.counters.verdicts += 1
-        detectors = tuple(dict.fromkeys(each.detector for each in seen))
-        since_s = min((each.since_s for each in seen), default=now_s)
+        detectors = tuple(dict.fromkeys(report.detector for report in seen))
+        since_s = min((report.since_s for report in seen), default=now_s)
         return FailureVerdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)

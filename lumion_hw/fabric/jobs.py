@@ -98,7 +98,8 @@ class JobCircuits:
             leftover = [request for request in leftover if request not in idle]
         # Otherwise tear down spare loops first: jobs have priority.
         self._remove_circuits(
-            leftover, [end for each in leftover for end in (each.source, each.target) if not self._is_responding(end)]
+            leftover,
+            [end for request in leftover for end in (request.source, request.target) if not self._is_responding(end)],
         )
 
     def _is_responding(self, module: str) -> bool:
@@ -170,8 +171,8 @@ class JobCircuits:
             lost: Modules that may be dead.
         """
         standing = [request for request in requests if request in self._active_requests()]
-        dead = [each.name for each in standing if {each.source, each.target} & set(lost)]
-        alive = [each.name for each in standing if each.name not in dead]
+        dead = [request.name for request in standing if {request.source, request.target} & set(lost)]
+        alive = [request.name for request in standing if request.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
@@ -186,7 +187,11 @@ class JobCircuits:
         """
         bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
         standing = self._active_requests()
-        bad += [f"{each.name} is not connected" for each in self._required_requests() if each not in standing]
+        bad += [
+            f"{required_request.name} is not connected"
+            for required_request in self._required_requests()
+            if required_request not in standing
+        ]
         bad += [
             f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]

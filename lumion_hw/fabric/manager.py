@@ -194,18 +194,18 @@ class FabricManager(JobCircuits):
         known = units(self.bench.model)
         sender = {nic: name for name in names for nic in known[name].nics}
         senders = {
-            each.request.name: CircuitSender(sender[each.request.source], each.request.source)
-            for each in circuits
-            if each.request.source in sender
+            circuit.request.name: CircuitSender(sender[circuit.request.source], circuit.request.source)
+            for circuit in circuits
+            if circuit.request.source in sender
         }
         self.judge.watch(senders)
         exits = OutputPowerReader(self.bench, self.service.setup.record)
-        promised = {each.request.name: exits.budgeted_photocurrent_ma(each) for each in circuits}
+        promised = {circuit.request.name: exits.budgeted_photocurrent_ma(circuit) for circuit in circuits}
         watched = WatchTargets(
             self.bench,
-            tuple(each for each in circuits if each.request.name in senders),
+            tuple(circuit for circuit in circuits if circuit.request.name in senders),
             names,
-            {name: each for name, each in promised.items() if each is not None},
+            {name: promised_ma for name, promised_ma in promised.items() if promised_ma is not None},
         )
         for detector in self._detectors:
             detector.start(watched)
@@ -213,11 +213,11 @@ class FabricManager(JobCircuits):
 
     def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
         """Return a detector for circuits that another detector cannot watch because they are dark already."""
-        unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
-        if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
+        unwatched = {name for detector in self._detectors for name in getattr(detector, "unwatched", ())}
+        if not unwatched or any(isinstance(detector, Modules) for detector in self._detectors):
             return []
         receivers = Modules()
-        circuits = tuple(each for each in watched.circuits if each.request.name in unwatched)
+        circuits = tuple(circuit for circuit in watched.circuits if circuit.request.name in unwatched)
         receivers.start(dataclasses.replace(watched, circuits=circuits))
         return [receivers]
 
@@ -335,8 +335,8 @@ class FabricManager(JobCircuits):
                 max_wait_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
                 news = detector.poll(max(max_wait_s, 0.0))
                 with self._guard:
-                    for each in news:
-                        self.judge.add(each)
+                    for report in news:
+                        self.judge.add(report)
                     verdict = None if stop.is_set() else self.judge.next_verdict(clock.now())
                     if verdict is not None:
                         stop.set()

@@ -119,7 +119,7 @@ class Standby:
             plans[name] = self.plans_for(name, spares, failed)
         self.plans, self._made_for = plans, now
         self._service.setup.bench.events.add(
-            "plans ready", plans={name: [each.spare for each in found] for name, found in plans.items()}
+            "plans ready", plans={name: [plan.spare for plan in found] for name, found in plans.items()}
         )
 
     def stop(self) -> None:
@@ -130,7 +130,7 @@ class Standby:
         """Return the plans for the failure of one unit, best first."""
         model = self._service.setup.bench.model
         known = units(model)
-        lost = frozenset[str]().union(*(known[each].risks for each in {*failed, name} if each in known))
+        lost = frozenset[str]().union(*(known[unit].risks for unit in {*failed, name} if unit in known))
         found: list[StandbyPlan] = []
         for spare in spares:
             shared = known[spare].risks & lost
@@ -143,17 +143,19 @@ class Standby:
                 found.append(self._plan(name, spare, spares_left))
             except LumionError as error:
                 self.refused[name, spare] = str(error)
-        return tuple(sorted(found, key=lambda each: each.rank))
+        return tuple(sorted(found, key=lambda plan: plan.rank))
 
     def _plan(self, failed: str, spare: str, spares_left: int) -> StandbyPlan:
         setup = self._service.setup
         model = setup.bench.model
-        standing = {} if setup.active is None else {each.request: each for each in setup.active.circuits}
+        standing = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
         own, stand_in = find_unit(model, failed), find_unit(model, spare)
         lost = touching(list(standing), own.nics)
         waiting = [request for request in loop_requests(stand_in) if request in standing]
         removed = (*lost, *waiting)
-        added = tuple(substituted(model, [each for each in lost if each not in loop_requests(own)], failed, spare))
+        added = tuple(
+            substituted(model, [request for request in lost if request not in loop_requests(own)], failed, spare)
+        )
         is_warm = len(waiting) == len(stand_in.nics)
         moved: tuple[CircuitRequest, ...] = ()
         stays = [request for request in standing if request not in removed]
@@ -172,11 +174,11 @@ class Standby:
         else:
             busy = [request for request in stays if request not in idle]
             plan = setup.plan([*busy, *added])
-            removed, before = tuple(standing), {each.request: each.paths for each in standing.values()}
-            after = {each.request: each.paths for each in plan.circuits}
+            removed, before = tuple(standing), {circuit.request: circuit.paths for circuit in standing.values()}
+            after = {circuit.request: circuit.paths for circuit in plan.circuits}
             moved = tuple(request for request in busy if after[request] != before[request])
-        new = [each for each in plan.circuits if each.request in added]
-        worst_db = max((each.budget.mesh_loss_db for each in new), default=0.0)
+        new = [circuit for circuit in plan.circuits if circuit.request in added]
+        worst_db = max((circuit.budget.mesh_loss_db for circuit in new), default=0.0)
         return StandbyPlan(failed, spare, removed, added, plan, moved, worst_db, is_warm, spares_left)
 
     def _planning_inputs(self) -> tuple[object, ...]:

@@ -394,4 +394,4 @@ def _summarise(fleet: Fleet, seen: dict[str, Real], states: int, service_level: 
             moving <= spare_racks,
         ),
     )
-    return Overprovisioning(states, float(failed.mean()), {each.policy: each for each in costs})
+    return Overprovisioning(states, float(failed.mean()), {cost.policy: cost for cost in costs})

@@ -94,7 +94,7 @@ class PlacedSlice:
     @property
     def circuits(self) -> tuple[tuple[int, int], ...]:
         """Accelerators to connect by circuits, each pair once."""
-        return tuple((self.accelerators[one], self.accelerators[other]) for one, other in self.request.circuits())
+        return tuple((self.accelerators[first], self.accelerators[other]) for first, other in self.request.circuits())
 
 
 class Rack(Protocol):

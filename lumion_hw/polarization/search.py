@@ -289,8 +289,8 @@ class PolarizationSearch:
     def _rounded_to_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the nearest settings that the actuators can take."""
         stepped = [
-            min(max(round(value / each.step) * each.step, each.minimum), each.maximum)
-            for value, each in zip(settings.tolist(), self._actuators, strict=True)
+            min(max(round(value / actuator.step) * actuator.step, actuator.minimum), actuator.maximum)
+            for value, actuator in zip(settings.tolist(), self._actuators, strict=True)
         ]
         return np.array(stepped)
 

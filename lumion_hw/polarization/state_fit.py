@@ -103,7 +103,7 @@ class Members:
         """Return the retardances at phases ``(C, N)``: for each squeezer an array that broadcasts to ``(K, C)``."""
         # First and last are the same for all members, so their expensive sines and cosines are calculated once.
         inner = range(1, phases.shape[1] - 1)
-        return [each + self.offsets[:, k, None] if k in inner else each[None] for k, each in enumerate(phases.T)]
+        return [column + self.offsets[:, k, None] if k in inner else column[None] for k, column in enumerate(phases.T)]
 
     def subset(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
         """Return a copy of some members."""

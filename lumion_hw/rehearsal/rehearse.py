@@ -385,7 +385,7 @@ class _Stage:
             "world": len(members),
             "job": self._job,
             "steps": self._setting.steps,
-            "addresses": [network.data_addresses[each] for each in members],
+            "addresses": [network.data_addresses[member] for member in members],
         }
         for number, server in enumerate(members):
             store = [network.control_addresses[server], self._store.port if self._store is not None else 0]

@@ -319,7 +319,7 @@ def llama(seed: int) -> Model:
                     .view(batch, length, 3, heads, -1)
                     .unbind(2)
                 )
-                q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+                q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
                 mixed = functional.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
                 x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, length, width), out)
                 up, gated = functional.linear(functional.rms_norm(x, (width,), norm2), gate).chunk(2, -1)
@@ -375,7 +375,7 @@ class GlooGroup:
         torch: Any = importlib.import_module("torch")
         found = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         self._wait(self._gloo.allgather([found], [torch.tensor([number])]))
-        return [int(each) for each in found]
+        return [int(index) for index in found]
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""

@@ -131,7 +131,7 @@ class ScheduleCost:
 def cost_of(schedule: Schedule) -> ScheduleCost:
     """Return the counts of each cost of a schedule, for a straggler's with the reduce-scatter before it."""
     parts = max(schedule.parts, 1)
-    buffers = sum(each.max_chunks for each in schedule.rounds) / parts
+    buffers = sum(round_.max_chunks for round_ in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
     return ScheduleCost(schedule.name, len(schedule.rounds), schedule.programmings, buffers, early, early / parts)
 
@@ -181,15 +181,15 @@ def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> t
     """
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks
-    for each, moved in zip(schedule.rounds, schedule.changes, strict=True):
+    for round_, moved in zip(schedule.rounds, schedule.changes, strict=True):
         up = list(free)
         for rank in moved:
             up[rank] += model.delta_s
             dark[rank] += model.delta_s
             free[rank] = up[rank]
-        for one in each.transfers:
-            done = max(up[one.source], up[one.target]) + model.alpha_s + len(one.chunks) * part_s
-            for rank in (one.source, one.target):
+        for transfer in round_.transfers:
+            done = max(up[transfer.source], up[transfer.target]) + model.alpha_s + len(transfer.chunks) * part_s
+            for rank in (transfer.source, transfer.target):
                 free[rank] = max(free[rank], done)
     return max(free), tuple(dark)
 

@@ -64,15 +64,15 @@ class Decomposition:
     @property
     def hold_bytes(self) -> int:
         """Sum of all hold times, as bytes through one port."""
-        return sum(each.hold_bytes for each in self.configurations)
+        return sum(configuration.hold_bytes for configuration in self.configurations)
 
     @cached_property
     def served_after_bytes(self) -> tuple[int, ...]:
         """Bytes served by the first k configurations, for k = 0 ... all."""
         left, served = self.demand.pair_bytes.copy(), [0]
-        for each in self.configurations:
-            senders, receivers = np.array(each.circuits, dtype=np.int64).reshape(-1, 2).T
-            sent = np.minimum(left[senders, receivers], each.hold_bytes)
+        for configuration in self.configurations:
+            senders, receivers = np.array(configuration.circuits, dtype=np.int64).reshape(-1, 2).T
+            sent = np.minimum(left[senders, receivers], configuration.hold_bytes)
             left[senders, receivers] -= sent
             served.append(served[-1] + int(sent.sum()))
         return tuple(served)
@@ -92,7 +92,7 @@ class Decomposition:
                 that traffic takes no time, as if it can wait for the next period.
         """
         count = len(self.configurations) if count is None else count
-        held_s = sum(each.hold_bytes for each in self.configurations[:count]) / model.bytes_per_s
+        held_s = sum(configuration.hold_bytes for configuration in self.configurations[:count]) / model.bytes_per_s
         rest_s = (self.demand.total_bytes - self.served_after_bytes[count]) / rest_bytes_per_s
         return held_s + count * model.delta_s + rest_s
 
@@ -178,7 +178,7 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
     best = Decomposition("bounded", demand, duplex, ())
     sets = [_choose_greedily(demand, count, budget, price, duplex) for price in _PRICES if budget]
     if not duplex and budget and demand.ranks <= 256:
-        sets.append([each.circuits for each in birkhoff(demand).configurations[:count]])
+        sets.append([configuration.circuits for configuration in birkhoff(demand).configurations[:count]])
     for chosen in dict.fromkeys(map(tuple, sets)):
         held = _optimise_hold_times(demand, chosen, budget)
         found = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
@@ -207,7 +207,7 @@ def _choose_greedily(demand: Demand, count: int, budget: int, price: float, dupl
         largest = np.quantile(left.max(axis=1), (0.5, 1.0))
         holds = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
         tries = [(hold, *_serve_most(np.minimum(left, hold), duplex)) for hold in holds.tolist()]
-        hold, served, circuits = max(tries, key=lambda each: each[1] / (each[0] + paid))
+        hold, served, circuits = max(tries, key=lambda attempt: attempt[1] / (attempt[0] + paid))
         if served <= 0.0:
             break
         for i, j in circuits:
@@ -271,7 +271,7 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     whole = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
     while int(whole.sum()) > budget:
         whole[int(whole.argmax())] -= int(whole.sum()) - budget
-    return [int(each) for each in whole]
+    return [int(number) for number in whole]
 
 
 def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:

@@ -224,7 +224,9 @@ class LeaseTable:
         for lease in over:
             del self._leases[lease.number]
             self._started.discard(lease.number)
-        new = [each for each in self._leases.values() if each.starts_s <= now_s and each.number not in self._started]
+        new = [
+            lease for lease in self._leases.values() if lease.starts_s <= now_s and lease.number not in self._started
+        ]
         self._started |= {lease.number for lease in new}
         return ended, tuple(new)
 

@@ -47,7 +47,9 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
         rounds = tuple(shift(ranks, by) for by in range(1, ranks))
     else:
         rounds = xor(ranks) if kind == "xor" else circle(ranks)
-    return Schedule(kind, "matchings", ranks, 0, kind != "shifts", tuple(ScheduleRound(each) for each in rounds))
+    return Schedule(
+        kind, "matchings", ranks, 0, kind != "shifts", tuple(ScheduleRound(circuits) for circuits in rounds)
+    )
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:

@@ -160,7 +160,7 @@ class MeshRouter:
     def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
         """Return a router in which rank r has the ports of former rank ``places[r]``."""
         return replace(
-            self, inputs=[self.inputs[each] for each in places], outputs=[self.outputs[each] for each in places]
+            self, inputs=[self.inputs[place] for place in places], outputs=[self.outputs[place] for place in places]
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
@@ -169,7 +169,7 @@ class MeshRouter:
         for pair in sorted(circuits):
             if pair in self._ways:
                 try:
-                    states_for_paths(self.mesh, [self._ways[each] for each in (*fitting, pair)])
+                    states_for_paths(self.mesh, [self._ways[member] for member in (*fitting, pair)])
                 except ConfigError:
                     continue
                 fitting.append(pair)
@@ -216,16 +216,16 @@ def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     steps: list[MeshStep] = []
     min_extra = 0
     parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
-    for number, each in enumerate(schedule.rounds):
+    for number, round_ in enumerate(schedule.rounds):
         before = steps[-1].circuits if steps else ()
-        if each.circuits not in parts_of:
+        if round_.circuits not in parts_of:
             try:
-                steps.append(router.step(number, each.circuits, before))
+                steps.append(router.step(number, round_.circuits, before))
                 continue
             except RoutingError as error:
                 impossible = isinstance(error, NoPathError)
-                parts_of[each.circuits] = split(router, each.circuits, schedule.duplex, impossible)
-        parts, proven = parts_of[each.circuits]
+                parts_of[round_.circuits] = split(router, round_.circuits, schedule.duplex, impossible)
+        parts, proven = parts_of[round_.circuits]
         min_extra += proven - 1
         for part in parts:
             steps.append(router.step(number, part, before))
@@ -256,7 +256,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
         found = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
-        return [_merged(each) for each in found], 1 + impossible
+        return [_merged(group) for group in found], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
@@ -345,8 +345,10 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
         ConfigError: Its rounds depend on each other, or there are more ranks than ports.
         RoutingError: A circuit has no path even alone.
     """
-    sent = {(one.source, one.target): one for each in schedule.rounds for one in each.transfers}
-    straight = all(one.chunks == (one.source * schedule.ranks + one.target,) for one in sent.values())
+    sent = {(transfer.source, transfer.target): transfer for round_ in schedule.rounds for transfer in round_.transfers}
+    straight = all(
+        transfer.chunks == (transfer.source * schedule.ranks + transfer.target,) for transfer in sent.values()
+    )
     if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
         raise ConfigError(
             f"{schedule.name}: its rounds depend on each other, so they cannot be regrouped",
@@ -357,18 +359,18 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
         return schedule
     best = [step.circuits for step in as_given.steps]
     packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
-    units = _make_units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
+    units = _make_units(router, {pair for round_ in schedule.rounds for pair in round_.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
         found = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
-        best = min(best, [_merged(each) for each in found], key=len)
-    rounds = tuple(ScheduleRound(each, tuple(sent[pair] for pair in each if pair in sent)) for each in best)
-    duplex = schedule.duplex and all((b, a) in each for each in best for a, b in each)
+        best = min(best, [_merged(group) for group in found], key=len)
+    rounds = tuple(ScheduleRound(pairs, tuple(sent[pair] for pair in pairs if pair in sent)) for pairs in best)
+    duplex = schedule.duplex and all((b, a) in pairs for pairs in best for a, b in pairs)
     return replace(schedule, duplex=duplex, rounds=rounds)
 
 
 def min_rounds(schedule: Schedule) -> int:
     """Return a lower bound of the rounds on any mesh: the number of partners of the busiest port."""
-    pairs = {pair for each in schedule.rounds for pair in each.circuits}
+    pairs = {pair for round_ in schedule.rounds for pair in round_.circuits}
     return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
 
 
@@ -387,7 +389,7 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
         ConfigError: There are more ranks than ports.
     """
     _check_enough_ports(router, schedule)
-    order, uses = random.Random(seed), Counter(each.circuits for each in schedule.rounds)
+    order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
     def unrouted(places: Sequence[int], most: float = math.inf) -> int:
         """Return the number of rounds without routes; stop counting above the limit."""

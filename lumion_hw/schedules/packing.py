@@ -82,25 +82,25 @@ class Packer:
     ) -> tuple[list[list[Unit]] | None, int]:
         """Return one setting fewer and the remaining steps; ``None`` if its units do not fit elsewhere."""
         smallest = min(settings, key=len)
-        kept, pool = [list(each) for each in settings if each is not smallest], list(smallest)
+        kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:
             steps -= 1
             unit, place = order.choice(pool), order.randrange(len(kept))
             out = _conflicting_units(kept[place], unit)
             if len(out) > 1 and order.random() > 0.1:
                 continue
-            wider = [each for each in kept[place] if each not in out]
+            wider = [member for member in kept[place] if member not in out]
             if not self.fits([*wider, unit]):
                 continue
             kept[place] = [*wider, unit]
-            pool = [each for each in (*pool, *out) if each != unit]
+            pool = [member for member in (*pool, *out) if member != unit]
             for other in range(len(kept)):
                 kept[other] = self._fill(kept[other], pool)
-                pool = [each for each in pool if each not in kept[other]]
+                pool = [member for member in pool if member not in kept[other]]
         return (None if pool else kept), steps
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
     """Return the units of a setting that use a transmitter or a receiver of another unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
-    return [each for each in setting if any(a in senders or b in receivers for a, b in each)]
+    return [member for member in setting if any(a in senders or b in receivers for a, b in member)]

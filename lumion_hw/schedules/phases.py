@@ -133,9 +133,9 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
         model = PhaseFileModel.model_validate(data)
     except ValidationError as error:
         schema = PhaseFileModel.model_json_schema()
-        return None, [explain(each, lambda loc: (schema, loc)) for each in error.errors(include_url=False)]
+        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
     checks = list(model.checks())
-    phases = tuple(JobPhase(each.tag, each.duration_s, each.all_circuits()) for each in model.phases)
+    phases = tuple(JobPhase(phase.tag, phase.duration_s, phase.all_circuits()) for phase in model.phases)
     return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
 
 
@@ -153,8 +153,8 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     import yaml
 
     phases = [
-        {"tag": each.tag, "duration_s": each.duration_s, "circuits": [list(pair) for pair in each.circuits]}
-        for each in plan.phases
+        {"tag": phase.tag, "duration_s": phase.duration_s, "circuits": [list(pair) for pair in phase.circuits]}
+        for phase in plan.phases
     ]
     document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
     text = f"# {MADE_BY}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
@@ -345,8 +345,8 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
     wiring = model.to_wiring()
     pairs = [pair for phase in plan.phases for pair in phase.circuits]
     for what, used, wired in (
-        ("input", {a for a, _ in pairs}, {each.transponder for each in wiring.inputs}),
-        ("output", {b for _, b in pairs}, {each.transponder for each in wiring.outputs}),
+        ("input", {a for a, _ in pairs}, {entry.transponder for entry in wiring.inputs}),
+        ("output", {b for _, b in pairs}, {output.transponder for output in wiring.outputs}),
     ):
         if missing := sorted(used - wired):
             raise ConfigError(
@@ -375,7 +375,7 @@ class _Preparation:
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
-        now = {_ends_of(each): each for each in plan.circuits}
+        now = {_ends_of(circuit): circuit for circuit in plan.circuits}
         kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
         self._known |= now
         self._standing = circuits
@@ -412,7 +412,7 @@ class _Preparation:
         """Return, in order, the circuits whose last paths can be active together, trims included."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
-            if pair in self._known and self._are_compatible([self._known[each] for each in (*fitting, pair)]):
+            if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
                 fitting = (*fitting, pair)
         return fitting
 
@@ -438,7 +438,7 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
     """Return a plan with all circuits in the given order, whether they were active before or not."""
-    found = {_ends_of(each): each for each in plan.everything}
+    found = {_ends_of(circuit): circuit for circuit in plan.everything}
     ordered = tuple(found[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())
@@ -452,8 +452,8 @@ def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[s
         ConfigError: A module does not exist or is not wired for one polarization.
     """
     wiring = model.to_wiring()
-    inputs = {each.transponder: each.port for each in wiring.inputs if each.tributary is None}
-    outputs = {each.transponder: each.port for each in wiring.outputs if each.tributary is None}
+    inputs = {entry.transponder: entry.port for entry in wiring.inputs if entry.tributary is None}
+    outputs = {output.transponder: output.port for output in wiring.outputs if output.tributary is None}
     missing = [name for name in names if name not in inputs or name not in outputs]
     if missing:
         raise ConfigError(
@@ -485,13 +485,13 @@ def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
     """Return prepared configurations as plain numbers, strings and lists for JSON."""
     return {
         tag: {
-            "circuits": [list(pair) for pair in each.circuits],
-            "kept": [list(pair) for pair in each.kept],
-            "alone": each.excludes_others,
-            "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in each.plan.circuits],
-            "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
-            "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},
-            "heat_mw": round(each.plan.heat_mw, 2),
+            "circuits": [list(pair) for pair in configuration.circuits],
+            "kept": [list(pair) for pair in configuration.kept],
+            "alone": configuration.excludes_others,
+            "pucs": [[puc for path in circuit.paths for puc in path.pucs] for circuit in configuration.plan.circuits],
+            "margins_db": [round(circuit.budget.margin_db, 2) for circuit in configuration.plan.circuits],
+            "states": {str(puc): state for puc, state in sorted(configuration.plan.routing.states.items())},
+            "heat_mw": round(configuration.plan.heat_mw, 2),
         }
-        for tag, each in prepared.items()
+        for tag, configuration in prepared.items()
     }

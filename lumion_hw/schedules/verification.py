@@ -41,8 +41,8 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
         )
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
     held, value = _initial_state(schedule, own)
-    for number, each in enumerate(schedule.rounds):
-        if each.transfers:
+    for number, round_ in enumerate(schedule.rounds):
+        if round_.transfers:
             _execute(schedule, number, held, value)
     _check_end(schedule, own, held, value)
 
@@ -72,7 +72,7 @@ def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> Non
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
         np.repeat(np.array(column), sizes)
-        for column in zip(*((one.source, one.target, one.adds) for one in transfers), strict=True)
+        for column in zip(*((transfer.source, transfer.target, transfer.adds) for transfer in transfers), strict=True)
     )
     chunk = np.fromiter((chunk for transfer in transfers for chunk in transfer.chunks), np.int64, sum(sizes))
     where = f"{schedule.name}, round {number}"
@@ -122,11 +122,11 @@ def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
 def _check_pairs(schedule: Schedule) -> None:
     """Raise ``ConfigError`` if matchings connect a pair twice or never."""
     seen: set[tuple[int, int]] = set()
-    for number, each in enumerate(schedule.rounds):
-        if again := seen.intersection(each.circuits):
+    for number, round_ in enumerate(schedule.rounds):
+        if again := seen.intersection(round_.circuits):
             a, b = min(again)
             raise ConfigError(f"{schedule.name}, round {number}: ranks {a} and {b} are connected a second time")
-        seen |= set(each.circuits)
+        seen |= set(round_.circuits)
     missing = schedule.ranks * (schedule.ranks - 1) - len(seen)
     if missing:
         raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never connected")

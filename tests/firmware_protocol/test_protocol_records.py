@@ -78,7 +78,7 @@ def test_acknowledgements_and_limits_never_move_back() -> None:
 def test_what_was_never_produced_cannot_be_acknowledged() -> None:
     ring = fp.RecordRing(8, credit_limit=4)
     ring.produce()
-    with pytest.raises(ValueError, match="beyond the 1 records"):
+    with pytest.raises(ValueError, match="above the number of produced records, 1"):
         ring.acknowledge(2, 100)
     assert (ring.oldest, ring.credit_limit) == (0, 4)
 
@@ -119,7 +119,7 @@ def test_a_read_gives_what_is_there_and_overflows_below_the_oldest() -> None:
 
 
 def test_a_ring_without_room_for_one_record_is_refused() -> None:
-    with pytest.raises(ValueError, match="single record"):
+    with pytest.raises(ValueError, match="too small for one record"):
         fp.RecordRing(0, 0)
 
 

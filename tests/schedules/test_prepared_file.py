@@ -165,7 +165,7 @@ def test_damaged_edited_and_foreign_files_are_refused(setup: PathSetup, saved: P
         puc, state = next(iter(states.items()))
         states[puc] = "bar" if state == "cross" else "cross"
 
-    refused(changed(saved, tmp_path, flipped), "phase data: states, ways and currents do not agree")
+    refused(changed(saved, tmp_path, flipped), "phase data: states, paths and currents do not match")
 
 
 def test_only_files_of_this_program_are_written_over(setup: PathSetup, saved: Path, tmp_path: Path) -> None:

@@ -67,13 +67,13 @@ def test_bytes_that_were_not_read_survive_the_file() -> None:
         (b"", "only 0 bytes"),
         (b"\x18" * 127, "only 127 bytes"),
         (b'{"lower": ', "is not JSON"),
-        (b'{"pages": {}}', "has no 'lower' memory"),
+        (b'{"pages": {}}', "key 'lower' is missing"),
         (b'{"lower": "zz"}', "lower is not hexadecimal"),
-        (b'{"lower": "00", "pages": []}', "'pages' is no table"),
-        (b'{"lower": "00", "pages": {"seven": "00"}}', "'seven' is no page number"),
+        (b'{"lower": "00", "pages": []}', "'pages' must be a table"),
+        (b'{"lower": "00", "pages": {"seven": "00"}}', "'seven' is not a page number"),
         (b'{"lower": "00", "pages": {"01": 5}}', "01 is not hexadecimal"),
         (b'{"lower": "00", "unread": {"11": "all"}}', "'unread' of '11'"),
-        (b'{"lower": "00", "unread": 5}', "'unread' is no table"),
+        (b'{"lower": "00", "unread": 5}', "'unread' must be a table"),
     ],
 )
 def test_what_is_no_dump_is_refused(data: bytes, message: str) -> None:

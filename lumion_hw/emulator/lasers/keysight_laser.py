@@ -3,8 +3,7 @@
 Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it is silent: after power-on the laser is
 locked with the pin 1234, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
 with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength where the sweep
-ended;
-realigning the cavity takes ten seconds.
+ended; realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class LaserModule:
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the low-SSE output below that of the other output; ``None`` for a laser with one
-        output.
+            output.
     """
 
     def __init__(

@@ -206,7 +206,7 @@ def draw_mesh(
         physics: Spreads, and sizes of effects.
         rng: Random numbers for the parameters of every chip.
         effects_rng: Random numbers for the effects; a separate stream, so that effects do not change the other
-        parameters.
+            parameters.
         heater_channels: Drive channel of each heater; by default channel k drives heater k.
     """
     effects_rng = effects_rng or np.random.default_rng(0)

@@ -89,7 +89,7 @@ class Carrier(PollingDetector):
             for unit in units(watched.bench.model).values()
             for nic, interface in zip(unit.nics, unit.interfaces, strict=False)
         }
-        ends = {each.request.target: each.request.name for each in watched.circuits}
+        ends = {circuit.request.target: circuit.request.name for circuit in watched.circuits}
         self._circuit_at = {interface: ends[nic] for interface, nic in module_at.items() if nic in ends}
         if self._socket is None:
             self._socket = carrier_socket()

@@ -118,7 +118,9 @@ def create_detectors(fabric: FabricModel) -> list[Detector]:
         try:
             found.append(sources[0].entry.load().from_options(entry.model_dump()))
         except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            problems = "; ".join(
+                f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+            )
             raise ConfigError(f"{where} ({entry.detector}): {problems}") from error
         except (ImportError, AttributeError) as error:  # third-party code
             raise ConfigError(f"{where}: {sources[0]} cannot be used: {error}") from error

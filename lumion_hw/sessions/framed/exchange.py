@@ -241,7 +241,7 @@ class FramedExchange:
             job.sends = quality.sends(job.n_bytes)
             job.end_s = now + max(DEADLINE_RTOS * (job.computed_s + MARGIN_S), LONGEST_DEADLINE_S)
             job.due_s = min(now + job.rto_s, job.end_s)
-            job.seq = self.last_seq = self._window.take()
+            job.seq = self.last_seq = self._window.next_seq()
             waiting.append(job)
             self._line.inbox.expect(job)
             # One write for the whole burst, so that there are no gaps between its frames.
@@ -255,7 +255,7 @@ class FramedExchange:
         if not waiting:
             return True
         overlaps = job.message.command.pipelined and waiting[-1].message.command.pipelined
-        return overlaps and self._window.may_send()
+        return overlaps and self._window.can_send()
 
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
         """Read until data arrives or the next repeat is due; return whether a request was refused."""
@@ -265,7 +265,7 @@ class FramedExchange:
         for job in list(waiting):
             if job.answer is not None:
                 waiting.remove(job)
-                self._window.settle(job.seq)
+                self._window.mark_answered(job.seq)
                 self._line.quality.record_answer(job.n_bytes, job.attempt, now - job.start_s - job.computed_s)
                 self._line.state = SessionState.OPEN
                 answers[job.index] = job.answer

@@ -32,7 +32,7 @@ def test_every_fault_of_the_facts_can_be_injected_and_cleared() -> None:
 
 
 def test_an_unknown_fault_is_refused() -> None:
-    with pytest.raises(ConfigError, match="there is no fault gremlin"):
+    with pytest.raises(ConfigError, match="unknown fault 'gremlin'"):
         ready().module.faults.inject("gremlin")
 
 

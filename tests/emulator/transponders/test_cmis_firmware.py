@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from lumion_hw.emulator.transponders.cmis.cdb import LARGEST, firmware_image
+from lumion_hw.emulator.transponders.cmis.cdb import MAX_IMAGE_BYTES, firmware_image
 from lumion_hw.errors import LumionError
 from tests.emulator.transponders.cmis_testbench import Host, lit
 
@@ -346,14 +346,14 @@ def test_an_image_is_longer_than_its_header_and_no_longer_than_a_bank() -> None:
     assert updater.run(START, struct.pack(">II", 64, 0) + file[:64]) == PARAMETER
     for wrong in (file[:63], file[:64] + b"x"):
         assert updater.run(START, struct.pack(">II", 65, 0) + wrong) == PARAMETER
-    assert updater.run(START, struct.pack(">II", LARGEST + 1, 0) + file[:64]) == PARAMETER
-    assert updater.run(START, struct.pack(">II", LARGEST, 0) + file[:64]) == TASK  # not what its header says
+    assert updater.run(START, struct.pack(">II", MAX_IMAGE_BYTES + 1, 0) + file[:64]) == PARAMETER
+    assert updater.run(START, struct.pack(">II", MAX_IMAGE_BYTES, 0) + file[:64]) == TASK  # not what its header says
     assert updater.images()["B"] == ("valid", OLD_B)
     assert updater.download(file) == DONE
     with pytest.raises(ValueError, match="65 to"):
         firmware_image(*NEW, size=64)
     with pytest.raises(ValueError, match="65 to"):
-        firmware_image(*NEW, size=LARGEST + 1)
+        firmware_image(*NEW, size=MAX_IMAGE_BYTES + 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import FAULTS, PROFILES, ReceivedLight
-from lumion_hw.emulator.transponders.cmis.memory import pages_of
+from lumion_hw.emulator.transponders.cmis.memory import upper_pages
 from lumion_hw.errors import LinkError
 from lumion_hw.standards.cmis import byte_access
 from tests.emulator.transponders.cmis_testbench import GOOD_LIGHT, Host
@@ -259,7 +259,7 @@ def test_many_random_hosts_never_do(examples: int) -> None:
 def writes(profile: str, seed: int) -> Iterator[tuple[int, int, bytes]]:
     """Every byte of every page, and of some that are not there, in random order, with random data."""
     rng = random.Random(seed)
-    pages = (*pages_of(PROFILES[profile]), 0x05, 0x50, 0xB0, 0xFF)
+    pages = (*upper_pages(PROFILES[profile]), 0x05, 0x50, 0xB0, 0xFF)
     places = [(page, byte) for page in pages for byte in range(128, 256)] + [(0, byte) for byte in range(128)]
     rng.shuffle(places)
     for page, byte in places:

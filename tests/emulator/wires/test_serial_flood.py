@@ -10,7 +10,7 @@ from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
-from lumion_hw.emulator.transponders.i2c_bridge import MOST_WAITING, I2cBridge
+from lumion_hw.emulator.transponders.i2c_bridge import MAX_WAITING_MESSAGES, I2cBridge
 from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, MAX_UNREAD_BYTES, SerialLine
 
@@ -65,7 +65,7 @@ def test_messages_that_wait_for_a_slow_bus_are_bounded():
         peer.receive(b"S\xa1\xffP" * 1000)
         clock.sleep(0.1)
     for _ in range(2):  # what has arrived is carried out; the answers to what still waited leave
-        clock.sleep(LINE_S + MOST_WAITING * (255 * 9 / 97e3))
+        clock.sleep(LINE_S + MAX_WAITING_MESSAGES * (255 * 9 / 97e3))
         peer.transmit()
     peer.receive(b"R\x0aP")
     clock.sleep(0.1)

@@ -195,7 +195,7 @@ class TelemetryStream:
         request = SubscribeRequest(self._request.stream, limit, sub_flags=SubscribeFlag.RENEW)
         reply = self._session.request(request)
         self._track.grant(limit)
-        self._track.settle(reply.next_event, reply.dropped)
+        self._track.count_final_losses(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
         # In a new session the subscription no longer exists, and another program may use its number.
