@@ -139,7 +139,7 @@ def test_an_absurd_constant_makes_no_power() -> None:
     assert (thresholds.high_alarm, thresholds.high_warning) == (None, None)
     assert thresholds.low_warning is not None
     words = implausibility_text("rx_power", calibration.value("rx_power", 1000))
-    assert words.startswith("500.2 mW (27.0 dBm), and SFF-8472 ends at 0 to 6.5535 mW (8.16 dBm)")
+    assert words.startswith("500.2 mW (27.0 dBm), outside the SFF-8472 range 0 to 6.5535 mW (8.16 dBm)")
 
 
 def test_thresholds_are_calibrated_like_their_monitor() -> None:
