@@ -1,4 +1,4 @@
-"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits outlive a command."""
+"""Commands for circuits, which stay connected between commands: ``lumion connect``, ``hold``, ``circuits`` and more."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
-"""What was measured longer ago may be dark by now: no controller leaves heaters on for longer by itself."""
+"""Older measurements may be stale: no controller keeps heaters on for longer without a host."""
 _OUT_OF_TOLERANCE = 3
 _NO_DETOUR_DB = 0.01
 
 
 class _Pair(ParameterType[tuple[str, str]]):
-    """Two modules, such as ``sfp-a:sfp-b``: light goes from the first to the second."""
+    """Two modules, such as ``sfp-a:sfp-b``. Light travels from the first to the second."""
 
     name = "from:to"
 
@@ -48,13 +48,13 @@ class _Pair(ParameterType[tuple[str, str]]):
             return value
         source, colon, target = str(value).partition(":")
         if not (source and colon and target) or ":" in target:
-            self.fail(f"{str(value)[:60]!r} is no pair; write two modules as in sfp-a:sfp-b.", param, ctx)
+            self.fail(f"{str(value)[:60]!r} is not a pair of modules. Write FROM:TO, such as sfp-a:sfp-b.", param, ctx)
         return source, target
 
 
 @dataclass(frozen=True)
 class BenchTarget:
-    """Which bench a command is about, and where its state is."""
+    """Bench that a command uses, with its state directory and calibration record."""
 
     file: str
     emulate: bool
@@ -68,7 +68,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Give the state directory: the one named, that of this bench, or one that ends with an emulated bench."""
+        """Yield the state directory: the one given, that of the bench, or a temporary one for an emulated bench."""
         from lumion_hw.bench.bench import load
         from lumion_hw.circuits.state import state_directory
 
@@ -87,7 +87,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def opened(self, program: str) -> Iterator[CircuitService]:
-        """Lock and open the bench, and find again what is connected."""
+        """Lock and open the bench, and restore the connected circuits."""
         from lumion_hw.circuits import CircuitService
 
         with self.directory() as directory:
@@ -98,22 +98,22 @@ class BenchTarget:
                 note_doubts(service.setup.record)
                 if service.lost:
                     names = ", ".join(circuit.name for circuit in service.lost)
-                    note(f"the mesh was dark: {names} stood before and is to be connected again")
+                    note(f"the heaters were off: {names} was connected before and has to be connected again")
                 yield service
 
     def bench(self) -> Bench:
-        """Open the bench; its heaters stay on afterwards."""
+        """Open the bench so that its heaters stay on when it is closed."""
         return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
 
     def record_of(self, directory: Path) -> str:
-        """Return the path of the calibration record: the one named, or that of what is connected."""
+        """Return the path of the calibration record: the one given, or that of the connected circuits."""
         from lumion_hw.circuits.state import read_state
 
         record = self.record or read_state(directory)[0].record
         if record is None:
             raise ConfigError(
-                "which calibration record?",
-                hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
+                "no calibration record is known for this bench",
+                hint="Give --record RECORD, the file from `lumion-calibrate run`. Later commands remember it.",
             )
         return record
 
@@ -125,7 +125,7 @@ def note_doubts(record: CalibrationRecord | None) -> None:
 
 
 def target_options(function: Any) -> Any:
-    """Add the options that say which bench, where its state is and what it was calibrated as, as ``target``."""
+    """Add the options for the bench, its state and its calibration record; the command gets them as ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
         given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
@@ -135,48 +135,60 @@ def target_options(function: Any) -> Any:
     command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
     decorated: Any = json_option(bench_options(command))
     for option in (
-        click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
+        click.option("--take-over", metavar="USER@HOST", help="Take the bench over from the program of this name."),
         click.option(
             "--leave-on",
             "leave_on_s",
             type=Number("s", 1.0, 3600.0),
             default=3600.0,
             show_default=True,
-            help="Longest time the controller keeps circuits on by itself after this command, in s.",
+            help="Longest time the controller keeps circuits on after this command, in seconds.",
         ),
-        click.option("--state", metavar="DIR", help="Where it is kept what is connected.  [default: of this user]"),
-        click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]"),
+        click.option(
+            "--state", metavar="DIR", help="Directory that stores the circuit state.  [default: one per user]"
+        ),
+        click.option(
+            "--record", metavar="RECORD", help="Calibration record.  [default: that of the connected circuits]"
+        ),
     ):
         decorated = option(decorated)
     return click.argument("file", metavar="BENCH")(decorated)
 
 
 def _request_options(function: Any) -> Any:
-    """Add the options that say what is asked of circuits."""
+    """Add the options for the requirements on circuits."""
     for option in (
-        click.option("--both", is_flag=True, help="Both directions: a circuit each."),
+        click.option("--both", is_flag=True, help="Connect both directions, one circuit each."),
         click.option(
             "--polarization",
             type=click.Choice(["auto", "single", "dual"]),
             default="auto",
             show_default=True,
-            help="Polarizations of the signal; auto takes what the modules have.",
+            help="Polarizations of the signal; auto uses those of the modules.",
         ),
         click.option(
-            "--min-margin", "min_margin_db", type=_MARGIN_DB, default=0.0, show_default=True, help="In dB, both ways."
+            "--min-margin",
+            "min_margin_db",
+            type=_MARGIN_DB,
+            default=0.0,
+            show_default=True,
+            help="Smallest margin above the receiver's sensitivity and below its overload, in dB.",
         ),
-        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Most loss over the mesh, in dB."),
-        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Most PUCs on the way."),
+        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Largest loss over the mesh, in dB."),
+        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Largest number of PUCs on a path."),
         click.option(
             "--priority",
             type=click.IntRange(-1000, 1000),
             default=0,
             show_default=True,
-            help="Higher ones choose their way first.",
+            help="Priority: circuits with a higher number choose their paths first.",
         ),
-        click.option("--exclusive", is_flag=True, help="No other circuit may share a PUC with it."),
+        click.option("--exclusive", is_flag=True, help="Share no PUC with another circuit."),
         click.option(
-            "--lease", "lease_s", type=Duration(), help=f"How long it is wanted: 30s, 2h, 7d, up to {LONGEST_D}d."
+            "--lease",
+            "lease_s",
+            type=Duration(),
+            help=f"Lease, after which `lumion hold` disconnects: 30s, 2h, 7d, up to {LONGEST_D}d.",
         ),
     ):
         function = option(function)
@@ -192,12 +204,13 @@ def _request_options(function: Any) -> Any:
 def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
 
-    Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
-    so after this command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
+    Either all circuits are proven, and the earlier ones still work, or the mesh is restored as it was. Circuits stay
+    connected after this command: the controller keeps the heaters on for --leave-on seconds, or while `lumion hold`
+    runs.
 
     \b
-    Without hardware: let `lumion emulate BENCH --endpoints FILE` run in the background, and give --endpoints FILE to
-    these commands. With --emulate a bench lives and ends with the one command.
+    Without hardware: run `lumion emulate BENCH --endpoints FILE` in the background, and give --endpoints FILE to these
+    commands. With --emulate the bench exists only during one command.
     """
     requests = _requests(pairs, asked)
     with target.opened("lumion connect") as service, RunProgress(None, quiet=True) as bars:
@@ -205,7 +218,7 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
         state = service.state
     for proof in proofs:
         if proof.levels is not None and proof.levels.unresolved:
-            note(f"{proof.circuit.request.name}: its arms were not told apart: {proof.levels.unresolved}")
+            note(f"{proof.circuit.request.name}: its arms could not be measured separately: {proof.levels.unresolved}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -216,11 +229,16 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
 @click.command()
 @target_options
 @click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
-@click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Disconnect all circuits and switch heaters and transmitters off."
+)
 def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
-    """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
+    """Disconnect circuits of BENCH.
+
+    --all also switches off heaters that other programs have set.
+    """
     if bool(pairs) == everything:
-        raise click.UsageError("Give pairs, or --all.")
+        raise click.UsageError("Give FROM:TO, or --all.")
     if everything:
         gone = _brought_to_rest(target)
         left: tuple[ActiveCircuit, ...] = ()
@@ -236,12 +254,19 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
 
 @click.command()
 @target_options
-@click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
 @click.option(
-    "--for", "for_s", type=Duration(), help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d; until Ctrl-C if not given."
+    "--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair before holding."
 )
 @click.option(
-    "--period", "period_s", type=Number("s", 0.05, 3600.0), default=1.0, show_default=True, help="Of looking, in s."
+    "--for", "for_s", type=Duration(), help=f"Duration: 30s, 2h, 7d, up to {LONGEST_D}d.  [default: until Ctrl-C]"
+)
+@click.option(
+    "--period",
+    "period_s",
+    type=Number("s", 0.05, 3600.0),
+    default=1.0,
+    show_default=True,
+    help="Time between checks, in seconds.",
 )
 @click.option(
     "--reads",
@@ -249,7 +274,7 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
     type=Number("1/s", 0.1, 1000.0),
     default=20.0,
     show_default=True,
-    help="Most power readings per second, for all circuits together.",
+    help="Largest number of power readings per second, all circuits together.",
 )
 @click.option(
     "--every",
@@ -257,9 +282,9 @@ def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything
     type=Duration(),
     default="1min",
     show_default=True,
-    help=f"Of telling how it is, up to {LONGEST_D}d.",
+    help=f"Time between status reports, up to {LONGEST_D}d.",
 )
-@out_option("Where the renewed record goes, if phases had drifted and were set right.", "--renew")
+@out_option("File for the renewed record, written if drifted phases were corrected.", "--renew")
 @force_option
 def hold(
     target: BenchTarget,
@@ -271,11 +296,11 @@ def hold(
     renew: Path | None,
     force: bool,
 ) -> None:
-    """Keep the circuits of BENCH as they should be: follow the polarization, watch loss and margin, end leases.
+    """Maintain the circuits of BENCH: follow the polarization, watch loss and margin, end leases.
 
-    What goes wrong is told at once and written to events.jsonl in the state directory: fibre, path through the mesh,
-    transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
-    for as long as it does; other commands that change the bench are refused meanwhile.
+    A failure is reported at once, with its place (fibre, path through the mesh, transmitter or receiver), and written
+    to events.jsonl in the state directory. The circuits stay on while this command runs; other commands that change the
+    bench are refused. The exit code is 3 if a circuit is broken at the end.
     """
     from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
@@ -289,7 +314,7 @@ def hold(
         if requests:
             service.connect(requests)
         if not service.state.circuits:
-            raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
+            raise ConfigError("no circuit is connected", hint="Connect one with `lumion connect` or --connect.")
         service.setup.bench.events.add_listener(_note_lease)
         maintenance = CircuitMaintenance(service, period_s=period_s, reads_per_s=reads_per_s)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
@@ -312,12 +337,12 @@ def hold(
 
 @click.command()
 @target_options
-@click.option("--check", is_flag=True, help="Read the mesh back, and measure every circuit.")
+@click.option("--check", is_flag=True, help="Read the mesh back and measure every circuit.")
 def circuits(target: BenchTarget, check: bool) -> None:
-    """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
+    """List the circuits of BENCH with their age, last measured margins and problems.
 
-    This reads the journal and touches no device. With --check the mesh is read back and every circuit is measured,
-    changing nothing; the exit code is 3 if the mesh differs from the journal or a circuit carries no good light.
+    Without --check this reads only the journal. --check reads the mesh back and measures every circuit, without
+    changing anything; the exit code is 3 if the mesh differs from the journal or a circuit is broken.
     """
     from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.circuits.lease_clock import LeaseClock
@@ -340,11 +365,13 @@ def circuits(target: BenchTarget, check: bool) -> None:
             )
         else:
             headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "marks")
-            echo_table(f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits])
+            echo_table(
+                f"Circuits from the journal in {directory}", headers, [_listed(each, now) for each in state.circuits]
+            )
             if not state.circuits:
-                say("nothing is connected")
+                say("no circuit is connected")
             if begun is not None:
-                say(f"{begun.what} {' '.join(begun.circuits)} was begun {begun.since_utc} and has not ended")
+                say(f"{begun.what} {' '.join(begun.circuits)} started {begun.since_utc} and did not finish")
             if owner is not None:
                 say(f"held by {owner.name} ({owner.program}) since {owner.since_utc}")
             if finding is not None:
@@ -357,9 +384,9 @@ def circuits(target: BenchTarget, check: bool) -> None:
 @target_options
 @_request_options
 def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware.
+    """Plan circuits of BENCH and print the predicted power at the receivers. Uses no hardware.
 
-    What cannot be done is refused as it would be by `lumion connect`, with the number that fails.
+    Connected circuits stay. A circuit that `lumion connect` would refuse is refused here, with the value that fails.
     """
     from lumion_hw.circuits import budget_lines
 
@@ -369,14 +396,14 @@ def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) 
         return
     for circuit in wanted:
         rows = [(line.what, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
-        echo_table(str(circuit.request), ("", "", "", "has to be"), rows)
+        echo_table(str(circuit.request), ("", "", "", "limit"), rows)
 
 
 @click.command()
 @target_options
 @_request_options
 def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
+    """Print the paths of circuits of BENCH, connected or planned, and the reason for each path. Uses no hardware."""
     from lumion_hw.circuits import explain as in_words
 
     requests = _requests(pairs, asked)
@@ -398,7 +425,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
 
 
 def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
-    """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
+    """Plan circuits while the connected ones stay; return the plan and the requested circuits."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
     from lumion_hw.circuits.state import restored_plan
@@ -417,7 +444,7 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
 
 
 def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
-    """Say what a circuit loses because of others, and which; nothing if it loses nothing."""
+    """Return a sentence on the extra loss that other circuits cause; ``None`` if there is none."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits
     from lumion_hw.storage import load_record
@@ -436,8 +463,8 @@ def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> 
     ]
     ways = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
     return (
-        f"{circuit.request}: with nothing else connected it would lose {more_db:.2f} dB less, over PUCs {ways}; "
-        f"{', '.join(others) or 'another circuit'} needs some of these"
+        f"{circuit.request}: alone it would lose {more_db:.2f} dB less, on PUCs {ways}; "
+        f"{', '.join(others) or 'another circuit'} uses some of these"
     )
 
 
@@ -468,7 +495,7 @@ def _listed(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
 
 
 def _standing_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
-    """Return a standing circuit as JSON, with the marks that its age brings."""
+    """Return an active circuit as JSON, with marks for its age."""
     seen_s = None
     if circuit.seen_utc is not None:
         seen_s = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
@@ -519,7 +546,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
-    """Return what tells how circuits are: now and then, and at once when something has changed."""
+    """Return a function that prints the state of the circuits, periodically and after every change."""
     said: dict[str, Any] = {"at_s": None, "marks": None}
 
     def tell(held_s: float, health: Sequence[CircuitHealth]) -> None:
@@ -536,11 +563,11 @@ def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitH
 def _note_lease(event: Mapping[str, Any]) -> None:
     """Report the end of a lease on stderr at once."""
     if event["event"] == "lease ended":
-        note(f"{event['circuit']}: {event['reason']}; the circuit is taken down")
+        note(f"{event['circuit']}: {event['reason']}; the circuit is disconnected")
 
 
 def _span(seconds: float) -> str:
-    """Return a time in the largest unit that fits."""
+    """Return a time as text in a suitable unit."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -548,7 +575,7 @@ def _span(seconds: float) -> str:
 
 
 def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> list[CircuitRequest]:
-    """Return the requests of a command line."""
+    """Return the circuit requests of a command line."""
     from lumion_hw.circuits import CircuitRequest
 
     fields = {name: value for name, value in asked.items() if name != "both"}
@@ -559,7 +586,7 @@ def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> lis
 
 
 def _brought_to_rest(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
-    """Switch all off, without a calibration record, and return what stood."""
+    """Switch everything off without a calibration record; return the circuits that were connected."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
     from lumion_hw.circuits.service import switch_everything_off
 
@@ -575,10 +602,10 @@ def _brought_to_rest(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
 
 
 def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
-    """Read the mesh back and measure the circuits, changing nothing.
+    """Read the mesh back and measure the circuits without changing anything.
 
     Returns:
-        What the mesh drives, the circuits as measured now, and whether anything is wrong.
+        The comparison of mesh and journal, the circuits as measured, and whether anything is wrong.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
@@ -602,7 +629,7 @@ def _checked(target: BenchTarget, directory: Path) -> tuple[MeshFinding, Circuit
 
 
 def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
-    """Return the circuits of the journal as they are measured now."""
+    """Return the circuits of the journal with new measurements."""
     from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
     from lumion_hw.circuits.state import now_utc, proof_document, restored_plan
@@ -628,7 +655,7 @@ def _measured(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCir
 
 
 def _broken(circuit: ActiveCircuit, why: str) -> ActiveCircuit:
-    """Return a circuit that carries no good light: without the numbers of a time when it did."""
+    """Return a broken circuit without the values of earlier measurements."""
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {why}",), seen_utc=now_utc())

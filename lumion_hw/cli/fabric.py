@@ -1,4 +1,4 @@
-"""``lumion fabric``: keep the jobs of a bench connected, and put spares in the place of what fails."""
+"""``lumion fabric``: keep the jobs of a bench connected, and replace failed servers by spares."""
 
 from __future__ import annotations
 
@@ -25,45 +25,47 @@ _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that keep a fabric and take requests."""
 _TAKEN_WITHIN_S = 30.0
-"""How long a manager may take to take a request; while it connects the jobs it takes none."""
+"""Longest time until a manager accepts a request. It accepts none while it connects the jobs."""
 _LOOK_S = 0.05
 _FAILED = 3
 
 
 @click.group(cls=NamedGroup)
 def fabric() -> None:
-    """Keep the jobs of a bench connected, and put spares in the place of what fails.
+    """Keep the jobs of a bench connected, and replace failed servers by spares.
 
-    `lumion fabric run BENCH` connects the jobs of the bench file, lets spares stand by, watches, and recovers. The
-    other commands read its journal, or tell it what to do.
+    `lumion fabric run BENCH` connects the jobs of the bench file, prepares spares, watches for failures and recovers.
+    The other commands read its journal, or send it a request.
     """
 
 
 @fabric.command()
 @target_options
-@click.option("--for", "for_s", type=Duration(), help=f"How long, up to {LONGEST_D}d; until Ctrl-C if not given.")
-@click.option("--hook", "hook", multiple=True, metavar="WORD", help="Program, and arguments, called for job hooks.")
+@click.option("--for", "for_s", type=Duration(), help=f"Duration, up to {LONGEST_D}d.  [default: until Ctrl-C]")
+@click.option(
+    "--hook", "hook", multiple=True, metavar="WORD", help="Program to call at job events; repeat for its arguments."
+)
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
-    """Run the manager of BENCH's fabric; events and spans are told as they come, as JSON lines with --json.
+    """Run the manager of BENCH's fabric and print its events, as JSON lines with --json.
 
-    A manager that is killed is followed by the next one, which goes on from the journals and the mesh. --hook names a
-    program that is called with stop, rebuild, restore or go, the job, and its members.
+    After a crash, the next manager continues from the journals and the mesh. --hook names a program that is called
+    with stop, rebuild, restore or go, the job, and its members.
     """
     with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()
         if finished is not None:
-            note(f"ended what an earlier manager had begun: {finished.failed} by {finished.spare}")
+            note(f"finished the recovery of an earlier manager: {finished.failed} by {finished.spare}")
         _tell(target.as_json)("watching", _summary(manager))
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             _run(manager, for_s)
         state = manager.state
     if state.refused:
-        note(f"without circuits: {', '.join(state.refused)}")
+        note(f"jobs without circuits: {', '.join(state.refused)}")
         click.get_current_context().exit(_FAILED)
 
 
 def _run(manager: FabricManager, for_s: float | None) -> None:
-    """Run the manager, and do what other programs ask of it between two steps."""
+    """Run the manager; handle requests of other programs between its steps."""
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service
@@ -74,23 +76,23 @@ def _run(manager: FabricManager, for_s: float | None) -> None:
 @fabric.command()
 @target_options
 @click.argument("unit")
-@click.option("--because", "words", default="declared by hand", help="Why, for the history.")
+@click.option("--because", "words", default="declared by hand", help="Reason, for the history.")
 def fail(target: BenchTarget, unit: str, words: str) -> None:
-    """Take UNIT, a server or accelerator, out of service; a spare takes its place.
+    """Take UNIT, a server or accelerator, out of service and replace it by a spare.
 
-    If a manager runs, the request goes to it, and this command waits for the outcome.
+    If a manager is running, it gets the request, and this command waits for the outcome.
     """
     _ask_or_do(target, "fail", unit, words)
 
 
 @fabric.command()
 @target_options
-@click.option("--repaired", "unit", metavar="UNIT", help="This server or accelerator has been repaired.")
+@click.option("--repaired", "unit", metavar="UNIT", help="Return this repaired server or accelerator to service.")
 def recover(target: BenchTarget, unit: str | None) -> None:
-    """Finish a recovery that a killed manager had begun, connect what jobs miss, and take repaired units back.
+    """Finish an interrupted recovery, connect missing circuits of jobs, or return repaired units to service.
 
-    If a manager runs, the request goes to it, and this command waits for the outcome. Success means that every circuit
-    of the jobs carries light.
+    If a manager is running, it gets the request, and this command waits for the outcome. Success means that every
+    circuit of the jobs was measured and works.
     """
     _ask_or_do(target, "recover" if unit is None else "repaired", unit or "")
 
@@ -98,7 +100,7 @@ def recover(target: BenchTarget, unit: str | None) -> None:
 @fabric.command()
 @target_options
 def status(target: BenchTarget) -> None:
-    """Show jobs, who stands in whose place, what has failed, and what was refused. Touches no device."""
+    """Show jobs, replacements, failures and refused jobs. Uses no device."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.fabric import read_fabric
@@ -127,13 +129,13 @@ def status(target: BenchTarget) -> None:
     running = "no manager runs" if owner is None else f"held by {owner.name}"
     say(f"{running}; {len(entries)} entries, {state.fades} fades, {state.false_alarms} false alarms")
     if state.open is not None:
-        note("a recovery was begun and not ended: `lumion fabric recover`")
+        note("a recovery was interrupted; finish it with `lumion fabric recover`")
 
 
 @fabric.command()
 @target_options
 def history(target: BenchTarget) -> None:
-    """List what has failed and what was done about it, with the spans of each recovery. Touches no device."""
+    """List failures and recoveries, with the times of each recovery. Uses no device."""
     from lumion_hw.fabric import read_fabric
 
     with target.directory() as directory:
@@ -150,10 +152,10 @@ def history(target: BenchTarget) -> None:
             rows.append((entry["utc"], what, who, entry.get("spare"), spans or entry.get("words")))
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"entry {entry.get('n')} of the fabric's journal is not of this version ({error!r})",
-                hint="Read it with --json, or with the version that wrote it.",
+                f"entry {entry.get('n')} of the fabric's journal has another version ({error!r})",
+                hint="Use --json, or the version that wrote it.",
             ) from error
-    echo_table("History", ("when", "what", "of", "spare", "spans, ms since the fault; or why"), rows)
+    echo_table("History", ("when", "what", "of", "spare", "times in ms since the fault, or reason"), rows)
 
 
 @contextlib.contextmanager
@@ -174,7 +176,7 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
 
 
 def _ask_or_do(target: BenchTarget, what: str, unit: str, reason: str = "declared by hand") -> None:
-    """Do something, or have the manager do it that holds the bench."""
+    """Perform a request, or send it to the manager that holds the bench."""
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import FabricRequest
 
@@ -201,11 +203,11 @@ def _ask_or_do(target: BenchTarget, what: str, unit: str, reason: str = "declare
 
 
 def _ask(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
-    """Leave a request for a manager, and wait for its outcome.
+    """Send a request to a manager and wait for the outcome.
 
     Raises:
-        BusyError: The manager does not take the request, which was withdrawn.
-        LumionError: What the manager failed with, with its exit code.
+        BusyError: The manager did not accept the request, which was withdrawn.
+        LumionError: The error of the manager, with its exit code.
     """
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import RequestBox
@@ -218,14 +220,14 @@ def _ask(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
             if (is_late or lock_owner(directory) != manager) and not is_taken:
                 if box.withdraw(number):
                     raise BusyError(
-                        f"{manager.name} ({manager.program}) did not take the request within {_TAKEN_WITHIN_S:.0f} s",
-                        hint="Nothing was done. It may still be connecting the jobs, or keep no fabric; try again.",
+                        f"{manager.name} ({manager.program}) did not accept the request within {_TAKEN_WITHIN_S:.0f} s",
+                        hint="Nothing was done. It may still be connecting the jobs, or manage no fabric; try again.",
                     )
                 is_taken = True
             if is_taken and lock_owner(directory) != manager:
                 raise LumionError(
-                    f"{manager.name} ended while it worked on the request",
-                    hint="`lumion fabric status BENCH` shows how far it came.",
+                    f"{manager.name} ended while it handled the request",
+                    hint="`lumion fabric status BENCH` shows the result so far.",
                 )
             time.sleep(_LOOK_S)
     except BaseException:
@@ -275,7 +277,7 @@ def _job_state(model: Any, job: Any, state: FabricState, standing: set[str]) -> 
     if job.name in state.refused:
         return f"refused: {state.refused[job.name]}"
     wanted = {each.name for each in job_requests(model, job, state.places)}
-    return "connected" if wanted <= standing else "to be connected"
+    return "connected" if wanted <= standing else "not connected yet"
 
 
 def _jobs(model: Any, state: FabricState, standing: set[str]) -> list[dict[str, Any]]:
@@ -290,7 +292,7 @@ def _jobs(model: Any, state: FabricState, standing: set[str]) -> list[dict[str, 
 
 
 def _role(model: Any, state: FabricState, name: str, loops: set[str]) -> str:
-    """Return what a spare does at present."""
+    """Return the present role of a spare."""
     from lumion_hw.fabric import find_unit
 
     if name in state.failed:

@@ -1,4 +1,4 @@
-"""``lumion faults``: latched faults of the mesh controller, listed and cleared by name."""
+"""``lumion faults``: list latched faults of the mesh controller, and clear them by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _LATCHED = 5
 
 @click.command()
 @target_options
-@click.option("--clear", "name", metavar="NAME", help="Clear the latched faults of this name, or the one of this id.")
+@click.option(
+    "--clear", "name", metavar="NAME", help="Clear the latched faults of this name, or the fault with this id."
+)
 def faults(target: BenchTarget, name: str | None) -> None:
     """List the latched faults of BENCH's mesh controller, which keep its heaters off; clear them by name.
 
@@ -52,7 +54,7 @@ def faults(target: BenchTarget, name: str | None) -> None:
         echo_json({"latched": list(latched), "cleared": list(cleared), "ended_hold": list(ended_hold)})
     else:
         for fault in ended_hold:
-            note(f"{fault}: cleared by opening the bench, since it only began the hold of heaters that were left on")
+            note(f"{fault}: cleared when the bench was opened; it only marked that the heaters were left on")
         for fault in cleared:
             say(f"cleared: {fault}")
         rows = [(each.fault_id, each.source, each.channel, "yes" if each.present else "no", each) for each in latched]

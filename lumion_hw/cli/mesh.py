@@ -1,4 +1,4 @@
-"""``lumion mesh``: draw a mesh, route circuits through it, find matchings. Needs no bench and no hardware."""
+"""``lumion mesh``: draw a mesh, route circuits through it, find matchings. Uses no bench."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def mesh() -> None:
     """Draw a mesh, route circuits through it, find matchings.
 
-    A mesh is smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports on each side), a JSON file
-    that `lumion mesh show --json` wrote, or a bench file.
+    A mesh is given as smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports per side), a JSON
+    file from `lumion mesh show --json`, or a bench file.
     """
 
 
 def _mesh_option(function: _Command) -> _Command:
-    text = "smartlight, columns:2,3,2, rings:3, rectangular:8, a mesh as JSON, or a bench file."
+    text = "Mesh: smartlight, columns:2,3,2, rings:3, rectangular:8, a mesh as JSON, or a bench file."
     decorated: _Command = click.option("--mesh", "layout", default="smartlight", show_default=True, help=text)(function)
     return decorated
 
 
 def _fault_options(function: _Command) -> _Command:
     for option in (
-        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that carries no circuit."),
-        click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Loss beyond a sound PUC's."),
-        click.option("--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or at a coupling k."),
+        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that no circuit may use."),
+        click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Extra loss of a PUC, in dB."),
+        click.option(
+            "--stuck", multiple=True, metavar="PUC=STATE", help="PUC that is stuck in bar, in cross or at a coupling k."
+        ),
     ):
         function = option(function)
     return function
@@ -54,7 +56,7 @@ def _fault_options(function: _Command) -> _Command:
 @_mesh_option
 @_fault_options
 @click.option("--state", "states", multiple=True, metavar="PUC=STATE", help="State of a PUC: bar or cross.")
-@out_option("Write the picture here, not to stdout.", "--output", "-o")
+@out_option("File for the picture.  [default: stdout]", "--output", "-o")
 @force_option
 @json_option
 def show(
@@ -84,14 +86,22 @@ def show(
 @_fault_options
 @click.option("--connect", "pairs", multiple=True, required=True, metavar="A:B", help="Circuit from port A to port B.")
 @click.option("--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True)
-@click.option("--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss of a PUC.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
-@click.option("--max-loss-db", type=_LOSS_DB, help="Most loss of a path.")
-@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (from 0) has exactly N PUCs.")
-@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have equally many PUCs.")
-@click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (an extra), or bound it.")
-@click.option("--time-limit", type=Number("s", 0.0, 86400.0), default=10.0, show_default=True, help="CP-SAT's, in s.")
-@out_option("Draw the circuits here.", "--svg")
+@click.option(
+    "--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss of a PUC, in dB."
+)
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Largest number of PUCs on a path.")
+@click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path, in dB.")
+@click.option("--exact-hops", multiple=True, metavar="I=N", help="Make circuit I (counted from 0) exactly N PUCs long.")
+@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="Make these circuits equally long.")
+@click.option("--certify", is_flag=True, help="Prove or bound the optimum with CP-SAT (extra `cpsat`).")
+@click.option(
+    "--time-limit",
+    type=Number("s", 0.0, 86400.0),
+    default=10.0,
+    show_default=True,
+    help="Time limit of CP-SAT, in seconds.",
+)
+@out_option("Draw the circuits to this file, as SVG.", "--svg")
 @force_option
 @json_option
 def route(
@@ -112,7 +122,10 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
+    """Route circuits through a mesh and park the unused PUCs.
+
+    Every PUC has one state for all circuits, and every joint carries at most one circuit.
+    """
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park_unused_pucs
 
@@ -144,11 +157,11 @@ def route(
 @mesh.command()
 @_mesh_option
 @_fault_options
-@click.option("--ports", help="Ports to be joined with each other, such as 0,4,8,12.")
-@click.option("--count", type=click.IntRange(2, MANY), help="So many fibre ports, evenly round the rim.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="The same seed gives the same configurations.")
-@click.option("--steps", type=click.IntRange(0, MANY), default=1000, show_default=True, help="How long to try.")
+@click.option("--ports", help="Ports to connect pairwise, such as 0,4,8,12.")
+@click.option("--count", type=click.IntRange(2, MANY), help="Number of fibre ports, spread evenly around the rim.")
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Largest number of PUCs on a path.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
+@click.option("--steps", type=click.IntRange(0, MANY), default=1000, show_default=True, help="Time limit, in seconds.")
 @json_option
 def matchings(
     layout: str,
@@ -162,7 +175,7 @@ def matchings(
     steps: int,
     as_json: bool,
 ) -> None:
-    """Find the fewest configurations that join every port with every other."""
+    """Find a small set of configurations that connects every pair of ports."""
     from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)
@@ -178,11 +191,11 @@ def matchings(
 
 
 def mesh_named(layout: str) -> MeshTopology:
-    """Return the mesh that a word, a JSON file or a bench file means.
+    """Return the mesh for a topology name, a JSON file or a bench file.
 
     Raises:
         BadParameter: There is no such mesh.
-        ConfigError: The file is no mesh, or the layout is none.
+        ConfigError: The file contains no mesh, or its layout is invalid.
     """
     from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
 
@@ -204,7 +217,7 @@ def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):
-        raise ConfigError(f"mesh file {path} holds no mesh", hint="`lumion mesh show --json` writes one.")
+        raise ConfigError(f"mesh file {path} contains no mesh", hint="`lumion mesh show --json` writes one.")
     return mesh_from_dict(document)
 
 
@@ -253,7 +266,7 @@ def _tell(routing: Routing) -> None:
         for p in routing.paths
     ]
     echo_table("Circuits", ("from", "to", "hops", "loss dB", "PUCs (= bar, x cross)"), rows)
-    bound = "proven optimal" if routing.outcome == "optimal" else f"none costs less than {routing.bound:g}"
+    bound = "proven optimal" if routing.outcome == "optimal" else f"no routing costs less than {routing.bound:g}"
     say(f"{routing.total_hops} hops in all; cost {routing.cost:g}, {bound}; found by {routing.method}")
 
 
@@ -276,7 +289,7 @@ def _tell_matchings(found: AllToAll) -> None:
 
 
 def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
-    """Draw circuits."""
+    """Return the picture of circuits in a mesh."""
     from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 
     paths = [
@@ -307,7 +320,7 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
 def _faults(
     topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
-    """Return the faults that options name."""
+    """Return the faults given by options."""
     from lumion_hw.mesh.layout.faults import MeshFaults
 
     held: dict[int, State | float] = {}
@@ -320,7 +333,7 @@ def _faults(
 
 
 def _spread(topology: MeshTopology, count: int) -> list[int]:
-    """Return fibre ports evenly round the rim."""
+    """Return fibre ports that are spread evenly around the rim."""
     fibres = topology.fibre_ports
     if count > len(fibres):
         raise click.BadParameter(f"this mesh has {len(fibres)} fibre ports", param_hint="--count")
@@ -346,7 +359,7 @@ def _assignment(text: str) -> tuple[int, str]:
     """Return ``PUC=WORD`` as a number and a word."""
     puc, sign, word = text.partition("=")
     if not sign or not puc.isdecimal():
-        raise click.BadParameter(f"{text!r} is not of the form PUC=VALUE, such as 10=bar")
+        raise click.BadParameter(f"{text!r} is not PUC=VALUE, such as 10=bar")
     return int(puc), word
 
 
@@ -355,4 +368,4 @@ def _state(word: str) -> State:
         return "bar"
     if word == "cross":
         return "cross"
-    raise click.BadParameter(f"{word!r} is no state: bar or cross")
+    raise click.BadParameter(f"{word!r} is not a state: write bar or cross")

@@ -1,4 +1,4 @@
-"""``lumion plan``: spares for a service level, and what policies of recovery cost. Touches no bench."""
+"""``lumion plan``: spares for a service level, and the cost of recovery policies. Uses no bench."""
 
 from __future__ import annotations
 
@@ -28,29 +28,41 @@ COUNTED_BY = click.option(
     type=click.Choice(("jobs", "accelerators")),
     default="jobs",
     show_default=True,
-    help="What the shares of a file count.",
+    help="Whether the shares in the file count jobs or accelerators.",
 )
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
 @click.group(cls=NamedGroup)
 def plan() -> None:
-    """Spares for a service level, and what faults cost a fleet beyond what failed."""
+    """Plan spares for a service level, and compare the cost of recovery policies."""
 
 
 def _fleet_options(function: _Command) -> _Command:
     for option in (
-        click.option("--spare-racks", type=click.IntRange(0, MANY), default=0, help="Racks held back on top."),
+        click.option("--spare-racks", type=click.IntRange(0, MANY), default=0, help="Spare racks, in addition."),
         click.option(
             "--spares", type=click.IntRange(0, MANY), default=4, show_default=True, help="Spares in each rack."
         ),
         click.option(
-            "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+            "--server",
+            "per_server",
+            type=click.IntRange(1, MANY),
+            default=4,
+            show_default=True,
+            help="Accelerators per server.",
         ),
         click.option(
-            "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its size."
+            "--rack",
+            "per_rack",
+            type=click.IntRange(1, MANY),
+            default=64,
+            show_default=True,
+            help="Accelerators per rack.",
         ),
-        click.option("--racks", type=click.IntRange(1, MANY), default=64, show_default=True, help="Racks with jobs."),
+        click.option(
+            "--racks", type=click.IntRange(1, MANY), default=64, show_default=True, help="Racks that run jobs."
+        ),
     ):
         function = option(function)
     return function
@@ -58,14 +70,16 @@ def _fleet_options(function: _Command) -> _Command:
 
 def _rate_options(function: _Command) -> _Command:
     for option in (
-        click.option("--server-share", type=_SHARE, default=0.0, help="Share of the faults that take the server."),
-        click.option("--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Days to repair."),
+        click.option("--server-share", type=_SHARE, default=0.0, help="Share of faults that stop the whole server."),
+        click.option(
+            "--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Time to repair, in days."
+        ),
         click.option(
             "--rate",
             type=Number("1/d", 0.0, 1.0),
             default=4.7e-4,
             show_default=True,
-            help="Faults per accelerator and day; the default is that of Llama-3.",
+            help="Faults per accelerator and day. The default was measured for Llama 3.",
         ),
     ):
         function = option(function)
@@ -75,29 +89,31 @@ def _rate_options(function: _Command) -> _Command:
 _CAUSES = click.option(
     "--causes",
     type=click.Path(dir_okay=False),
-    help="CSV: name, accelerator or server, faults per accelerator and day, days to repair. Instead of a rate.",
+    help="CSV file of causes, in place of --rate: name, accelerator or server, faults per accelerator and day, days",
 )
 
 
 def _faults(rate: float, repair: float, server_share: float, per_server: int, causes: str | None) -> Faults:
-    """Return the faults of a rate, or of the causes in a file."""
+    """Return the faults for a rate, or for the causes in a file."""
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:
         return Faults.from_rate(rate, repair, server_share, per_server)
     given = click.get_current_context().get_parameter_source
     if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
-        raise click.UsageError("Give --causes, or --rate, --repair and --server-share: not both.")
+        raise click.UsageError("Give either --causes, or --rate, --repair and --server-share.")
     return Faults.from_causes(read_causes(causes), per_server)
 
 
 def _simulation_options(function: _Command) -> _Command:
     for option in (
-        click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one."),
-        click.option("--workers", type=click.IntRange(1, 256), help="Processes; all cores by default."),
-        click.option("--seed", type=SEED, default=0, show_default=True, help="Of layouts and faults."),
         click.option(
-            "--states", type=click.IntRange(1, MANY), default=2000, show_default=True, help="States per fleet."
+            "--scheduler", metavar="HOST:PORT", help="Compute on this dask cluster. Use only a cluster that you trust."
+        ),
+        click.option("--workers", type=click.IntRange(1, 256), help="Number of processes.  [default: all cores]"),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed."),
+        click.option(
+            "--states", type=click.IntRange(1, MANY), default=2000, show_default=True, help="Random states per fleet."
         ),
     ):
         function = option(function)
@@ -117,18 +133,25 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 
 
 @plan.command()
-@click.option("--racks", type=click.IntRange(1, MANY), default=1, show_default=True, help="Equal racks.")
+@click.option("--racks", type=click.IntRange(1, MANY), default=1, show_default=True, help="Number of racks, all equal.")
 @click.option(
-    "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its accelerators."
+    "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Accelerators per rack."
 )
 @click.option(
-    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its accelerators."
+    "--server",
+    "per_server",
+    type=click.IntRange(1, MANY),
+    default=4,
+    show_default=True,
+    help="Accelerators per server.",
 )
 @_rate_options
 @_CAUSES
-@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
-@click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")
-@out_option("Draw here how likely spares are too few: .png, .svg or .pdf.", "--plot")
+@click.option(
+    "--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that every job has all its accelerators."
+)
+@click.option("--spares-fail", is_flag=True, help="Let spares fail as often as single accelerators do.")
+@out_option("Plot the probability of too few spares to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def spares(
@@ -145,15 +168,16 @@ def spares(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Say how many spares reach a service level, per rack and in one pool, exactly.
+    """Compute how many spares a service level needs, per rack and in one pool.
 
-    Both rules are shown: the published one keeps one more than is needed (docs/planning.md).
+    The result is exact. It is shown for two rules: the published rule keeps one spare more than needed
+    (docs/planning.md).
     """
     from lumion_hw.errors import ConfigError
     from lumion_hw.planning import plan_spares, rack_of_servers
 
     if per_rack % per_server:
-        raise ConfigError(f"{per_rack} accelerators in a rack are no whole number of servers of {per_server}")
+        raise ConfigError(f"a rack of {per_rack} accelerators cannot be divided into servers of {per_server}")
     faults = _faults(rate, repair, server_share, per_server, causes)
     alone, server = faults.accelerator_unavailable, faults.server_unavailable
     rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
@@ -171,10 +195,10 @@ def spares(
         shares = {"accelerator_unavailable": alone, "server_unavailable": server}
         echo_json(shares | {"plans": plans})
         return
-    say(f"lost for a share of the time: an accelerator alone {alone:.3g}, a whole server {server:.3g}\n")
+    say(f"share of time unavailable: single accelerator {alone:.3g}, whole server {server:.3g}\n")
     echo_table(
-        f"accelerators to hold back, {racks} racks of {per_rack}, level {level:g}",
-        ("rule", "in one rack", "in each, for all", "all of these", "in one pool"),
+        f"spare accelerators needed: {racks} racks of {per_rack}, service level {level:g}",
+        ("rule", "one rack alone", "each rack, all racks safe", "all racks together", "one pool"),
         [[each.rule, each.one_rack, each.every_rack, racks * each.every_rack, each.pooled] for each in plans],
     )
 
@@ -183,12 +207,12 @@ def spares(
 @_fleet_options
 @MIX
 @COUNTED_BY
-@click.option("--failures", metavar="LEAST,MOST", help="Failures in every rack, drawn evenly, instead of a rate.")
+@click.option("--failures", metavar="MIN,MAX", help="Failures per rack, drawn uniformly, in place of a rate.")
 @_rate_options
 @_CAUSES
-@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="For what is to be held back.")
+@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Service level for the reserve.")
 @_simulation_options
-@out_option("Draw the costs here: .png, .svg or .pdf.", "--plot")
+@out_option("Plot the costs to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def compare(
@@ -215,7 +239,7 @@ def compare(
 ) -> None:
     """Compare job migration, server eviction and spares over random states of a fleet.
 
-    Example: `lumion plan compare --failures 1,4` is the published experiment.
+    `lumion plan compare --failures 1,4` repeats the published experiment.
     """
     from lumion_hw.planning import job_mix, simulate
 
@@ -249,7 +273,9 @@ def _counted(failures: str) -> Faults:
     try:
         least, most = (int(part) for part in failures.split(","))
     except ValueError:
-        raise click.UsageError(f"--failures: {failures!r} is no pair of whole numbers, such as 1,4.") from None
+        raise click.UsageError(
+            f"--failures: {failures!r} is not two whole numbers. Write MIN,MAX, such as 1,4."
+        ) from None
     return Faults((least, most))
 
 
@@ -264,8 +290,8 @@ def _ratios(found: Overprovisioning, counting: str) -> dict[str, float | None]:
 
 def _say_policies(found: Overprovisioning, level: float) -> None:
     echo_table(
-        f"accelerators, mean of {found.states} states; {found.failed:.4g} failed under a job",
-        ("policy", "scope of spares", "stranded", "+-", "idle spares", f"to hold back for {level:g}", "enough"),
+        f"accelerators, mean of {found.states} states; {found.failed:.4g} failed while in use",
+        ("policy", "spares per", "stranded", "+-", "idle spares", f"reserve for {level:g}", "enough"),
         [
             (
                 each.policy,
@@ -281,23 +307,25 @@ def _say_policies(found: Overprovisioning, level: float) -> None:
     )
     ratios = {counting: _ratios(found, counting).values() for counting in _COUNTINGS}
     echo_table(
-        "times the cost of in-rack spares, by what is counted",
+        "cost relative to in-rack spares, by the accelerators counted",
         ("counted", "job migration", "server eviction"),
         [(name, *(None if value is None else round(value, 2) for value in row)) for name, row in ratios.items()],
     )
-    say(
-        "stranded: healthy, out of service; idle: with spares that stand by; needed: with those that failed; all: both."
-    )
+    say("stranded: healthy but out of service; idle: also unused spares; needed: also failed ones; all: all three.")
 
 
 @plan.command("map")
 @_fleet_options
 @_rate_options
-@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Sizes of jobs.")
-@click.option("--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Shares of server faults.")
-@click.option("--counting", type=click.Choice(_COUNTINGS), default="needed", show_default=True, help="What is counted.")
+@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Job sizes to try.")
+@click.option(
+    "--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Shares of server faults to try."
+)
+@click.option(
+    "--counting", type=click.Choice(_COUNTINGS), default="needed", show_default=True, help="Accelerators to count."
+)
 @_simulation_options
-@out_option("Draw the map here: .png, .svg or .pdf.", "--plot")
+@out_option("Plot the map to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def map_(
@@ -320,13 +348,13 @@ def map_(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Show where the published factors hold: over sizes of jobs and shares of faults that take a server."""
+    """Show for which job sizes and shares of server faults the published cost factors hold."""
     from lumion_hw.planning import factor_map
 
     if server_share:
-        raise click.UsageError("Give --server-shares, not --server-share: the map goes over them.")
+        raise click.UsageError("Give --server-shares: the map varies the share, so --server-share has no meaning here.")
     if scheduler is not None:
-        raise click.UsageError("A map is many small simulations: give --workers instead of --scheduler.")
+        raise click.UsageError("Give --workers in place of --scheduler: a map is many small simulations.")
     found = factor_map(
         _fleet(racks, per_rack, per_server, spares, spare_racks),
         rate,
@@ -351,8 +379,8 @@ def map_(
         return
     for policy, rows in tables.items():
         echo_table(
-            f"{policy}: times the cost of in-rack spares, counted: {counting}",
-            ("size of jobs", *(f"{share:.0%} servers" for share in found.server_shares)),
+            f"{policy}: cost relative to in-rack spares, counted: {counting}",
+            ("job size", *(f"{share:.0%} servers" for share in found.server_shares)),
             [[size, *row] for size, row in zip(found.sizes, rows, strict=True)],
         )
 
@@ -367,4 +395,4 @@ def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[floa
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise click.UsageError(f"{option}: {text!r} is no list of numbers with commas between.") from None
+        raise click.UsageError(f"{option}: {text!r} is not a list of numbers separated by commas.") from None

@@ -1,4 +1,4 @@
-"""``lumion schedule``: sequences of circuits, what they cost, demands, phases of a job. Mostly without a bench."""
+"""``lumion schedule``: sequences of circuits, their cost, demands and phases of a job. Most commands use no bench."""
 
 from __future__ import annotations
 
@@ -35,16 +35,35 @@ _SHOWN_CONFIGURATIONS = 20
 
 @click.group(cls=NamedGroup)
 def schedule() -> None:
-    """Sequences of circuits for collectives, demands and phases of a job, and what they cost."""
+    """Make sequences of circuits for collectives, demands and job phases, and compute their cost."""
 
 
 def _cost_options(function: _Command) -> _Command:
     for option in (
-        click.option("--hidden", type=_SECONDS, default=0.0, help="Other traffic before each change, in s."),
-        click.option("--relock", type=_SECONDS, default=0.0, help="Until the receiver has locked, in s."),
-        click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling, in s."),
-        click.option("--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed cost of a round, in s."),
-        click.option("--rate", type=_RATE, default=50e9, show_default=True, help="Bytes (not bits) per s of a port."),
+        click.option(
+            "--hidden",
+            type=_SECONDS,
+            default=0.0,
+            help="Time of other traffic before each change, during which a change costs nothing, in seconds.",
+        ),
+        click.option("--relock", type=_SECONDS, default=0.0, help="Time until the receiver has locked, in seconds."),
+        click.option(
+            "--delta",
+            type=_SECONDS,
+            default=0.01,
+            show_default=True,
+            help="Time to program the mesh and let it settle, in seconds.",
+        ),
+        click.option(
+            "--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed cost of a round, in seconds."
+        ),
+        click.option(
+            "--rate",
+            type=_RATE,
+            default=50e9,
+            show_default=True,
+            help="Rate of a port, in bytes (not bits) per second.",
+        ),
     ):
         function = option(function)
     return function
@@ -57,13 +76,13 @@ def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float
 
 
 def _named_or_read(name: str, ranks: int | None) -> Schedule:
-    """Return a schedule by name and number of ranks, or from a JSON file."""
+    """Return a schedule by its name and number of ranks, or from a JSON file."""
     if name.endswith(".json"):
         from lumion_hw.schedules.documents import load_schedule
 
         return load_schedule(name)
     if ranks is None:
-        raise click.UsageError("Give --ranks, or a schedule as JSON.")
+        raise click.UsageError("Give --ranks, or the path of a schedule as JSON.")
     from lumion_hw.schedules.collectives import make_schedule
 
     with RunProgress(None, quiet=True) as bars:
@@ -74,7 +93,7 @@ def _named_or_read(name: str, ranks: int | None) -> Schedule:
 @click.option("--ranks", type=click.IntRange(2, 256), default=8, show_default=True, help="Number of ranks.")
 @json_option
 def list_(ranks: int, as_json: bool) -> None:
-    """List all schedules that there are for a number of ranks."""
+    """List the schedules for a number of ranks."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.schedules.collectives import MAKERS, make_schedule
 
@@ -110,15 +129,15 @@ def _summary(made: Schedule) -> dict[str, Any]:
 @schedule.command()
 @click.argument("name")
 @click.option("--ranks", type=_RANKS, required=True, help="Number of ranks.")
-@out_option("Write it here as JSON.")
-@out_option("Draw it here: .png, .svg or .pdf.", "--plot")
+@out_option("Write the schedule to this file, as JSON.")
+@out_option("Plot the schedule to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
-    """Make a schedule, execute it with integers, and print its rounds.
+    """Make a schedule, check it by executing it with integers, and print its rounds.
 
-    In a line of text `a-b x/y` means that a sends chunk x while b sends y, `a>b x` that only a can send; `+` where the
-    receiver adds, `.` where nothing is sent. `lumion schedule list` has the names.
+    `a-b x/y` means that a sends chunk x while b sends chunk y. `a>b x` means that only a sends. `+` marks a receiver
+    that adds, `.` a link that sends nothing. `lumion schedule list` prints the names of all schedules.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document
@@ -148,10 +167,13 @@ def _say_bound(made: Schedule) -> None:
 
 @schedule.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the integers.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed of the integers.")
 @json_option
 def verify(file: str, seed: int, as_json: bool) -> None:
-    """Execute a schedule from a JSON file with random integers: nothing sent that is not held, exact sums."""
+    """Check a schedule from a JSON file by executing it with random integers.
+
+    Every rank must hold what it sends, and all sums must be exact.
+    """
     from lumion_hw.schedules.documents import load_schedule
     from lumion_hw.schedules.verification import verify as execute
 
@@ -160,17 +182,21 @@ def verify(file: str, seed: int, as_json: bool) -> None:
     if as_json:
         echo_json({"verified": True} | _summary(read))
     else:
-        say(f"{file}: {str(read).splitlines()[0]}: right")
+        say(f"{file}: {str(read).splitlines()[0]}: correct")
         _say_bound(read)
 
 
 @schedule.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
-@click.option("--ranks", type=_RANKS, help="Number of ranks, for names.")
-@click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes of one rank.")
-@out_option("Draw time against dark time here: .png, .svg or .pdf.", "--plot")
+@click.option("--ranks", type=_RANKS, help="Number of ranks, for schedules given by name.")
+@click.option(
+    "--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Buffer of one rank, in bytes."
+)
+@out_option("Plot time against dark time to this file: .png, .svg or .pdf.", "--plot")
 @force_option
-@click.option("--late", type=_SECONDS, help="How late a straggler is, in s; by default late enough.")
+@click.option(
+    "--late", type=_SECONDS, help="Delay of the straggler, in seconds.  [default: long enough to hide the other rounds]"
+)
 @_cost_options
 @json_option
 def cost(
@@ -187,7 +213,7 @@ def cost(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Say how long schedules take, beside the best fixed configuration, and when they pay.
+    """Compute how long schedules take, and compare them with the best fixed configuration.
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """
@@ -247,15 +273,22 @@ def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float
     type=Number("bytes", 0.0, 1e15, above=True),
     default=1.0,
     show_default=True,
-    help="Hidden size times bytes per element for tokens; seconds of an epoch for rates in bytes/s.",
+    help="Bytes per count: hidden size times bytes per element for tokens, seconds per epoch for rates in bytes/s.",
 )
-@click.option("--rank-of-column", metavar="R,R,...", help="Rank that has each column's expert.")
-@click.option("--combine", is_flag=True, help="Plan the way back: the transposed matrix.")
-@click.option("--configurations", "count", type=click.IntRange(1, MANY), help="Most configurations; all by default.")
-@click.option("--duplex", is_flag=True, help="Matchings only; needs --configurations.")
-@out_option("Draw what is served here: .png, .svg or .pdf.", "--plot")
+@click.option("--rank-of-column", metavar="R,R,...", help="Rank that holds the expert of each column.")
+@click.option("--combine", is_flag=True, help="Plan the reverse direction: the transposed matrix.")
+@click.option(
+    "--configurations",
+    "count",
+    type=click.IntRange(1, MANY),
+    help="Largest number of configurations.  [default: no limit]",
+)
+@click.option("--duplex", is_flag=True, help="Use matchings only. Needs --configurations.")
+@out_option("Plot the served demand to this file: .png, .svg or .pdf.", "--plot")
 @force_option
-@click.option("--rest-rate", type=_RATE, help="Bytes per s of an electrical network that takes what is left.")
+@click.option(
+    "--rest-rate", type=_RATE, help="Rate of an electrical network for the remaining demand, in bytes per second."
+)
 @_cost_options
 @json_option
 def demand(
@@ -275,13 +308,13 @@ def demand(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Turn a matrix of counts (CSV or NPY) into configurations with hold times."""
+    """Turn a demand matrix (CSV or NPY) into configurations with hold times."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
     from lumion_hw.schedules.demand import demand_from_counts, read_counts
 
     if duplex and count is None:
-        raise click.UsageError("Give --configurations with --duplex: permutations serve everything, matchings do not.")
+        raise click.UsageError("Give --configurations with --duplex: matchings cannot serve every demand completely.")
     columns = None if rank_of_column is None else _whole_numbers("--rank-of-column", rank_of_column)
     wanted = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
     wanted = wanted.reversed() if combine else wanted
@@ -351,19 +384,31 @@ def _say_demand(found: Decomposition, model: CostModel) -> None:
 
 @schedule.command()
 @click.argument("name", metavar="NAME|FILE")
-@click.option("--ranks", type=_RANKS, help="Number of ranks, for a name.")
-@click.option("--mesh", "layout", default="smartlight", show_default=True, help="As for `lumion mesh route`.")
-@click.option("--inputs", metavar="P,P,...", help="Port where the light of each rank enters.")
-@click.option("--outputs", metavar="P,P,...", help="Port where it leaves for each rank; the inputs by default.")
-@click.option("--bench", "bench_file", help="Instead: the calibrated mesh of this bench; needs --record, --modules.")
-@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
-@click.option("--modules", metavar="NAME,...", help="Module of each rank.")
-@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a way.")
-@click.option("--relabel", is_flag=True, help="Let ranks change places where that leaves fewer rounds without routes.")
-@click.option("--regroup", is_flag=True, help="Choose other rounds: for all-to-all and matchings.")
-@out_option("Write the schedule here as JSON, with the rounds and places that were chosen.")
-@out_option("Write the settings here, for `lumion schedule phases`; needs --bench.", "--phases")
-@click.option("--duration", type=_SECONDS, default=0.01, show_default=True, help="How long each of them lasts, in s.")
+@click.option("--ranks", type=_RANKS, help="Number of ranks, for a schedule given by name.")
+@click.option("--mesh", "layout", default="smartlight", show_default=True, help="Mesh, as for `lumion mesh route`.")
+@click.option("--inputs", metavar="P,P,...", help="Input port of each rank.")
+@click.option("--outputs", metavar="P,P,...", help="Output port of each rank.  [default: the input ports]")
+@click.option(
+    "--bench",
+    "bench_file",
+    help="Use the calibrated mesh of this bench in place of --mesh. Needs --record and --modules.",
+)
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench's mesh.")
+@click.option("--modules", metavar="NAME,...", help="Optical module of each rank.")
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Largest number of PUCs on a path.")
+@click.option(
+    "--relabel", is_flag=True, help="Assign ranks to other ports where that leaves fewer rounds without routes."
+)
+@click.option("--regroup", is_flag=True, help="Choose other rounds, for all-to-all and matchings.")
+@out_option("Write the schedule with the chosen rounds and ports to this file, as JSON.")
+@out_option("Write the settings to this file, for `lumion schedule phases`. Needs --bench.", "--phases")
+@click.option(
+    "--duration",
+    type=_SECONDS,
+    default=0.01,
+    show_default=True,
+    help="Duration of each setting written by --phases, in seconds.",
+)
 @force_option
 @json_option
 def route(
@@ -384,14 +429,14 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Turn a schedule into states of a mesh; rounds without routes are split.
+    """Turn a schedule into mesh states. A round that the mesh cannot route at once is split.
 
     Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
     """
     from lumion_hw.schedules.mesh_steps import regroup_schedule, relabel_ranks, route_schedule
 
     if phases is not None and modules is None:
-        raise click.UsageError("Give --bench, --record and --modules with --phases.")
+        raise click.UsageError("--phases needs --bench, --record and --modules.")
     made = _named_or_read(name, ranks)
     router, names = _router(layout, inputs, outputs, bench_file, record, modules)
     router.max_hops = max_hops
@@ -415,13 +460,13 @@ def _router(
     record: str | None,
     modules: str | None,
 ) -> tuple[MeshRouter, list[str]]:
-    """Return the router of a mesh or of a calibrated bench, and the modules of that."""
+    """Return the router for a mesh layout, or for a calibrated bench with the names of its modules."""
     from lumion_hw.schedules.mesh_steps import MeshRouter
 
     if len({each is None for each in (bench_file, record, modules)}) > 1:
         raise click.UsageError("Give --bench, --record and --modules together.")
     if (inputs is None) == (bench_file is None) or (outputs is not None and inputs is None):
-        raise click.UsageError("Give either --inputs, and --outputs if they differ, or a --bench.")
+        raise click.UsageError("Give either --inputs (and --outputs if they differ) or --bench.")
     if bench_file is not None and record is not None and modules is not None:
         from lumion_hw.bench.bench import load
         from lumion_hw.schedules.phases import bench_router
@@ -481,15 +526,15 @@ def _say_routed(router: MeshRouter, made: Schedule, found: MeshSchedule, places:
         (step.number, len(step.circuits), len(step.kept), max((p.hops for p in step.routing.paths), default=0))
         for step in found.steps
     ]
-    echo_table(router.mesh.label, ("round", "circuits", "of these kept", "longest way"), rows)
+    echo_table(router.mesh.label, ("round", "circuits", "unchanged", "longest path"), rows)
     if places:
-        say(f"ranks have the ports that were those of {', '.join(map(str, places))}")
+        say(f"ranks were assigned to the ports of ranks {', '.join(map(str, places))}")
     say(
         f"{found.rounds} rounds, {found.extra} more settings for rounds without routes "
-        f"(at least {found.min_extra}, proven), {found.rerouted} circuits led elsewhere"
+        f"(at least {found.min_extra}, proven), {found.rerouted} circuits re-routed"
     )
     if made.collective in ("all-to-all", "matchings"):
-        say(f"{len(found.steps)} settings; fewer than {min_rounds(made)} cannot do on any mesh")
+        say(f"{len(found.steps)} settings; fewer than {min_rounds(made)} settings are impossible on any mesh")
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:
@@ -497,19 +542,27 @@ def _whole_numbers(option: str, text: str) -> list[int]:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise click.BadParameter(
-            f"{text[:60]!r} is no list of whole numbers, such as 0,4,8.", param_hint=option
+            f"{text[:60]!r} is not a list of whole numbers. Write them as 0,4,8.", param_hint=option
         ) from None
 
 
 @schedule.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--bench", "bench_file", help="Prepare the configurations for this bench; needs --record.")
-@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
-@out_option("Write the prepared configurations here as JSON; needs --bench.")
-@click.option("--run", is_flag=True, help="Switch the bench through the iterations, and measure.")
-@click.option("--iterations", type=click.IntRange(1, MANY), help="How often; as the file says by default.")
-@click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Dark time of a port, in s, not run.")
-@out_option("Draw one iteration here: .png, .svg or .pdf.", "--plot")
+@click.option("--bench", "bench_file", help="Prepare the configurations for this bench. Needs --record.")
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench's mesh.")
+@out_option("Write the prepared configurations to this file, as JSON. Needs --bench.")
+@click.option("--run", is_flag=True, help="Run the iterations on the bench and measure the dark times.")
+@click.option(
+    "--iterations", type=click.IntRange(1, MANY), help="Number of iterations.  [default: as the phase file says]"
+)
+@click.option(
+    "--delta",
+    type=_SECONDS,
+    default=0.01,
+    show_default=True,
+    help="Assumed dark time of a port, in seconds, when nothing is run.",
+)
+@out_option("Plot one iteration to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @bench_options
 @json_option
@@ -528,9 +581,9 @@ def phases(
     endpoints: str | None,
     as_json: bool,
 ) -> None:
-    """Check the phases of a job, say what an iteration takes, prepare the circuits, or run it on a bench.
+    """Check the phases of a job and compute the time of an iteration; prepare its circuits or run it on a bench.
 
-    FILE is a phase file, or what --out has written of one (.json): then nothing is routed anew.
+    FILE is a phase file, or prepared configurations from --out (.json), which need no routing.
 
     Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
     """
@@ -574,11 +627,11 @@ def phases(
 
 
 def _check_given(file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool) -> None:
-    """Refuse options that need others."""
+    """Raise ``UsageError`` for options that need other options."""
     if (bench_file is None) != (record is None) or (run and bench_file is None):
-        raise click.UsageError("Give --bench and --record together, and both with --run.")
+        raise click.UsageError("--bench and --record need each other, and --run needs both.")
     if bench_file is None and (out is not None or file.endswith(".json")):
-        raise click.UsageError("Give --bench and --record with --out, and with prepared configurations (.json).")
+        raise click.UsageError("--out and prepared configurations (.json) need --bench and --record.")
 
 
 def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force: bool) -> None:
@@ -592,7 +645,7 @@ def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force
 def _prepared(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Return phases with their configurations, read or prepared, and write them if that is asked for."""
+    """Return the phases with their configurations, read or prepared; write them if --out is given."""
     from lumion_hw.bench.bench import load
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.schedules.phases import load_phases, prepare
@@ -627,7 +680,7 @@ def _measured_document(
 
 
 def _say_darkness(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
-    """Say how long each port was dark, beside what the controller says that its heaters need."""
+    """Print how long each port was dark, and the settling time that the controller reports."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phase_run import measured_dark_times
 
@@ -653,10 +706,10 @@ def _run_phases(
     plan: PhasePlan,
     iterations: int | None,
 ) -> tuple[Mapping[str, MeasuredChange], tuple[MeasuredPhase, ...], float]:
-    """Go through the phases on a bench that nothing else uses.
+    """Run the phases on a bench that no other program uses.
 
     Returns:
-        How long each change takes, receivers included, how it went, and how long the heaters need by themselves.
+        The time of each change with the receivers, the outcome, and the settling time of the heaters alone.
     """
     from lumion_hw.circuits import BenchLock, PathSetup, read_state
     from lumion_hw.errors import ConfigError
@@ -669,7 +722,7 @@ def _run_phases(
     ):
         if standing := read_state(directory)[0].circuits:
             names = ", ".join(circuit.name for circuit in standing)
-            raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
+            raise ConfigError(f"{names}: already connected", hint="Disconnect them with `lumion disconnect`.")
         switch = PhaseSwitch(PathSetup(bench, record), prepared)
         switch.rehearse()
         return switch.measure(), switch.run(plan, iterations=iterations), bench.mesh.settle_s
@@ -697,7 +750,7 @@ def _say_prepared(prepared: dict[str, PreparedPhase]) -> None:
         )
         for tag, each in prepared.items()
     ]
-    echo_table("configurations", ("phase", "circuits", "kept", "longest way", "least margin dB", "heat mW"), rows)
+    echo_table("configurations", ("phase", "circuits", "kept", "longest path", "smallest margin dB", "heat mW"), rows)
 
 
 def _say_times(
@@ -725,6 +778,6 @@ def _say_times(
     echo_table(title, titles if measured else titles[:4], rows)
     say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
     if modelled is not None:
-        say(f"by the model, with the dark times that were measured: {time_text(modelled.total_s)}")
+        say(f"by the model, with the measured dark times: {time_text(modelled.total_s)}")
     for warning in plan_warnings(plan, times):
         note(warning)

@@ -1,4 +1,4 @@
-"""``lumion serve``: one process owns a bench, keeps it, and lets others see and use it."""
+"""``lumion serve``: one process owns a bench and serves it to other programs."""
 
 from __future__ import annotations
 
@@ -27,31 +27,42 @@ _LOOK_S = 0.1
 END_S = 4.5
 """Longest time from SIGTERM or Ctrl-C to the end of the process."""
 _LAST_WORDS_S = 1.0
-"""So long pages and PVs show why the server ends."""
+"""Time for which pages and PVs show why the server ends, in s."""
 
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@click.option("--emulate", is_flag=True, help="Emulate the bench, in a process that ends with this one.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random.")
+@click.option("--emulate", is_flag=True, help="Emulate the bench in a process that ends with this one.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
 @click.option("--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`.")
-@click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]")
-@click.option("--state", metavar="DIR", help="Where journals and events are kept.  [default: of this user]")
-@click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name.")
+@click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of the connected circuits]")
+@click.option("--state", metavar="DIR", help="Directory for journals and events.  [default: one per user]")
+@click.option("--take-over", metavar="USER@HOST", help="Take the bench over from the program of this name.")
 @click.option(
     "--leave-on",
     "leave_on_s",
     type=Number("s", 0.0, 3600.0),
-    help="Longest time that heaters stay on after the end, in s.  [default: as the bench file says]",
+    help="Longest time the heaters stay on after the end, in seconds.  [default: as in the bench file]",
 )
-@click.option("--pva", is_flag=True, help="Serve on EPICS PV Access.")
-@click.option("--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port of that; 0 takes any free one.")
-@click.option("--page", is_flag=True, help="Serve a page for browsers, and metrics.")
-@click.option("--page-port", type=_PORT, default=5080, show_default=True, help="TCP port of that; 0 takes any free.")
-@click.option("--page-writes", is_flag=True, help="Let pages change something, with a token printed and the lease.")
+@click.option("--pva", is_flag=True, help="Serve over EPICS PV Access.")
+@click.option(
+    "--pva-port", type=_PORT, default=5075, show_default=True, help="TCP port for PV Access; 0 selects a free one."
+)
+@click.option("--page", is_flag=True, help="Serve a web page and Prometheus metrics.")
+@click.option(
+    "--page-port", type=_PORT, default=5080, show_default=True, help="TCP port for the page; 0 selects a free one."
+)
+@click.option(
+    "--page-writes",
+    is_flag=True,
+    help="Let web pages change settings. Prints a token to type into the page; the page also needs the lease.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--allow", multiple=True, metavar="ADDRESS", help="Who may connect from elsewhere: 192.0.2.7, or 192.0.2.0/24."
+    "--allow",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Hosts that may connect, such as 192.0.2.7 or 192.0.2.0/24.  [default: this host]",
 )
 @click.option("--fabric/--no-fabric", default=True, help="Keep the jobs of the bench file connected.  [default: yes]")
 @click.option(
@@ -59,7 +70,7 @@ _LAST_WORDS_S = 1.0
     type=click.Choice(["hold", "off"]),
     default="hold",
     show_default=True,
-    help="Heaters that no circuit needs, when the program that drove them is gone.",
+    help="What to do with heaters that no circuit uses when the program that drove them disconnects.",
 )
 @json_option
 def serve(
@@ -82,18 +93,18 @@ def serve(
     when_lost: str,
     as_json: bool,
 ) -> None:
-    """Own BENCH and let several people and programs see and use it, until SIGTERM or Ctrl-C.
+    """Serve BENCH to several people and programs until SIGTERM or Ctrl-C.
 
-    Everything is read and logged, circuits are held, and the fabric is watched where the bench file has jobs and there
-    is a record. Others change something only while they hold the lease. Scripts use Bench.attach("pva://HOST:PORT"),
-    browsers http://HOST:PORT/, Prometheus /metrics there; docs/serving.md has the names of the process variables.
-    Without hardware: --emulate, on the wall clock.
+    The server reads and logs all values, maintains the circuits, and watches the fabric if the bench file has jobs and
+    there is a calibration record. Only the client with the lease may change anything. Scripts connect with
+    Bench.attach("pva://HOST:PORT"), browsers with http://HOST:PORT/, Prometheus with /metrics. docs/serving.md lists
+    the process variables. Without hardware: --emulate, in real time.
     """
     ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
     if not ports:
-        raise ConfigError("nothing is to be served", hint="Give --pva, --page or both.")
+        raise ConfigError("there is nothing to serve", hint="Give --pva, --page or both.")
     if page_writes and not page:
-        raise ConfigError("--page-writes is about the page", hint="Give --page, too.")
+        raise ConfigError("--page-writes needs a page", hint="Give --page as well.")
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints exclude each other")
     with _ended_by_signals() as stop, _emulator(file, emulate, seed) as emulator:
@@ -119,7 +130,7 @@ def serve(
 
 
 def _state_without_mesh(file: str, emulate: bool) -> str | None:
-    """Return where the state of a bench without a mesh is kept; ``None`` for one that is told by its controller."""
+    """Return the state directory of a bench without a mesh; ``None`` if the controller identifies the bench."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.state import state_directory
 
@@ -130,7 +141,7 @@ def _state_without_mesh(file: str, emulate: bool) -> str | None:
 
 
 def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_writes: bool) -> None:
-    """Say what is not installed, or whose port it is, before anything is opened."""
+    """Check packages and ports before anything is opened."""
     if "pva" in ports:
         from lumion_hw.remote.pv_names import require_p4p
         from lumion_hw.serving.pva import check_listening
@@ -151,7 +162,7 @@ def _begun(
     allow: tuple[str, ...],
     page_writes: bool,
 ) -> dict[str, str]:
-    """Begin to serve, and return where; with the token of a page that writes."""
+    """Start the servers; return their addresses, with the token of a page that may write."""
     addresses = {}
     if "pva" in ports:
         from lumion_hw.serving.pva import PvaServer
@@ -170,7 +181,7 @@ def _begun(
 
 @contextlib.contextmanager
 def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
-    """Start what emulates the bench, on wires and on the wall clock; ``None`` for a real one."""
+    """Start the emulator of the bench in real time; yield ``None`` for real hardware."""
     if not emulate:
         yield None
         return
@@ -194,9 +205,9 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[threading.Event]:
-    """Give an event that SIGTERM and Ctrl-C set: what is under way ends first, and then all is left as configured.
+    """Yield an event that SIGTERM and Ctrl-C set, so that the server ends in order.
 
-    The process ends in :data:`END_S` at the latest, whatever a thread waits for: a device that hangs, or a client.
+    The process ends within :data:`END_S` even if a thread waits for a device or a client that hangs.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -220,13 +231,13 @@ def _ended_by_signals() -> Iterator[threading.Event]:
 
 
 def _end_by_force() -> None:
-    """End the process without waiting for any thread; heaters that are still on are the watchdog's."""
-    note(f"not everything has ended within {END_S:g} s: heaters that are on go off by the controller's watchdog")
+    """End the process without waiting for threads; the watchdog switches off heaters that are still on."""
+    note(f"the server did not end within {END_S:g} s; the controller's watchdog switches heaters off that are still on")
     os._exit(1)
 
 
 def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:
-    """Wait for the end. Raises why it cannot go on, once all who watch have been told."""
+    """Wait for the end. Raises the reason if the bench cannot be served any longer, after clients were notified."""
     while not stop.wait(_LOOK_S):
         failure = None if emulator is None else emulator.failure()
         if failure is not None:
@@ -243,6 +254,6 @@ def _tell(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
         echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, in_one_line=True)
         return
     for name, address in addresses.items():
-        say(f"token for writing on the page: {address}" if name == "page_token" else address)
+        say(f"token for changes on the page: {address}" if name == "page_token" else address)
     how = "emulated" if state.is_emulated else "real"
     note(f"{state.bench} ({how}): {len(state.points)} readings and settings; Ctrl-C or SIGTERM ends")

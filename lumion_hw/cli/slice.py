@@ -1,4 +1,4 @@
-"""``lumion slice``: accelerators of a rack for a request, on a torus and on a circuit fabric. Touches no bench."""
+"""``lumion slice``: place requests for accelerators on a torus and on a circuit fabric. Uses no bench."""
 
 from __future__ import annotations
 
@@ -19,18 +19,31 @@ if TYPE_CHECKING:
 
 _TOPOLOGIES = ("ring", "torus", "full")
 _TOPOLOGY = click.option(
-    "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="How they are joined."
+    "--topology",
+    type=click.Choice(_TOPOLOGIES),
+    default="ring",
+    show_default=True,
+    help="Links between the accelerators of a slice.",
 )
-_TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Lengths of the torus to compare with.")
+_TORUS = click.option(
+    "--torus", default="4,4,4", show_default=True, help="Lengths of the torus to compare with, such as 4,4,4."
+)
 _SERVER = click.option(
-    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+    "--server",
+    "per_server",
+    type=click.IntRange(1, MANY),
+    default=4,
+    show_default=True,
+    help="Accelerators per server.",
 )
-_PORTS = click.option("--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Of an accelerator.")
+_PORTS = click.option(
+    "--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Ports per accelerator."
+)
 
 
 @click.group("slice", cls=NamedGroup)
 def slice_() -> None:
-    """Slices of a rack: placed side by side on a torus, or anywhere on a circuit fabric."""
+    """Place slices of a rack: neighbours on a torus, any accelerators on a circuit fabric."""
 
 
 def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
@@ -39,7 +52,7 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
     try:
         one, two, three = (int(part) for part in torus.split(","))
     except ValueError:
-        raise click.UsageError(f"--torus: {torus!r} is no three lengths, such as 4,4,4.") from None
+        raise click.UsageError(f"--torus: {torus!r} is not three lengths. Write them as 4,4,4.") from None
     rack = TorusRack((one, two, three))
     return {"torus": rack, "fabric": FabricRack(rack.size, per_server, ports)}
 
@@ -47,13 +60,13 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
 @slice_.command()
 @click.argument("accelerators", type=click.IntRange(1, MANY))
 @_TOPOLOGY
-@click.option("--busy", default="", help="Accelerators that are taken: numbers with commas between.")
+@click.option("--busy", default="", help="Accelerators that are busy: numbers separated by commas.")
 @_TORUS
 @_SERVER
 @_PORTS
 @json_option
 def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: int, ports: int, as_json: bool) -> None:
-    """Place one slice beside accelerators that are busy, on both kinds of rack.
+    """Place one slice on both kinds of rack while some accelerators are busy.
 
     Example: `lumion slice place 8 --topology torus --busy 0,5,10,15,21`
     """
@@ -66,7 +79,9 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
     taken = np.zeros(racks["torus"].size, dtype=np.bool_)
     for part in filter(None, busy.split(",")):
         if not (part.strip().isdecimal() and int(part) < len(taken)):
-            raise click.UsageError(f"--busy: {part[:40]!r} is no accelerator from 0 to {len(taken) - 1}.")
+            raise click.UsageError(
+                f"--busy: {part[:40]!r} is not an accelerator: give numbers from 0 to {len(taken) - 1}."
+            )
         taken[int(part)] = True
     found = {name: rack.place(request, taken) for name, rack in racks.items()}
     if as_json:
@@ -86,7 +101,7 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
         return
     for name, placed in found.items():
         if placed is None:
-            say(f"{name}: does not fit, {int((~taken).sum())} accelerators are free")
+            say(f"{name}: does not fit: {int((~taken).sum())} accelerators are free")
             continue
         box = f", box {'x'.join(map(str, placed.box))}" if placed.box else ""
         say(f"{name}: {', '.join(map(str, placed.accelerators))}{box}")
@@ -96,16 +111,22 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
 
 
 @slice_.command()
-@click.option("--load", type=Number("", 0.0, 100.0, above=True), default=1.0, show_default=True, help="Over the rack.")
-@click.option("--requests", type=click.IntRange(1, MANY), default=10_000, show_default=True, help="How many come.")
+@click.option(
+    "--load",
+    type=Number("", 0.0, 100.0, above=True),
+    default=1.0,
+    show_default=True,
+    help="Requested accelerators relative to the size of the rack.",
+)
+@click.option("--requests", type=click.IntRange(1, MANY), default=10_000, show_default=True, help="Number of requests.")
 @MIX
 @COUNTED_BY
 @_TOPOLOGY
 @_TORUS
 @_SERVER
 @_PORTS
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the requests; the same for both racks.")
-@out_option("Draw what became of the requests here: .png, .svg or .pdf.", "--plot")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed. Both racks get the same requests.")
+@out_option("Plot the outcome of the requests to this file: .png, .svg or .pdf.", "--plot")
 @force_option
 @json_option
 def stream(
@@ -122,7 +143,7 @@ def stream(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Serve random requests on both kinds of rack: what is accepted, what is lost to fragmentation, bandwidth."""
+    """Serve random requests on both kinds of rack; show acceptance, fragmentation and bandwidth."""
     from lumion_hw.planning import job_mix, serve_stream
 
     jobs = job_mix(mix, counted_by)

@@ -1,4 +1,4 @@
-"""``lumion transponder``: show, tune, switch, watch, update and dump modules of a bench; decode a dump."""
+"""``lumion transponder``: show, tune, switch, watch, update and dump optical modules; decode a dump."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def transponder() -> None:
     """Show, tune, switch, watch and dump modules; decode dumps.
 
     BENCH is the path of a bench file or the name of a built-in bench, DEVICE the name of a module in it. `decode` needs
-    no hardware: it reads a file that `dump`, another tool or a Linux driver has written.
+    no hardware: it reads a file from `dump`, another tool or a Linux driver.
     """
 
 
 def _device_arguments(function: Any) -> Any:
-    """Add the arguments that name a module of a bench, and the options that say how the bench is opened."""
+    """Add the arguments for a module of a bench, and the options for opening the bench."""
     return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
 
 
@@ -62,7 +62,7 @@ def _cmis(module: Transponder, what: str) -> CmisTransponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
-        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+        raise NotSupportedError(f"{what} needs a CMIS module", hint="This module has the SFF-8472 interface.")
     return module
 
 
@@ -70,7 +70,7 @@ def _coherent(module: Transponder, what: str) -> CoherentTransponder:
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
-        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+        raise NotSupportedError(f"{what} needs a CMIS module", hint="This module has the SFF-8472 interface.")
     return module
 
 
@@ -81,7 +81,7 @@ def _coherent(module: Transponder, what: str) -> CoherentTransponder:
 @_device_arguments
 @json_option
 def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, as_json: bool) -> None:
-    """Print who DEVICE is, what it can do, and how it is."""
+    """Print the identity, capabilities and state of DEVICE."""
     with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
         document = _description(module)
     if as_json:
@@ -96,8 +96,12 @@ def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
 @transponder.command()
 @_device_arguments
 @click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
-@click.option("--grid", "grid_ghz", type=Number("GHz", 0.0, 1000.0, above=True), help="Use only this grid, in GHz.")
-@click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
+@click.option(
+    "--grid", "grid_ghz", type=Number("GHz", 0.0, 1000.0, above=True), help="Use only this channel grid, in GHz."
+)
+@click.option(
+    "--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set before tuning, in dBm."
+)
 @json_option
 def tune(
     bench_file: str,
@@ -110,7 +114,7 @@ def tune(
     power_dbm: float | None,
     as_json: bool,
 ) -> None:
-    """Tune the laser of DEVICE to FREQUENCY_THZ, on any grid that it has. A dark transmitter stays dark."""
+    """Tune the laser of DEVICE to FREQUENCY_THZ on any grid it supports. A disabled transmitter stays disabled."""
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "tuning")
         module.power_up()
@@ -126,10 +130,10 @@ def tune(
 
 @transponder.command()
 @_device_arguments
-@click.option("--off", is_flag=True, help="Switch the transmitter off instead.")
-@click.option("--application", type=click.IntRange(1, 15), help="Select this application first.")
-@click.option("--first-lane", type=click.IntRange(1, 8), help="Only the data path that begins on this host lane.")
-@click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Wait so many seconds for the link.")
+@click.option("--off", is_flag=True, help="Switch the transmitter off.")
+@click.option("--application", type=click.IntRange(1, 15), help="Select this application before switching on.")
+@click.option("--first-lane", type=click.IntRange(1, 8), help="Use only the data path that starts at this host lane.")
+@click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Time to wait for the link, in seconds.")
 @json_option
 @click.pass_context
 def enable(
@@ -145,9 +149,9 @@ def enable(
     lock_s: float | None,
     as_json: bool,
 ) -> None:
-    """Switch the transmitter of DEVICE on, and wait until there is light; or off with --off.
+    """Switch the transmitter of DEVICE on and wait for light, or switch it off with --off.
 
-    A module that runs several data paths switches all of them; with --first-lane only one, the others are left alone.
+    This switches all data paths of a module, or with --first-lane only one of them.
     """
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
@@ -173,7 +177,7 @@ def enable(
 @transponder.command()
 @_device_arguments
 @click.option("--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Seconds.")
-@click.option("--count", type=click.IntRange(1, MANY), help="Lines to print; until Ctrl-C if not given.")
+@click.option("--count", type=click.IntRange(1, MANY), help="Number of lines to print.  [default: until Ctrl-C]")
 @json_option
 def watch(
     bench_file: str,
@@ -185,7 +189,7 @@ def watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Print state, powers and what holds the link up, one line per period; with --json one document per line."""
+    """Print state, powers and the reason for a missing link, one line per period; with --json one document per line."""
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = _cmis(opened, "watching")
         started, shown = clock.now(), 0
@@ -199,7 +203,7 @@ def watch(
 
 @transponder.command()
 @_device_arguments
-@out_option("File to write; stdout if not given.")
+@out_option("File to write.  [default: stdout]")
 @click.pass_context
 def dump(
     context: click.Context,
@@ -210,9 +214,9 @@ def dump(
     endpoints: str | None,
     out: Path | None,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread.
+    """Save the memory of DEVICE as JSON. Flags that a read would clear are not read, and are marked as unread.
 
-    A page that cannot be read is named in the dump with the reason, and the rest is saved; the exit code is 1 then.
+    A page that cannot be read is named in the dump with the reason, and the others are saved. The exit code is then 1.
     """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
@@ -234,12 +238,12 @@ def dump(
 
 
 class _Password(ParameterType[str]):
-    """A module's password: up to eight hexadecimal digits."""
+    """Password of a module: up to eight hexadecimal digits."""
 
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the digits."""
+        """Return the password as a number."""
         text = str(value).lower().removeprefix("0x").removesuffix("h")
         if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
             self.fail("give one to eight hexadecimal digits, such as 00001011.", param, ctx)
@@ -248,15 +252,17 @@ class _Password(ParameterType[str]):
 
 @transponder.command()
 @_device_arguments
-@click.option("--download", "file", type=click.Path(dir_okay=False), help="Write this file into the bank that is idle.")
-@click.option("--run", "start", is_flag=True, help="Restart with the other image; it is dark afterwards.")
-@click.option("--hitless", is_flag=True, help="With --run: leave the traffic alone, where the module can.")
-@click.option("--commit", is_flag=True, help="Start with the running image from now on.")
+@click.option(
+    "--download", "file", type=click.Path(dir_okay=False), help="Write this file into the inactive image bank."
+)
+@click.option("--run", "start", is_flag=True, help="Restart with the other image. The transmitter is off afterwards.")
+@click.option("--hitless", is_flag=True, help="With --run: keep the traffic running, if the module supports it.")
+@click.option("--commit", is_flag=True, help="Use the running image at every start from now on.")
 @click.option(
     "--password",
     type=_Password(),
     envvar="LUMION_MODULE_PASSWORD",
-    help="The module's host password in hexadecimal; also from the environment.",
+    help="Host password of the module in hexadecimal; may come from the environment.",
 )
 @json_option
 def firmware(
@@ -274,15 +280,15 @@ def firmware(
 ) -> None:
     """Show the firmware images of DEVICE; download, run and commit another one, in this order.
 
-    A download touches only the image that does not run. Without --commit the next reset brings the old one back; to go
-    back after a commit, --run --commit once more.
+    A download changes only the inactive image. Without --commit the next reset starts the old image again. To go back
+    after a commit, give --run --commit once more.
     """
     from dataclasses import asdict
 
     from lumion_hw.files.reading import read_file
 
     if hitless and not start:
-        raise click.UsageError("--hitless says how to --run.")
+        raise click.UsageError("--hitless has no meaning without --run.")
     content = None if file is None else read_file(Path(file), "the firmware file", max_bytes=_MOST_FIRMWARE_BYTES)
     with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = _cmis(opened, "firmware")
@@ -316,20 +322,20 @@ def firmware(
 
 @transponder.command()
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--fields", is_flag=True, help="Print every field as well.")
+@click.option("--fields", is_flag=True, help="Print every field, too.")
 @json_option
 @click.pass_context
 def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:
-    """Decode FILE: the memory of a CMIS or SFP module as JSON, as 256 bytes or more, or as a linear image.
+    """Decode FILE, the memory of a CMIS or SFP module: JSON, 256 bytes or more, or a linear image.
 
-    What the module got wrong (check sums, impossible values, contradictions) is listed, and not repeated as a value.
-    Values from a page whose check sum is wrong are marked. The exit code is 1 if the memory is damaged (a wrong check
-    sum, missing bytes, a finding that is an error), and 2 if FILE is no memory of a module.
+    Errors of the module (check sums, impossible values, contradictions) are listed as findings, not shown as values.
+    Values from a page with a wrong check sum are marked. The exit code is 1 if the memory is damaged (a wrong check
+    sum, missing bytes, a finding that is an error), and 2 if FILE is not the memory of a module.
     """
     from lumion_hw.drivers.transponders.dump_decoder import decode_file
     from lumion_hw.files.reading import read_file
 
-    data = read_file(Path(file), "the dump", hint="Give the file that holds the dump.")
+    data = read_file(Path(file), "the dump", hint="Give the file of the dump.")
     module = decode_file(data, file)
     if as_json:
         echo_json(_decoded_document(module))
@@ -337,7 +343,7 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
         _print_decoded(module, fields)
     if module.damage:
         addresses = ", ".join(dict.fromkeys(item.address for item in module.damage))
-        note(f"{file}: damaged, see the findings at {addresses}; only fields of quality ok are numbers to work with")
+        note(f"{file}: damaged, see the findings at {addresses}; use only the fields of quality ok")
         context.exit(LumionError.exit_code)
 
 
@@ -345,7 +351,7 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
 
 
 def _description(module: Transponder) -> dict[str, Any]:
-    """Return what ``show`` prints, in parts: tables of one row per thing, or of key and value."""
+    """Return the tables that ``show`` prints."""
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -424,7 +430,7 @@ def _lock_document(report: LockReport | None) -> dict[str, Any] | None:
 
 
 def _decoded_document(module: DecodedModule) -> dict[str, Any]:
-    """Return a decoded module as what JSON knows."""
+    """Return a decoded module as a JSON document."""
     from dataclasses import asdict
 
     def plain(value: object) -> object:
@@ -464,10 +470,10 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
         (a.number, a.host_interface, a.media_interface, f"{a.host_lanes}:{a.media_lanes}", _lanes(a.first_host_lanes))
         for a in module.applications
     ]
-    echo_table("Applications", ("number", "host", "media", "lanes", "begin on"), rows)
+    echo_table("Applications", ("number", "host", "media", "lanes", "first lanes"), rows)
     rows = [(name, *words) for name, words in module.thresholds.items() if len(words) == 4]
     echo_table("Thresholds", ("monitor", "high alarm", "low alarm", "high warning", "low warning"), rows)
-    rows = [(name, "fits" if fits else "does not fit") for name, fits in module.checksums.items()]
+    rows = [(name, "fits" if fits else "problem") for name, fits in module.checksums.items()]
     echo_table("Check sums", ("byte", ""), rows)
     if fields:
         rows = [(item.address, item.name, item.index, _field_words(item), item.raw[:16]) for item in module.fields]
@@ -479,7 +485,7 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 
 def _field_words(item: DecodedField) -> str:
-    """Return a field's value and, unless it is sound, what it is worth."""
+    """Return the value of a field, with its quality unless that is ok."""
     if item.quality.value == "ok":
         return item.words
     return f"{item.words} ({item.quality.value})" if item.words else item.quality.value

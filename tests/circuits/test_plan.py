@@ -161,7 +161,7 @@ def test_a_module_that_is_not_wired_is_named(setup: PathSetup, request_: Circuit
 
 def test_a_module_without_a_fibre_is_named(tmp_path: Path) -> None:
     path = edited(tmp_path, ("  pol-a: {", "  sfp-d: {kind: sfp-8472, serial: ER-D}\n  pol-a: {"))
-    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match="sfp-d is not wired.*See 'wiring'"):
+    with Bench.emulate(path, seed=5) as bench, pytest.raises(CircuitError, match=r"sfp-d is not wired.*See 'wiring'"):
         path_setup(bench).plan([CircuitRequest("sfp-d", "sfp-b")])
 
 
