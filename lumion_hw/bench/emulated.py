@@ -10,7 +10,7 @@ from lumion_hw.bench.file.known_kinds import kind_named
 from lumion_hw.bench.file.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 
 
 def emulated_bench(
@@ -88,31 +88,9 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:
-    """Return the spreads of the hidden truth: those of the file, the rest by default."""
-    section = model.emulation
-    return PhysicsParameters(
+    """Return the parameters of the hidden truth: those in the file, otherwise the defaults."""
+    return model.emulation.physics_parameters(
         puc_loss_db=mesh.typical.puc_loss_db,
         access_loss_db=mesh.typical.access_loss_db,
-        heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else 1000.0,
-        puc_loss_sigma_db=section.puc_loss_sigma_db,
-        access_loss_sigma_db=section.access_loss_sigma_db,
-        coupler_common_sigma=section.coupler_common_sigma,
-        coupler_difference_rad=section.coupler_difference_rad,
-        random_passive_phases=section.passive_phases == "random",
-        p_pi_min_mw=section.p_pi_mw.min,
-        p_pi_typical_mw=section.p_pi_mw.typical,
-        p_pi_max_mw=section.p_pi_mw.max,
-        heater_ohm_sigma=section.heater_ohm_sigma,
-        thermal_nonlinearity_per_mw=section.thermal_nonlinearity_per_mw,
-        thermal_tau_s=section.thermal_tau_s,
-        slow_heat_tau_s=section.slow_heat_tau_s,
-        crosstalk=section.crosstalk,
-        monitor_noise_relative=section.monitor_noise_relative,
-        monitor_noise_floor_dbm=section.monitor_noise_floor_dbm,
-        fibre_drift_rad2_per_s=section.fibre_drift_rad2_per_s,
-        tm_rejection_db=section.tm_rejection_db,
-        temperature_sigma_k=section.temperature_sigma_k,
-        resistance_drift_per_root_day=section.resistance_drift_per_root_day,
-        phase_drift_rad_per_root_day=section.phase_drift_rad_per_root_day,
-        effects=section.effect_sizes(),
+        heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else PhysicsParameters.heater_ohm,
     )

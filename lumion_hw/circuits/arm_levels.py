@@ -53,7 +53,7 @@ class ArmLevels:
 
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
-        aside: PUC at which each arm was diverted.
+        diverted_at: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference.
         trimmed_db: Trim added to each arm after the measurement; negative where a trim was reduced.
         failure: Why the arms are not proven; empty if they are.
@@ -61,7 +61,7 @@ class ArmLevels:
     """
 
     received_dbm: tuple[float | None, ...] = ()
-    aside: tuple[int, ...] = ()
+    diverted_at: tuple[int, ...] = ()
     sigma_db: float = math.nan
     trimmed_db: tuple[float, ...] = ()
     failure: str = ""
@@ -74,7 +74,7 @@ class ArmLevels:
         return max(levels) - min(levels) if levels and len(levels) == len(self.received_dbm) else None
 
     @property
-    def dimmer_first(self) -> tuple[int, ...]:
+    def arms_by_power(self) -> tuple[int, ...]:
         """Indices of the arms, weakest first; an arm without light is the weakest."""
         levels = [-math.inf if level is None else level for level in self.received_dbm]
         return tuple(sorted(range(len(levels)), key=levels.__getitem__))
@@ -125,10 +125,10 @@ class ArmLeveller:
     # Seeing -----------------------------------------------------------------------------------------------------------
 
     def _measure_arms(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
-        asides = [self._diversion(plan, circuit, arm) for arm in circuit.arms]
-        found = [aside for aside in asides if aside is not None]
-        if len(found) < len(asides):
-            arm = circuit.arms[asides.index(None)]
+        diversions = [self._find_diversion(plan, circuit, arm) for arm in circuit.arms]
+        found = [diversion for diversion in diversions if diversion is not None]
+        if len(found) < len(diversions):
+            arm = circuit.arms[diversions.index(None)]
             reason = f"no PUC that only arm {_name(arm)} uses can divert its light"
             return ArmLevels(unresolved=f"{reason} without lighting a receiver")
         levels_w = [0.0] * len(found)
@@ -148,10 +148,10 @@ class ArmLeveller:
             return replace(levels, unresolved="the receiver reports no power from either arm")
         return replace(levels, failure=_arm_failure(circuit, levels))
 
-    def _diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
+    def _find_diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
         """Return the PUC where diverting an arm does least harm, and the currents for it; ``None`` if none is safe."""
         found = []
-        for wave, state in self._trimmer(plan).unshared_waves(arm.path):
+        for wave, state in self._trimmer(plan).unshared_passes(arm.path):
             puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
                 currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
@@ -163,7 +163,7 @@ class ArmLeveller:
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
     def _stray_light_db(
-        self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None
+        self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, diverted: CircuitArm | None = None
     ) -> float:
         """Return the strongest stray light in a setting, relative to the weakest arm at its end, in dB.
 
@@ -175,7 +175,7 @@ class ArmLeveller:
             plan: All lit circuits.
             circuit: The circuit.
             currents_ma: Heater currents of the setting.
-            aside: An arm that is diverted in it, none of whose light may reach a receiver.
+            diverted: An arm that is diverted in it, none of whose light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
@@ -187,12 +187,12 @@ class ArmLeveller:
         # The end of a diverted arm still leads to the receiver, for light of other circuits.
         ends = {arm.exit.port for arm in circuit.arms}
         astray = [
-            power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
+            power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not diverted else set()))].max()
             for arm in circuit.arms
         ]
         own = {arm.entry.port for arm in circuit.arms}
         astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
-        least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside)
+        least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not diverted)
         return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
 
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
@@ -296,7 +296,7 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
     if high - low <= _MAX_LEVELLED_DB:
         return ""
     level_text = "no light" if level is None else f"{level:.1f} dBm"
-    puc = levels.aside[1 - circuit.arms.index(arm)]
+    puc = levels.diverted_at[1 - circuit.arms.index(arm)]
     where = f"arm {_name(arm)} (ports {arm.entry.port} to {arm.exit.port}) brings {level_text} to the receiver"
     return f"{where} while the other arm is diverted at PUC {puc}; the other arm brings {high:.1f} dBm"
 
@@ -307,7 +307,7 @@ def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[f
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:
         return None
-    dim, bright = levels.dimmer_first
+    dim, bright = levels.arms_by_power
     then = now.copy()
     # First reduce a trim of the weaker arm, except the part that keeps both below the overload level.
     then[dim] -= min(excess_db, now[dim] - min(now))

@@ -101,7 +101,7 @@ class LinkBudget:
         """Predicted margin below the receiver's overload level."""
         return self.overload_dbm - self.received_dbm
 
-    def idle_above(self, level_db: float) -> tuple[Leakage, ...]:
+    def idle_leaks_above(self, level_db: float) -> tuple[Leakage, ...]:
         """Return the idle receivers that get more of this circuit's light than a level relative to its own end."""
         return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 

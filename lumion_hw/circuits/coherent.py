@@ -175,21 +175,21 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
         found = quantities[name].best if name in quantities else None
         return None if found is None else found.value
 
-    told = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
+    values = {name: value(name) for name in ("pdl", "dgd", "sop_rate", "prefec_ber")}
     budget = circuit.budget
     bound = max_ber(budget)
     limits = (
-        ("PDL", told["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
-        ("DGD", told["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
-        ("SOP rate", told["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
-        ("BER before correction", told["prefec_ber"], bound, ""),
+        ("PDL", values["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
+        ("DGD", values["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
+        ("SOP rate", values["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
+        ("BER before correction", values["prefec_ber"], bound, ""),
     )
     failures = tuple(
         f"its {name} is {found:.3g} {unit}, expected at most {most:.3g}".replace("  ", " ")
         for name, found, most, unit in limits
         if found is not None and most is not None and found > most
     )
-    return Acceptance(lock, told["pdl"], told["dgd"], told["sop_rate"], told["prefec_ber"], bound, failures)
+    return Acceptance(lock, values["pdl"], values["dgd"], values["sop_rate"], values["prefec_ber"], bound, failures)
 
 
 def await_locks(
@@ -219,8 +219,8 @@ def await_locks(
         return ""
 
     dual = [circuit for circuit in circuits if circuit.strategy == "dual"]
-    told = bench.run_parallel([(circuit.request.target, functools.partial(wait, circuit)) for circuit in dual])
-    if failures := [failure for failure in told if failure]:
+    outcomes = bench.run_parallel([(circuit.request.target, functools.partial(wait, circuit)) for circuit in dual])
+    if failures := [failure for failure in outcomes if failure]:
         raise CircuitError("; ".join(failures), hint="`lumion transponder status` shows what the module sees.")
 
 

@@ -282,9 +282,9 @@ class _ArmDiagnosis:
             return finding("path", f"{names} does not reach its state{half}", stuck)
         if len(ports) == 1 and not stuck:
             return finding("wiring", self._wrong_port_text(next(iter(ports))))
-        tell = sorted(port for port in ports if port is not None and port != at)
+        other_ports = sorted(port for port in ports if port is not None and port != at)
         pucs = f"PUCs {list(stuck)} do not reach their states, or " if stuck else ""
-        return finding("path", f"{pucs}its light enters at one of ports {tell}", stuck)
+        return finding("path", f"{pucs}its light enters at one of ports {other_ports}", stuck)
 
     def _no_light_text(self) -> str:
         entry = self._arm.entry
@@ -296,12 +296,12 @@ class _ArmDiagnosis:
     def _wrong_port_text(self, port: int | None) -> str:
         entry = self._arm.entry
         owner = next((path.source for path in self._do.wiring.inputs if path.port == port), None)
-        there = (
+        place = (
             f"where the bench file connects {owner}: their fibres are swapped"
             if owner
             else "which is free in the bench file"
         )
-        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {there}"
+        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
         """Return the finding for light that takes its path: a loss before the output, or a fault behind it."""

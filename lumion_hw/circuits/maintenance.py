@@ -318,12 +318,12 @@ class CircuitMaintenance:
         known = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
         active = self._setup.active
         circuits = active.circuits if active else ()
-        standing = {circuit.name: circuit for circuit in self._service.state.circuits}
+        by_name = {circuit.name: circuit for circuit in self._service.state.circuits}
         taken = []
         for circuit in circuits:
             name = circuit.request.name
             watched = known.get((circuit.request, circuit.paths))
-            taken.append(watched or _WatchedCircuit(circuit, CircuitHealth(name, marks=standing[name].marks)))
+            taken.append(watched or _WatchedCircuit(circuit, CircuitHealth(name, marks=by_name[name].marks)))
         for watched, ports in zip(taken, self._find_own_ports(circuits), strict=True):
             watched.own_ports = ports
         return taken

@@ -119,6 +119,6 @@ def combined_plan(active: CircuitPlan | None, added: CircuitPlan, setting: MeshS
         routing=routing,
         states=setting.states,
         currents_ma=setting.currents_ma,
-        standing=(),
+        active=(),
         heat_mw=setting.heat_mw,
     )

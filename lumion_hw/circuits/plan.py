@@ -56,7 +56,7 @@ def plan_circuits(
     requests: Sequence[CircuitRequest],
     *,
     fixed: Mapping[int, State] | None = None,
-    standing: Sequence[PlannedCircuit] = (),
+    active: Sequence[PlannedCircuit] = (),
     improve_s: float = 0.0,
     progress: Progress = no_progress,
 ) -> CircuitPlan:
@@ -72,7 +72,7 @@ def plan_circuits(
         record: Calibration of its mesh.
         requests: The circuits, planned together; those of higher priority choose their routes first.
         fixed: PUC states that must stay. A circuit all of whose PUCs are fixed keeps its path.
-        standing: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
+        active: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
         improve_s: Time to search for better routes than the first ones found, in seconds.
         progress: Called with the current task, the steps done and the maximum of steps, if routes are not found at
             once.
@@ -89,7 +89,7 @@ def plan_circuits(
     mesh = _checked_mesh(bench, record)
     wiring = model.to_wiring() if isinstance(bench, BenchModel) else wiring_with_device_losses(bench)
     effort = _effort(improve_s, progress)
-    return _Planner(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, standing, effort).plan()
+    return _Planner(model, wiring, mesh, planning_mesh(record), requests, fixed or {}, active, effort).plan()
 
 
 def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
@@ -125,7 +125,7 @@ class _Planner:
         planning: Data that planning derives from the calibration record.
         requests: The circuits.
         fixed: PUC states that must stay.
-        standing: Active circuits, which keep their paths.
+        active: Active circuits, which keep their paths.
         effort: Time limits of the route search.
     """
 
@@ -137,16 +137,16 @@ class _Planner:
         planning: PlanningMesh,
         requests: Sequence[CircuitRequest],
         fixed: Mapping[int, State],
-        standing: Sequence[PlannedCircuit],
+        active: Sequence[PlannedCircuit],
         effort: PlanningEffort,
     ) -> None:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
-        self._standing = tuple(self._routed_again(circuit) for circuit in standing)
-        active_paths = [path for circuit in standing for path in circuit.paths]
-        trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
-        exclusive_paths = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
+        self._active = tuple(self._routed_again(circuit) for circuit in active)
+        active_paths = [path for circuit in active for path in circuit.paths]
+        trimmed = [arm.trim.puc for circuit in active for arm in circuit.arms if arm.trim is not None]
+        exclusive_paths = [path for circuit in active if circuit.request.exclusive for path in circuit.paths]
         # Only the first pairing's refusal is reported, so the others need no explanation.
         unexplained = replace(effort, explain_s=0.0)
         self._effort = effort
@@ -200,7 +200,11 @@ class _Planner:
         """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
-            lit = [(circuit, leak.port) for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB)]
+            lit = [
+                (circuit, leak.port)
+                for circuit in plan.circuits
+                for leak in circuit.budget.idle_leaks_above(_DARKER_DB)
+            ]
             if not lit:
                 break
             at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
@@ -233,7 +237,7 @@ class _Planner:
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
         index = max(failing)
-        circuit = plan.circuits[index] if index >= 0 else plan.standing[-1 - index]
+        circuit = plan.circuits[index] if index >= 0 else plan.active[-1 - index]
         return budget_error(circuit, failing[index])
 
     def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
@@ -242,7 +246,7 @@ class _Planner:
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
-        for index, circuit in enumerate(plan.standing):
+        for index, circuit in enumerate(plan.active):
             # Of an active circuit, only violations that other circuits cause are counted.
             own = violations(circuit.request, circuit.budget, circuit.hops)
             found[-1 - index] = [violation for violation in own if violation.is_of_others]
@@ -287,9 +291,9 @@ class _Planner:
             RoutedCircuit(circuit_ends, own, (None,) * len(own)) for circuit_ends, own in zip(ends, paths, strict=True)
         ]
         circuits, currents = self._with_trims(routed, parked)
-        n_standing = len(self._standing)
+        n_active = len(self._active)
         heat_mw = float(self._planning.heat_mw(currents).sum())
-        return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
+        return CircuitPlan(circuits[n_active:], routing, parked, currents, circuits[:n_active], heat_mw)
 
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
@@ -309,7 +313,7 @@ class _Planner:
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         """Return all circuits with their budgets, active ones first, and the heater currents."""
-        everything = [*self._standing, *routed]
+        everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
@@ -328,14 +332,14 @@ class _Planner:
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         """Return circuits and currents after trimming the arms that need it, one arm after the other."""
         circuits, currents = self._program(routed, states)
-        own = circuits[len(self._standing) :]
+        own = circuits[len(self._active) :]
         todo = [
             (index, arm, loss_db)
             for index, circuit in enumerate(own)
             for arm, loss_db in enumerate(_excess_power_db(circuit))
             if loss_db > 0.0
         ]
-        paths = [path for circuit in (*self._standing, *routed) for path in circuit.paths]
+        paths = [path for circuit in (*self._active, *routed) for path in circuit.paths]
         # The way of one arm's stray light depends on the other trims, so the first choices are checked once more.
         for index, arm, loss_db in todo * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
@@ -364,7 +368,7 @@ def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
 
 
 def _idle_light_db(plan: CircuitPlan) -> float:
-    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB))
+    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_leaks_above(_DARKER_DB))
     return max(found, default=-math.inf)
 
 

@@ -147,7 +147,7 @@ class CircuitPlan:
         states: State of every PUC that can be set, parked ones included; the nearer state for a PUC that couples
             partly.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        standing: Circuits that were active before and keep their paths; their budgets include the new circuits.
+        active: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.
     """
 
@@ -155,7 +155,7 @@ class CircuitPlan:
     routing: Routing
     states: dict[int, State]
     currents_ma: NDArray[np.float64]
-    standing: tuple[PlannedCircuit, ...] = ()
+    active: tuple[PlannedCircuit, ...] = ()
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
@@ -183,7 +183,7 @@ class CircuitPlan:
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
         """All circuits of the setting: those that were active before, then the planned ones."""
-        return (*self.standing, *self.circuits)
+        return (*self.active, *self.circuits)
 
     @property
     def couplings(self) -> Mapping[int, float]:

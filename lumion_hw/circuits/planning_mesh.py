@@ -83,19 +83,19 @@ class PlanningMesh:
             entry: The input.
             typical_db: Loss assumed for a port that was not measured.
         """
-        here = self._ports.get(entry.port)
-        first = here if here is None or here.lit_with is None else self._ports.get(here.lit_with)
-        if here is None or first is None or first.input_loss_db is None:
+        port = self._ports.get(entry.port)
+        first = port if port is None or port.lit_with is None else self._ports.get(port.lit_with)
+        if port is None or first is None or first.input_loss_db is None:
             return typical_db, _TYPICAL_SIGMA_DB
         together = {port.lit_with for port in self._ports.values()}
         if first.port not in together:
-            return _loss_or_typical(typical_db, here.input_loss_db, here.input_loss_sigma_db)
+            return _loss_or_typical(typical_db, port.input_loss_db, port.input_loss_sigma_db)
         before = next((path for path in wiring.inputs if path.port == first.port), entry)
-        if first.source_dbm is None or here.source_dbm is None:
+        if first.source_dbm is None or port.source_dbm is None:
             return typical_db, _TYPICAL_SIGMA_DB
         launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.fibre_loss_db)
         half_db = 10.0 * math.log10(2.0)
-        loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - here.source_dbm
+        loss_db = launched_dbm + entry.gain_db - entry.fibre_loss_db - half_db - port.source_dbm
         return _loss_or_typical(typical_db, loss_db, first.input_loss_sigma_db)
 
     def output_loss_db(self, port: int, typical_db: float) -> tuple[float, float]:

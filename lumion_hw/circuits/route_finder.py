@@ -54,7 +54,7 @@ class RouteFinder:
         planning: Data that planning derives from the calibration record.
         ends: Ends of each new circuit.
         fixed: PUC states that must stay.
-        standing: Paths of active circuits.
+        active: Paths of active circuits.
         exclusive: Those of them whose PUCs no other circuit may use.
         trimmed: PUCs that couple only partly, for the path they belong to.
         effort: Time limits of the search.
@@ -69,13 +69,13 @@ class RouteFinder:
         planning: PlanningMesh,
         ends: Sequence[CircuitEnds],
         fixed: Mapping[int, State],
-        standing: Sequence[Path],
+        active: Sequence[Path],
         exclusive: Sequence[Path],
         trimmed: Collection[int],
         effort: PlanningEffort,
     ) -> None:
         self._mesh, self._planning, self.ends = mesh, planning, ends
-        self._fixed, self._standing = fixed, tuple(standing)
+        self._fixed, self._active = fixed, tuple(active)
         self._reserved = frozenset(trimmed) | {puc for path in exclusive for puc in path.pucs}
         self._effort = effort
 
@@ -111,7 +111,7 @@ class RouteFinder:
         routings = []
         reserved = set(self._reserved)
         for group in groups:
-            taken = [*self._standing, *(path for paths in found.values() for path in paths)]
+            taken = [*self._active, *(path for paths in found.values() for path in paths)]
             routing = self._route_group(group, hop_limits, taken, reserved, avoided, explain_s)
             paths = iter(routing.paths)
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
@@ -222,7 +222,7 @@ class RouteFinder:
                 for puc in path.pucs
             }
             if self.ends[index].request.exclusive:
-                foreign |= {puc for path in self._standing for puc in path.pucs}
+                foreign |= {puc for path in self._active for puc in path.pucs}
             shared = sorted(pucs & (foreign | set(reserved)))
             if shared:
                 raise NoPathError(
@@ -236,15 +236,15 @@ class RouteFinder:
         """Return one routing of all circuits, with the last group's states and without the prices in its cost."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
-            return route(self._mesh, RouteRequest([], active=self._standing))
+            return route(self._mesh, RouteRequest([], active=self._active))
         last = routings[-1]
         if len(routings) == 1 and not priced:
             return last
-        cost = sum(path.loss_db for path in (*paths, *self._standing))
+        cost = sum(path.loss_db for path in (*paths, *self._active))
         # Later groups were routed around earlier ones, so only their unconstrained minimum is a proven bound.
         minimum = sum(
             float(self._planning.puc_loss_db.min()) * self._mesh.shortest_hops[path.source, path.target]
             for path in paths
         )
-        bound = min(cost, minimum + sum(path.loss_db for path in self._standing))
-        return replace(last, paths=paths, active=self._standing, moved=(), cost=cost, bound=bound)
+        bound = min(cost, minimum + sum(path.loss_db for path in self._active))
+        return replace(last, paths=paths, active=self._active, moved=(), cost=cost, bound=bound)

@@ -255,9 +255,9 @@ class CircuitService:
             LumionError: A device failed, or the journal cannot be written; everything was rolled back if possible.
         """
         names = [request.name for request in requests]
-        standing = {circuit.name for circuit in self.state.circuits}
+        connected = {circuit.name for circuit in self.state.circuits}
         for name in names:
-            if name in standing or names.count(name) > 1:
+            if name in connected or names.count(name) > 1:
                 raise ConfigError(
                     f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists the circuits."
                 )

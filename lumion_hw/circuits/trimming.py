@@ -53,7 +53,7 @@ class Trimmer:
         found = []
         receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
-        for wave, state in self.unshared_waves(path):
+        for wave, state in self.unshared_passes(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
             coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
@@ -64,7 +64,7 @@ class Trimmer:
                 found.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(found, key=lambda item: item[0])]
 
-    def unshared_waves(self, path: Path) -> Iterator[tuple[int, State]]:
+    def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that it uses only once and no other path uses, with their states."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)

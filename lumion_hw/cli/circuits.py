@@ -418,7 +418,7 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any)
             }
         )
         return
-    say("\n".join([in_words(dataclasses.replace(plan, standing=(), circuits=tuple(wanted))), *detours]))
+    say("\n".join([in_words(dataclasses.replace(plan, active=(), circuits=tuple(wanted))), *detours]))
 
 
 # -- what is planned without hardware
@@ -439,7 +439,7 @@ def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[C
     there = {circuit.name for circuit in state.circuits}
     missing = [each for each in requests if each.name not in there]
     with RunProgress(None, quiet=True) as bars:
-        plan = plan_circuits(model, record, missing, standing=standing, progress=bars)
+        plan = plan_circuits(model, record, missing, active=standing, progress=bars)
     return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
 
 

@@ -284,7 +284,7 @@ def _jobs(model: Any, state: FabricState, standing: set[str]) -> list[dict[str, 
     return [
         {
             "job": job.name,
-            "members": [state.at(member) for member in job.members],
+            "members": [state.unit_at(member) for member in job.members],
             "state": _job_state(model, job, state, standing),
         }
         for job in model.fabric.all_jobs

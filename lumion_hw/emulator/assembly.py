@@ -15,9 +15,10 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.faults.bench_faults import BenchFaults
 from lumion_hw.emulator.faults.fault_table import ScriptedFault
 from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.polarization import Jones
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
-from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh, truth_id
+from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh, truth_id
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError

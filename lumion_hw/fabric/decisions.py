@@ -171,7 +171,7 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
     reason = "; ".join(reasons) or "the bench file has no free spare"
-    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.at, job.members)]
+    jobs = [job for job in view.model.fabric.all_jobs if verdict.name in map(view.state.unit_at, job.members)]
     known = units(view.model)
     failed = {*view.state.failed, verdict.name}
     return Refuse(
@@ -195,7 +195,7 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
         proven: PUCs on proven paths, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
-    member = next(place for place in members if view.state.at(place) == verdict.name)
+    member = next(place for place in members if view.state.unit_at(place) == verdict.name)
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
     avoided = tuple(puc for puc in view.state.avoided if puc not in proven)
     return dataclasses.replace(with_failed(view.state, verdict), places=places, avoided=avoided)
@@ -219,7 +219,7 @@ def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
     """Return the servers and accelerators that serve as members of jobs, each once."""
-    return tuple(dict.fromkeys(state.at(member) for job in model.fabric.all_jobs for member in job.members))
+    return tuple(dict.fromkeys(state.unit_at(member) for job in model.fabric.all_jobs for member in job.members))
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class FailureVerdict:
     circuits: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> FailureVerdict:
+    def from_document(cls, document: Mapping[str, Any]) -> FailureVerdict:
         """Return a verdict from its stored fields."""
         named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
         return cls(**{**document, **named})

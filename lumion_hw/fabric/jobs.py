@@ -48,7 +48,7 @@ class JobCircuits:
 
     def members(self, job: JobModel) -> tuple[str, ...]:
         """Return the units that serve as a job's members, in rank order."""
-        return tuple(self.state.at(member) for member in job.members)
+        return tuple(self.state.unit_at(member) for member in job.members)
 
     @property
     def spares(self) -> tuple[str, ...]:
@@ -91,10 +91,10 @@ class JobCircuits:
                     self._emit("connected", {"circuits": [request.name for request in missing]})
 
     def _remove_leftovers(self) -> None:
-        wanted, standing = self._required_requests(), self._active_requests()
+        wanted, active = self._required_requests(), self._active_requests()
         idle = [loop for name in self.spares for loop in loop_requests(find_unit(self.bench.model, name))]
-        leftover = [request for request in standing if request not in wanted]
-        if all(request in standing for request in wanted):
+        leftover = [request for request in active if request not in wanted]
+        if all(request in active for request in wanted):
             leftover = [request for request in leftover if request not in idle]
         # Otherwise tear down spare loops first: jobs have priority.
         self._remove_circuits(
@@ -128,10 +128,10 @@ class JobCircuits:
         state = dataclasses.replace(self.state, failed=failed)
         changed = {member: at for member, at in places.items() if member != at}
         if changed != dict(self.state.places):
-            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=reason)
+            self.journal.record("substituted", dataclasses.replace(state, places=changed), words=reason)
             return
         refused = {**self.state.refused, job.name: reason}
-        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=reason)
+        self.journal.record("refused", dataclasses.replace(state, refused=refused), words=reason)
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
@@ -161,7 +161,7 @@ class JobCircuits:
                 places = {member: at for member, at in places.items() if member != at}
                 refused = {name: reason for name, reason in self.state.refused.items() if name != job.name}
                 state = dataclasses.replace(self.state, places=places, refused=refused)
-                self.journal.note("tried again", state)
+                self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
         """Remove circuits without waiting for modules that may be dead.
@@ -170,9 +170,9 @@ class JobCircuits:
             requests: The circuits; those that are not connected are ignored.
             lost: Modules that may be dead.
         """
-        standing = [request for request in requests if request in self._active_requests()]
-        dead = [request.name for request in standing if {request.source, request.target} & set(lost)]
-        alive = [request.name for request in standing if request.name not in dead]
+        active = [request for request in requests if request in self._active_requests()]
+        dead = [request.name for request in active if {request.source, request.target} & set(lost)]
+        alive = [request.name for request in active if request.name not in dead]
         if dead:
             self.service.drop(dead)
         if alive:
@@ -186,11 +186,11 @@ class JobCircuits:
             LumionError: A device does not answer.
         """
         bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
-        standing = self._active_requests()
+        active = self._active_requests()
         bad += [
             f"{required_request.name} is not connected"
             for required_request in self._required_requests()
-            if required_request not in standing
+            if required_request not in active
         ]
         bad += [
             f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven

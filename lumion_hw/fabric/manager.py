@@ -79,7 +79,7 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        on_event: EventCallback = lambda what, told: None,
+        on_event: EventCallback = lambda what, details: None,
     ) -> None:
         super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()
@@ -121,7 +121,7 @@ class FabricManager(JobCircuits):
             if was_off:
                 self.judge.forget_light()
             if self.state.open is not None:
-                finished = self._finish_interrupted(FailureVerdict.of(self.state.open), was_off)
+                finished = self._finish_interrupted(FailureVerdict.from_document(self.state.open), was_off)
             self._retry_refused()
             self.connect()
             self.refresh()
@@ -142,14 +142,14 @@ class FabricManager(JobCircuits):
             self._emit("withdrawn", {"words": reason})
             return None
         self._emit("resumed", {"verdict": verdict.words})
-        standing = self._active_requests()
+        active = self._active_requests()
         for job in self.jobs:
             for member in job.members:
-                if self.state.at(member) != verdict.name:
+                if self.state.unit_at(member) != verdict.name:
                     continue
                 for spare in self.spares:
                     places = {**self.state.places, member: spare}
-                    if all(request in standing for request in job_requests(self.bench.model, job, places)):
+                    if all(request in active for request in job_requests(self.bench.model, job, places)):
                         # The circuits were switched and recorded; the manager died before it recorded the end.
                         view = FabricView(self.bench.model, self.state, {})
                         state = after_swap(view, verdict, spare)
@@ -398,7 +398,7 @@ class FabricManager(JobCircuits):
         if (after.fades, after.false_alarms) != (before.fades, before.false_alarms):
             state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
             what = "false alarm" if after.false_alarms > before.false_alarms else "fade"
-            self.journal.note(what, state)
+            self.journal.record(what, state)
             self._emit(what, {"fades": after.fades, "false_alarms": after.false_alarms})
 
     # -- recover ------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ class FabricManager(JobCircuits):
         if name not in self.state.failed:
             raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
         failed = {unit: reason for unit, reason in self.state.failed.items() if unit != name}
-        self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
+        self.journal.record("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._emit("repaired", {"unit": name})
         with self._keeper.exclusive():
@@ -443,7 +443,7 @@ class FabricManager(JobCircuits):
         state = FabricState(fades=self.state.fades, false_alarms=self.state.false_alarms)
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
-        self.journal.note("put back", state)
+        self.journal.record("put back", state)
         with self._keeper.exclusive():
             self.connect()
             self.refresh()
@@ -624,7 +624,7 @@ class FabricManager(JobCircuits):
         timer = ReportingTimer(self.bench, self._fault_time_s(recovery), None, self._emit, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
-        self.journal.note(
+        self.journal.record(
             "confirmed",
             self.state,
             proven=all(proof.proven for proof in proofs),

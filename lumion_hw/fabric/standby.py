@@ -88,8 +88,8 @@ class Standby:
         self.cold = {}
         for name in spares:
             unit = find_unit(setup.bench.model, name)
-            standing = {circuit.request for circuit in setup.active.circuits} if setup.active else set()
-            missing = [request for request in loop_requests(unit) if request not in standing]
+            active = {circuit.request for circuit in setup.active.circuits} if setup.active else set()
+            missing = [request for request in loop_requests(unit) if request not in active]
             if not missing:
                 continue
             try:
@@ -148,17 +148,17 @@ class Standby:
     def _plan(self, failed: str, spare: str, spares_left: int) -> StandbyPlan:
         setup = self._service.setup
         model = setup.bench.model
-        standing = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
+        active = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
         own, stand_in = find_unit(model, failed), find_unit(model, spare)
-        lost = touching(list(standing), own.nics)
-        waiting = [request for request in loop_requests(stand_in) if request in standing]
+        lost = touching(list(active), own.nics)
+        waiting = [request for request in loop_requests(stand_in) if request in active]
         removed = (*lost, *waiting)
         added = tuple(
             substituted(model, [request for request in lost if request not in loop_requests(own)], failed, spare)
         )
         is_warm = len(waiting) == len(stand_in.nics)
         moved: tuple[CircuitRequest, ...] = ()
-        stays = [request for request in standing if request not in removed]
+        stays = [request for request in active if request not in removed]
         idle = [request for request in stays if request.source == request.target]
         # Moving other circuits is better than no recovery; loops of other spares are removed first.
         for freed, avoid in (
@@ -174,7 +174,7 @@ class Standby:
         else:
             busy = [request for request in stays if request not in idle]
             plan = setup.plan([*busy, *added])
-            removed, before = tuple(standing), {circuit.request: circuit.paths for circuit in standing.values()}
+            removed, before = tuple(active), {circuit.request: circuit.paths for circuit in active.values()}
             after = {circuit.request: circuit.paths for circuit in plan.circuits}
             moved = tuple(request for request in busy if after[request] != before[request])
         new = [circuit for circuit in plan.circuits if circuit.request in added]
@@ -183,5 +183,5 @@ class Standby:
 
     def _planning_inputs(self) -> tuple[object, ...]:
         setup = self._service.setup
-        standing = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
-        return standing, id(setup.record), self.avoided
+        active = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
+        return active, id(setup.record), self.avoided

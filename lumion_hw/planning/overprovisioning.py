@@ -181,7 +181,7 @@ def simulate(
 def on_cores(workers: int | None = None) -> Mapper:
     """Return a ``map`` that spreads chunks over processes, on all cores by default."""
 
-    def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def run_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         listed = list(items)
         count = min(workers or os.cpu_count() or 1, len(listed))
         if count <= 1:
@@ -190,7 +190,7 @@ def on_cores(workers: int | None = None) -> Mapper:
         with ProcessPoolExecutor(count) as pool:
             yield from pool.map(function, listed)
 
-    return mapped
+    return run_map
 
 
 def on_cluster(scheduler: str) -> Mapper:
@@ -202,14 +202,14 @@ def on_cluster(scheduler: str) -> Mapper:
     """
     client = connect_cluster(scheduler)
 
-    def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+    def run_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
         try:
             gathered: list[Any] = client.gather(client.map(function, list(items), pure=False))
         finally:
             client.close()
         return gathered
 
-    return mapped
+    return run_map
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,7 +165,7 @@ class PolarizationSearch:
         settings = self._settings.copy()
         for neighbour in (channel - 1, channel + 1):
             if neighbour in self._periods:
-                coordinate = Coordinate.of(self._actuators[neighbour], self._periods[neighbour])
+                coordinate = Coordinate.from_actuator(self._actuators[neighbour], self._periods[neighbour])
                 start = float(settings[neighbour])
                 settings[neighbour] = coordinate.inside(start + 0.25 * coordinate.period, start)
         return settings
@@ -183,7 +183,7 @@ class PolarizationSearch:
             self._settings = self._with_channel(channel, float(drives[index]) if changes_power(readings) else start)
             return float(readings[index])
         self._periods[channel] = period
-        best, predicted = Coordinate.of(actuator, period).best(drives, readings, start, self._sign)
+        best, predicted = Coordinate.from_actuator(actuator, period).best(drives, readings, start, self._sign)
         self._settings = self._with_channel(channel, best)
         return predicted
 
@@ -354,7 +354,7 @@ class PolarizationSearch:
 
     def _move_to_extreme(self, channel: int) -> Reading:
         """Move one actuator to its extreme; return the expected power there."""
-        coordinate = Coordinate.of(self._actuators[channel], self._periods[channel])
+        coordinate = Coordinate.from_actuator(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
         drives = np.array([start, *coordinate.other_settings(start)])
         readings = np.empty(len(drives))

@@ -40,7 +40,7 @@ class Coordinate:
     harmonics: int
 
     @classmethod
-    def of(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
+    def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
         """Return the coordinate of an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 

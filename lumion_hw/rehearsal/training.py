@@ -298,7 +298,7 @@ def llama(seed: int) -> Model:
     angle = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
     cos, sin = torch.cos(angle), torch.sin(angle)
 
-    def turned(x: Any) -> Any:
+    def rotated(x: Any) -> Any:
         even, odd = x[..., 0::2], x[..., 1::2]
         return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
 
@@ -320,7 +320,7 @@ def llama(seed: int) -> Model:
                     .unbind(2)
                 )
                 q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
-                mixed = functional.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
+                mixed = functional.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
                 x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, length, width), out)
                 up, gated = functional.linear(functional.rms_norm(x, (width,), norm2), gate).chunk(2, -1)
                 x = x + functional.linear(functional.silu(gated) * up, down)

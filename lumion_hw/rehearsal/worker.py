@@ -46,7 +46,7 @@ class Worker:
 
     def run(self) -> None:
         """Carry out orders until the supervisor ends."""
-        threading.Thread(target=self._beat, daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
         threading.Thread(target=self._listen, daemon=True).start()
         self._report("warm")
         while (order := self._orders.get()) is not None:
@@ -61,7 +61,7 @@ class Worker:
         with self._guard, contextlib.suppress(OSError):
             self._control.sendall(line.encode())
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         pause = threading.Event()
         while True:
             self._report("beat")

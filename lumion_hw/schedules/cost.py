@@ -79,14 +79,14 @@ class ScheduleCost:
     early_buffers: float = 0.0
 
     def time_s(
-        self, model: CostModel, buffer_bytes: float, *, standing: bool = False, late_s: float = math.inf
+        self, model: CostModel, buffer_bytes: float, *, first_is_ready: bool = False, late_s: float = math.inf
     ) -> float:
         """Return the duration if all ranks are in step.
 
         Args:
             model: The fabric.
             buffer_bytes: Buffer of one rank.
-            standing: Whether the first configuration is already up.
+            first_is_ready: Whether the first configuration is already up.
             late_s: Lateness of the straggler, if the schedule is made for one; by default late enough.
 
         Raises:
@@ -94,7 +94,7 @@ class ScheduleCost:
         """
         b_s = _buffer_s(model, buffer_bytes)
         exposed_s = max(0.0, self.early_s(model, buffer_bytes) - late_s)
-        dark_s = (self.programmings - standing) * model.delta_s
+        dark_s = (self.programmings - first_is_ready) * model.delta_s
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:

@@ -310,7 +310,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
             matrix[number, column] = value
     gain, whole, upper = np.zeros(width), np.zeros(width, dtype=np.int64), np.full(width, np.inf)
     for c in range(k):
-        first = _column(cells, c, 1)
+        first = _unknown_index(cells, c, 1)
         whole[first : first + cells], upper[first : first + cells] = 1, 1.0
         gain[first + cells : first + 2 * cells] = -1.0
     limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([most for _, most in rows]))
@@ -326,7 +326,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
     return float(-solved.fun * scale)
 
 
-def _column(cells: int, c: int, part: int, cell: int = 0) -> int:
+def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
     """Return the index of an unknown: per configuration its hold (part 0), then a bit and an amount per pair."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
@@ -336,7 +336,7 @@ def _permutation_constraints(
 ) -> list[tuple[dict[int, float], float]]:
     """Return the constraints of :func:`optimal`: factors by unknown, and the upper limit of their sum."""
     cells = n * n
-    at = partial(_column, cells)
+    at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]
     for c in range(k):
         for i in range(n):

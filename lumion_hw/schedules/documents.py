@@ -59,10 +59,10 @@ def load_schedule(path: AnyPath) -> Schedule:
     Raises:
         ConfigError: The file cannot be read, or holds no schedule of this version; the message names the place.
     """
-    return schedule_from(read_json(Path(path), "schedule", hint=_HINT), str(path))
+    return schedule_from_document(read_json(Path(path), "schedule", hint=_HINT), str(path))
 
 
-def schedule_from(document: Any, name: str) -> Schedule:
+def schedule_from_document(document: Any, name: str) -> Schedule:
     """Return the schedule in a JSON document; ``name`` identifies the document in messages."""
     reader = _Fields(document, name)
     if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
@@ -106,7 +106,7 @@ class _Fields:
 
     def __init__(self, document: Any, name: str) -> None:
         if not isinstance(document, Mapping):
-            raise ConfigError(f"{name}: expected a mapping, found {_shown(document)}", hint=_HINT)
+            raise ConfigError(f"{name}: expected a mapping, found {_value_text(document)}", hint=_HINT)
         self._document, self.name = document, name
 
     def get(self, key: str, kind: type) -> Any:
@@ -116,9 +116,9 @@ class _Fields:
         return value
 
     def refuse(self, key: str, expected: str, found: Any) -> NoReturn:
-        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_shown(found)}", hint=_HINT)
+        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_value_text(found)}", hint=_HINT)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -177,21 +177,21 @@ class MeshRouter:
 
     def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
         """Return paths for all circuits; circuits with known paths keep them."""
-        standing = [self._ways[pair] for pair in known]
+        active = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(
             [(self.inputs[a], self.outputs[b]) for a, b in new],
             puc_loss_db=self.puc_loss_db,
             faults=self.faults or MeshFaults(),
             unusable=self.unusable,
-            active=standing,
+            active=active,
             max_hops=self.max_hops,
             counter_propagation=self._one_fibre,
             exact="rescue" if hard else "never",
             explain_s=explain_s,
         )
         if not new:
-            return Routing(states_for_paths(self.mesh, standing), tuple(standing))
+            return Routing(states_for_paths(self.mesh, active), tuple(active))
         found = route(self.mesh, request)
         paths = dict(zip([*known, *new], [*found.active, *found.paths], strict=True))
         return replace(found, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())

@@ -77,18 +77,18 @@ class PhasePlan:
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
         """Return the active circuits in each phase of repeating iterations, remaining ones included."""
-        standing: ModuleCircuits = ()
+        active: ModuleCircuits = ()
         found: list[ModuleCircuits] = []
         for phase in self.phases * 2:
-            standing = _with_remaining(standing, phase.circuits)
-            found.append(standing)
+            active = _with_remaining(active, phase.circuits)
+            found.append(active)
         return tuple(found[len(self.phases) :])
 
 
-def _with_remaining(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+def _with_remaining(active: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
     """Return the circuits of a phase, and the active circuits that they leave room for."""
     senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
-    left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
+    left = [(a, b) for a, b in active if a not in senders and b not in receivers]
     return tuple(sorted((*wanted, *left)))
 
 
@@ -250,33 +250,33 @@ def iteration_times(
     used_s: dict[str, float] = {}
     now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
-    standing = plan.configurations()[-1]
+    active = plan.configurations()[-1]
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
             iteration_start_s = now_s
         phase = plan.phases[number]
-        then = phase.circuits if is_alone[number] else _with_remaining(standing, phase.circuits)
-        new = [pair for pair in phase.circuits if pair not in standing]
+        then = phase.circuits if is_alone[number] else _with_remaining(active, phase.circuits)
+        new = [pair for pair in phase.circuits if pair not in active]
         requested_s = None
         spans: list[DarkSpan] = []
         start_s = now_s
         if new:
-            gone = [pair for pair in standing if pair not in then]
+            gone = [pair for pair in active if pair not in then]
             # One configuration after the other: the previous one must be up.
             requested_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports_of([*new, *gone])))
             ready_s = requested_s + deltas_s[number]
             start_s = max(now_s, ready_s)
             spans = [DarkSpan(port, requested_s, ready_s) for port in _ports_of(new)]
         rows.append((start_s, start_s - now_s, requested_s, spans))
-        standing = then
+        active = then
         now_s = start_s + phase.duration_s
         used_s |= dict.fromkeys(_ports_of(phase.circuits), now_s)
     rows = rows[len(plan.phases) :]
     return IterationTimes(
         tuple(start - iteration_start_s for start, _, _, _ in rows),
         tuple(wait for _, wait, _, _ in rows),
-        tuple(None if asked is None else asked - iteration_start_s for _, _, asked, _ in rows),
+        tuple(None if requested_s is None else requested_s - iteration_start_s for _, _, requested_s, _ in rows),
         tuple(
             DarkSpan(span.port, span.starts_s - iteration_start_s, span.ends_s - iteration_start_s)
             for row in rows
@@ -366,7 +366,7 @@ class _Preparation:
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
         self._known: dict[tuple[str, str], PlannedCircuit] = {}
-        self._standing: ModuleCircuits = ()
+        self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
         """Return the configuration of the next phase, with remaining circuits of others if there is room."""
@@ -376,14 +376,14 @@ class _Preparation:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
         now = {_ends_of(circuit): circuit for circuit in plan.circuits}
-        kept = tuple(pair for pair in circuits if pair in self._standing and self._known[pair].paths == now[pair].paths)
+        kept = tuple(pair for pair in circuits if pair in self._active and self._known[pair].paths == now[pair].paths)
         self._known |= now
-        self._standing = circuits
+        self._active = circuits
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
         """Return circuits, whether they are only those of the phase, and their plan."""
-        circuits = _with_remaining(self._standing, phase.circuits)
+        circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
         except _NO_ROOM:
@@ -398,12 +398,12 @@ class _Preparation:
             LumionError: As for :func:`~lumion_hw.circuits.plan.plan_circuits`, if none of these works.
         """
         refusal: LumionError | None = None
-        stay = [pair for pair in circuits if pair in self._standing]
+        stay = [pair for pair in circuits if pair in self._active]
         for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
             wanted = [CircuitRequest(*pair) for pair in circuits if pair not in known]
-            standing = [self._known[pair] for pair in known]
+            active = [self._known[pair] for pair in known]
             try:
-                return _in_given_order(plan_circuits(self._model, self._record, wanted, standing=standing), circuits)
+                return _in_given_order(plan_circuits(self._model, self._record, wanted, active=active), circuits)
             except _NO_ROOM as error:
                 refusal = error
         raise refusal or RoutingError("nothing was tried")
@@ -442,7 +442,7 @@ def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
     ordered = tuple(found[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())
-    return replace(plan, circuits=ordered, standing=(), routing=routing)
+    return replace(plan, circuits=ordered, active=(), routing=routing)
 
 
 def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:

@@ -11,7 +11,7 @@ import yaml
 
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
-from lumion_hw.emulator.optics.truth import PhysicsParameters
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry, Dispersion, JointsEntry
 from tests.circuits.known_mesh import SMALL, record_of_truth
 

@@ -23,7 +23,7 @@ def stick(setup: PathSetup, puc: int, state: State) -> None:
 def stick_on_the_way(setup: PathSetup, source: str, target: str, hop: int) -> int:
     """The PUC at a hop of the way that would be planned now is stuck in the other state; return it."""
     standing = setup.active.circuits if setup.active else ()
-    plan = plan_circuits(setup.bench, setup.record, [CircuitRequest(source, target)], standing=standing)
+    plan = plan_circuits(setup.bench, setup.record, [CircuitRequest(source, target)], active=standing)
     puc = plan.circuits[0].path.pucs[hop]
     stick(setup, puc, opposite_state(plan.states[puc]))
     return puc

@@ -34,7 +34,7 @@ def imbalance_db(bench: Bench, circuit: PlannedCircuit) -> float:
 
 
 @pytest.mark.parametrize(
-    ("received_dbm", "dimmer_first"),
+    ("received_dbm", "arms_by_power"),
     [
         pytest.param((0.0, -3.0), (1, 0), id="0 dBm is brighter than -3 dBm"),
         pytest.param((-3.0, 0.0), (0, 1), id="whichever arm it is"),
@@ -43,9 +43,9 @@ def imbalance_db(bench: Bench, circuit: PlannedCircuit) -> float:
     ],
 )
 def test_an_arm_of_exactly_0_dbm_is_one_of_light(
-    received_dbm: tuple[float | None, ...], dimmer_first: tuple[int, int]
+    received_dbm: tuple[float | None, ...], arms_by_power: tuple[int, int]
 ) -> None:
-    assert ArmLevels(received_dbm).dimmer_first == dimmer_first
+    assert ArmLevels(received_dbm).arms_by_power == arms_by_power
 
 
 @pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3, 5))])

@@ -36,7 +36,7 @@ def holder(tmp_path: Path):
 
 
 def test_a_second_program_is_refused_and_told_who_holds_the_bench(holder, tmp_path: Path) -> None:
-    name = f"{LockOwner.here('').user}@{LockOwner.here('').host}:{holder.pid}"
+    name = f"{LockOwner.of_this_process('').user}@{LockOwner.of_this_process('').host}:{holder.pid}"
     with (
         pytest.raises(BusyError, match=rf"{name} has been driving .* 'holder' since .*--take-over {name}") as caught,
         BenchLock(tmp_path, "second"),
@@ -98,7 +98,7 @@ def test_a_take_over_waits_for_the_change_under_way(tmp_path: Path) -> None:
 
 
 def test_the_owner_on_another_host_counts_until_it_has_been_silent_for_long(tmp_path: Path) -> None:
-    far = dataclasses.replace(LockOwner.here("far"), host="elsewhere", pid=1)
+    far = dataclasses.replace(LockOwner.of_this_process("far"), host="elsewhere", pid=1)
     path = tmp_path / "lock"
     path.write_text(json.dumps(dataclasses.asdict(far)))
     with pytest.raises(BusyError, match="@elsewhere:1 has been driving this bench with 'far'"):

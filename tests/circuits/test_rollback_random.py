@@ -72,7 +72,7 @@ class Trial:
 def stuck_puc_defect(trial: Trial) -> Iterator[None]:
     active, truth = trial.setup.active, trial.bench.emulated.world.truth
     assert active is not None
-    plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], standing=active.circuits)
+    plan = plan_circuits(trial.bench, trial.setup.record, [trial.request], active=active.circuits)
     taken = {puc for circuit in active.circuits for puc in circuit.path.pucs}
     puc = int(trial.rng.choice([puc for puc in plan.circuits[0].path.pucs if puc not in taken]))
     before = dict(truth.stuck_current_ma)

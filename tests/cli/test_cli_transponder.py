@@ -68,7 +68,7 @@ def test_show_warns_of_a_wrong_check_sum(bench: str, capsys: pytest.CaptureFixtu
     data = bytearray(file.read_bytes())
     data[222] ^= 1
     file.write_bytes(bytes(data))
-    assert "the check sum at 00h:222 does not fit" in run(capsys, "show", bench, "zr1")
+    assert "the checksum 00h:222 is wrong" in run(capsys, "show", bench, "zr1")
     assert len(json.loads(run(capsys, "show", bench, "zr1", "--json"))["warnings"]) == 1
 
 
@@ -232,7 +232,7 @@ def test_firmware_is_downloaded_run_and_committed(tmp_path: Path, capsys: pytest
     assert (images["B"]["major"], images["B"]["minor"], images["B"]["build"]) == (7, 8, 9)
     assert [images[name]["committed"] for name in "AB"] == [False, True]
     assert main(["transponder", "firmware", ZR_PAIR, "zr-a", "--emulate", *steps]) == 1
-    assert "Enter the module's password first" in capsys.readouterr().err
+    assert "Enter the password of the module" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def check(state: FabricState) -> None:
     assert len(serving) == 2, "two members of one job are in the same place"
     assert not set(free_spares(MODEL, state)) & (set(serving) | set(state.failed))
     for job in MODEL.fabric.all_jobs:
-        dead = set(map(state.at, job.members)) & set(state.failed)
+        dead = set(map(state.unit_at, job.members)) & set(state.failed)
         assert not dead or job.name in state.refused, f"{dead} serve a job that is not refused"
         assert len(job_requests(MODEL, job, state.places)) == 4
 

@@ -17,9 +17,9 @@ from lumion_hw.storage import line_journal
 def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(line_journal, "LARGEST_BYTES", 2000)
     with FabricJournal(tmp_path, "small") as journal:
-        journal.note("failed", dataclasses.replace(journal.state, failed={"a": "its fan"}, avoided=(3, 4)))
+        journal.record("failed", dataclasses.replace(journal.state, failed={"a": "its fan"}, avoided=(3, 4)))
         for number in range(100):
-            journal.note("fade", dataclasses.replace(journal.state, fades=number))
+            journal.record("fade", dataclasses.replace(journal.state, fades=number))
         known = journal.state
     assert (tmp_path / JOURNAL).stat().st_size < 3000
     with FabricJournal(tmp_path, "small") as again:
@@ -29,7 +29,7 @@ def test_one_that_has_grown_begins_anew_and_knows_what_it_knew(tmp_path: Path, m
 def forged(directory: Path, **changes: object) -> None:
     """Append a row that no program writes, with a check sum that is right."""
     with FabricJournal(directory, "small") as journal:
-        journal.note("failed", journal.state, spans=changes.pop("spans", []))
+        journal.record("failed", journal.state, spans=changes.pop("spans", []))
     *lines, last = (directory / JOURNAL).read_bytes().splitlines(keepends=True)
     entry = json.loads(last[9:])
     entry["state"] |= changes

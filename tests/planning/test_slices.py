@@ -143,8 +143,8 @@ def test_the_same_stream_is_lost_to_fragments_on_a_torus_only() -> None:
 
 def test_a_rack_that_is_never_full_loses_nothing() -> None:
     """Erlang: one accelerator per request, a twentieth of the load; and with one place, a half is lost at load 1."""
-    assert serve_stream(FabricRack(), JobMix.of({1: 1.0}), load=0.05, requests=2000).accepted == 1.0
-    one = serve_stream(FabricRack(1, 1), JobMix.of({1: 1.0}), load=1.0, requests=20_000, seed=2)
+    assert serve_stream(FabricRack(), JobMix.from_weights({1: 1.0}), load=0.05, requests=2000).accepted == 1.0
+    one = serve_stream(FabricRack(1, 1), JobMix.from_weights({1: 1.0}), load=1.0, requests=20_000, seed=2)
     assert one.accepted == pytest.approx(0.5, abs=0.015)
 
 

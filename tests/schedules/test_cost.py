@@ -177,7 +177,7 @@ def test_what_is_hidden_costs_nothing_and_relock_counts() -> None:
 def test_a_configuration_that_stands_saves_one_change() -> None:
     model = FAST.with_delta_s(1e-3)
     cost = _cost("ring", 8)
-    assert cost.time_s(model, 1e6) - cost.time_s(model, 1e6, standing=True) == pytest.approx(1e-3)
+    assert cost.time_s(model, 1e6) - cost.time_s(model, 1e6, first_is_ready=True) == pytest.approx(1e-3)
 
 
 def test_ports_of_their_own_do_not_wait_for_others() -> None:

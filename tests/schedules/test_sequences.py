@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
 from lumion_hw.schedules import documents
 from lumion_hw.schedules.collectives import MAKERS, make_schedule, ring_broadcast
-from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from
+from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from_document
 from lumion_hw.schedules.matchings import circle, xor
 from lumion_hw.schedules.picture import plot_schedule
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
@@ -259,7 +259,7 @@ def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path, monk
 )
 def test_a_document_that_is_wrong_is_refused_with_the_place(change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=f"^made up: .*{message}"):
-        schedule_from(schedule_document(make_schedule("stragglar", 4)) | change, "made up")
+        schedule_from_document(schedule_document(make_schedule("stragglar", 4)) | change, "made up")
 
 
 def test_a_picture_has_an_arrow_for_every_circuit(tmp_path: Path) -> None:

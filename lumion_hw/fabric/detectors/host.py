@@ -333,11 +333,11 @@ class HealthCommand(PollingDetector):
         return self._run_result(f"{self._options.argv[0]} ended with exit code {code}" if code else "")
 
     def _run_result(self, failure: str) -> list[Evidence]:
-        was, self._failures = self._failures, self._failures + 1 if failure else 0
+        before, self._failures = self._failures, self._failures + 1 if failure else 0
         since_s = self._healthy_s
         if not failure:
             self._healthy_s = self._clock.now()
-            return [self._evidence("back", self._options.unit, since_s)] if was >= self._options.times else []
+            return [self._evidence("back", self._options.unit, since_s)] if before >= self._options.times else []
         if self._failures != self._options.times:
             return []
         return [self._evidence("gone", self._options.unit, since_s, failure)]

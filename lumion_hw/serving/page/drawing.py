@@ -79,7 +79,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
     used = {puc for circuit in plan.everything for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(
-            circuit.request.name + (" (stands)" if circuit in plan.standing else ""),
+            circuit.request.name + (" (stands)" if circuit in plan.active else ""),
             arm.path.source,
             arm.path.pucs,
             loss_db=arm.loss_db,

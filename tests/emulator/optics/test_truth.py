@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.truth import (
     ChainTruth,
     MeshTruth,
-    PhysicsParameters,
     draw_chains,
     draw_mesh,
     random_unitary,

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_mesh
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
+from lumion_hw.emulator.optics.truth import draw_mesh
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.layout.topology import State
 from tests.emulator.optics.world_testbench import (

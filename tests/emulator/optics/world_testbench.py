@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lumion_hw.clock import VirtualClock
+from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.polarization import SqueezerProfile, Squeezers
-from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_chains, draw_mesh
+from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh
 from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.hexagonal import HexMesh

@@ -39,7 +39,7 @@ from lumion_hw.drivers.mesh.lumion.light import LightWatching, WatchedLight
 from lumion_hw.drivers.mesh.lumion.monitors import check_capability, read_all
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
 from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
-from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
+from lumion_hw.drivers.mesh.lumion.sweeps import SweepRun, TableLimits, planned_sweep
 from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryIterator, TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
 from lumion_hw.drivers.ranges import check_fault_id
@@ -288,7 +288,7 @@ class LumionMeshController(Driver):
             # Read from the board: SWEEP_START names the expected present
             # table, and the board refuses a different one (section 10.3).
             base = self._tables.read()
-            allowed = Allowed(self._session_setup.max_ma, self._session_setup.limits)
+            allowed = TableLimits(self._session_setup.max_ma, self._session_setup.limits)
             planned = planned_sweep(plan, base.codes, hello, allowed, self._target)
             generation = self._tables.next_generation()
             run = SweepRun(self._session, self._clock, planned, generation, self._keep_going)

@@ -86,9 +86,8 @@ class CmisModule:
         serial: Serial number, at most 16 ASCII characters.
         quirks: Its deviations from the standard.
         time_scale: Multiplies every time of the module, but not the times that it advertises.
-        low_power_pin: Whether the host asserts the low-power pin at the start. Without it the module powers up and
-        lights
-            up by itself.
+        low_power_pin: Whether the host asserts the low-power pin at the start. Otherwise the module powers up and sends
+            light by itself.
         optics: Provider of the light at its receivers.
         emit: Takes the light that it sends.
         warm: The module was powered long before the clock's present time.

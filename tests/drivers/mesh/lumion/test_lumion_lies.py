@@ -105,22 +105,22 @@ LIES = [
     ("program", fp.SetReply, C.SET, {"generation": plus("generation")}, VerifyError, "was not confirmed"),
     ("configure", fp.ConfigReply, C.CONFIG, {"config_crc32": 0xBAD}, VerifyError, "configuration was not confirmed"),
     ("configure", fp.ConfigReply, C.CONFIG, {"op": 1}, FrameError, "CONFIG GLOBAL: the reply has op 1"),
-    ("read_back", fp.ReadbackReply, C.READBACK, {"crc32": 0xBAD}, VerifyError, "do not have the checksum"),
-    ("read_back", fp.ReadbackReply, C.READBACK, {"codes": NONE}, VerifyError, "do not have the checksum"),
+    ("read_back", fp.ReadbackReply, C.READBACK, {"crc32": 0xBAD}, VerifyError, "do not match their checksum"),
+    ("read_back", fp.ReadbackReply, C.READBACK, {"codes": NONE}, VerifyError, "do not match their checksum"),
     (
         "read_back",
         fp.ReadbackReply,
         C.READBACK,
         {"codes": lambda reply: np.append(reply.codes, reply.codes)},
         VerifyError,
-        "do not have the checksum",
+        "do not match their checksum",
     ),
     ("read_back", fp.ReadbackReply, C.READBACK, {"codes": lambda reply: reply.codes ^ 1}, VerifyError, "checksum"),
     ("read_back", fp.ReadbackReply, C.READBACK, {"bank": 1}, FrameError, "has bank 1, but the request had 255"),
     ("read_monitors", fp.ReadAdcReply, C.READ_ADC, {"start": 1}, FrameError, "has start 1, but the request had 0"),
-    ("read_monitors", fp.ReadAdcReply, C.READ_ADC, {"adc": NONE}, FrameError, r"\[0\] monitors .* \[4\] were asked"),
+    ("read_monitors", fp.ReadAdcReply, C.READ_ADC, {"adc": NONE}, FrameError, r"\[0\] monitors instead of \[4\]"),
     ("read_monitors", fp.ReadAdcReply, C.READ_ADC, {"adc": np.ones(5, np.uint16)}, FrameError, r"\[5\] monitors"),
-    ("telemetry", fp.SubscribeReply, C.SUBSCRIBE, {"count": 3}, FrameError, "announces 3 monitors .* were 4"),
+    ("telemetry", fp.SubscribeReply, C.SUBSCRIBE, {"count": 3}, FrameError, "announces 3 monitors .* instead of 4"),
     ("telemetry", fp.SubscribeReply, C.SUBSCRIBE, {"stream": 3}, FrameError, "has stream 3, but the request had 2"),
     ("telemetry", fp.TelemetryEvent, E.TELEMETRY, {"adc": np.ones(5, np.uint16)}, LinkTimeout, "sent no record"),
     ("telemetry", fp.TelemetryEvent, E.TELEMETRY, {"adc": NONE}, LinkTimeout, "sent no record"),
@@ -176,7 +176,7 @@ def test_a_lie_about_one_piece_of_a_long_message_is_seen_too(
 def test_pieces_that_trade_a_channel_are_refused_although_their_sum_is_right() -> None:
     driver, board, _ = attached(STAGED)
     Lie(board, fp.ReadAdcReply, C.READ_ADC, adc=lambda reply: reply.adc[1:] if reply.start else np.append(reply.adc, 7))
-    with pytest.raises(FrameError, match=r"READ_ADC: \[115, 35\] monitors were answered, \[114, 36\] were asked for"):
+    with pytest.raises(FrameError, match=r"READ_ADC: received \[115, 35\] monitors instead of \[114, 36\]"):
         driver.read_monitors()
 
 

@@ -96,7 +96,7 @@ def test_calls_fail_at_once_while_it_is_away_and_say_when_it_tries_again(
     driver = make(reconnect=ReconnectPolicy())
     unplug(board, driver)
     start = clock.now()
-    with pytest.raises(LinkLost, match=r"mesh0 @ memory://mesh0: program: the link was lost .* comes in 0.2 s"):
+    with pytest.raises(LinkLost, match=r"mesh0 @ memory://mesh0: program: the link was lost .* Next attempt in 0.2 s"):
         driver.program(table(0.0))
     assert clock.now() == start
 
