@@ -89,7 +89,7 @@ def _rate_options(function: _Command) -> _Command:
 _CAUSES = click.option(
     "--causes",
     type=click.Path(dir_okay=False),
-    help="CSV file of causes, in place of --rate: name, accelerator or server, faults per accelerator and day, days",
+    help="CSV file in place of --rate: name, accelerator or server, faults per accelerator and day, days to repair.",
 )
 
 

@@ -110,7 +110,7 @@ def test_a_manager_that_takes_no_request_leaves_nothing_for_the_next_one(
     monkeypatch.setattr("lumion_hw.cli.fabric._TAKEN_WITHIN_S", 0.0)
     with BenchLock(tmp_path, "lumion fabric run"):
         assert main(["fabric", "fail", str(SMALL), "b", "--state", str(tmp_path)]) == 6
-    assert "did not take the request" in capsys.readouterr().err
+    assert "did not accept the request" in capsys.readouterr().err
     assert list((tmp_path / "requests").iterdir()) == []
 
 

@@ -93,7 +93,7 @@ def test_channels_may_stand_with_commas_between(capsys: pytest.CaptureFixture[st
 
 def test_a_channel_of_no_device_is_told_with_what_is_near(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", SMALL, "--emulate", "-c", "metre0"]) == 2
-    assert "channel 'metre0' is of no device of this bench. Did you mean meter0" in capsys.readouterr().err
+    assert "channel 'metre0' belongs to no device of this bench. Did you mean meter0" in capsys.readouterr().err
     assert main(["monitor", SMALL, "--emulate", "-c", "meter0", "-c", "zzzz"]) == 2
     assert "There are mesh0, " in capsys.readouterr().err
 

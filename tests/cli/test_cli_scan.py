@@ -70,7 +70,7 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
         (f"{POL}=0:nan:3", "write START:STOP:N"),
         (f"{POL}=0,1e9", "requested 1e+09"),
         (f"{POL}=fast", "expected a number, found fast"),
-        ("pol-z.setting.1=0", "is of no device of this bench"),
+        ("pol-z.setting.1=0", "belongs to no device of this bench"),
         ("meter0.colour.1=0", "no setting 'meter0.colour.1'"),
     ],
 )

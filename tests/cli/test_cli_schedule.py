@@ -95,13 +95,16 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("verify", "missing.json"), "cannot read schedule"),
         (("demand", "missing.csv"), "cannot read matrix"),
         (("demand", "m.csv", "--duplex"), "Give --configurations with --duplex"),
-        (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "no list of whole numbers"),
+        (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "not a list of whole numbers"),
         (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, but only 3 ports"),
         (("phases", "missing.yaml"), "cannot read phase file"),
-        (("phases", str(JOB), "--run"), "Give --bench and --record together, and both with --run"),
-        (("phases", str(JOB), "--bench", "x"), "Give --bench and --record together"),
-        (("phases", str(JOB), "--out", "x.json"), "Give --bench and --record with --out"),
-        (("phases", "prepared.json"), "and with prepared configurations (.json)"),
+        (("phases", str(JOB), "--run"), "--bench and --record need each other, and --run needs both"),
+        (("phases", str(JOB), "--bench", "x"), "--bench and --record need each other"),
+        (
+            ("phases", str(JOB), "--out", "x.json"),
+            "--out and prepared configurations (.json) need --bench and --record",
+        ),
+        (("phases", "prepared.json"), "and prepared configurations (.json) need"),
     ],
 )
 def test_bad_input_is_one_paragraph_and_exit_code_2(
@@ -164,7 +167,7 @@ def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys:
     assert {row[:2] for row in rows} == {(f"step-{step}", port) for step in (0, 1) for port in ports}
     # Heaters need what the controller says, proofs by light a few looks more.
     assert all(float(settle_ms) < float(dark_ms) < 10.0 for _, _, dark_ms, settle_ms in rows)
-    assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
+    assert re.search(r"by the model, with the measured dark times: 4\d(\.\d)? ms", said)
 
 
 @pytest.mark.long

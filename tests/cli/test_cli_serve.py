@@ -112,8 +112,8 @@ def test_without_p4p_it_says_what_to_install_and_opens_nothing(monkeypatch, caps
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "nothing is to be served"),
-        (["--pva", "--emulate", "--endpoints", os.devnull], "exclude each other"),
+        ([], "there is nothing to serve"),
+        (["--pva", "--emulate", "--endpoints", os.devnull], "cannot be combined"),
         (["--pva", "--leave-on", "-1"], "-1"),
         (["--pva", "--pva-port", "70000"], "70000"),
         (["--pva", "--emulate", "--host", "0.0.0.0"], "can be reached from other hosts"),

@@ -239,7 +239,7 @@ def test_firmware_is_downloaded_run_and_committed(tmp_path: Path, capsys: pytest
     ("arguments", "words"),
     [
         (["--download", "missing.bin"], "cannot read the firmware file missing.bin"),
-        (["--hitless"], "--hitless says how to --run"),
+        (["--hitless"], "--hitless has no meaning without --run"),
         (["--password", "secret"], "hexadecimal digits"),
         (["--password", "80000000"], "host password"),
     ],
