@@ -1,4 +1,4 @@
-"""The journal of the fabric: what is known outlives its growth."""
+"""The journal of the fabric: its state is kept when the file grows."""
 
 import dataclasses
 import json

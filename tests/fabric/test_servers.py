@@ -1,4 +1,4 @@
-"""Which circuits join which servers."""
+"""Which circuits connect which servers."""
 
 from pathlib import Path
 
