@@ -70,7 +70,7 @@ def test_another_tolerance_can_be_asked_for_and_nan_is_none(record: Path, capsys
     assert main([*words, "90"]) == 0
     assert "\nheld out rms db: " in capsys.readouterr().out
     assert main([*words, "nan"]) == 2
-    assert "'nan' is no finite number of dB" in capsys.readouterr().err
+    assert "'nan' is not a finite number" in capsys.readouterr().err
 
 
 def test_the_truth_is_known_to_an_emulated_bench_only(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +96,7 @@ def test_a_record_that_was_edited_is_refused(record: Path, tmp_path: Path, capsy
         assert main(command) == 3
         out, err = capsys.readouterr()
         assert out == ""
-        assert f"{tampered}: its content does not match its hash" in err
+        assert f"{tampered}: the content does not match its hash" in err
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"schema": "something else"}', "[1, 2]"])
@@ -120,7 +120,7 @@ def test_a_record_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])
-def test_emulate_and_endpoints_cannot_be_combined(
+def test_emulate_and_endpoints_exclude_each_other(
     command: str, record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(SMALL)] + ([str(record)] if command == "verify" else [])
