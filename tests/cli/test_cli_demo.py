@@ -182,7 +182,7 @@ def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
 
 def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run: Run) -> None:
     report = (run.directory / "report.md").read_text()
-    assert "b fails, c takes its place" in report
+    assert "b fails, c replaces it" in report
     assert "Emulated:" in report
     assert "booster" in report
     for span in SPANS:
@@ -215,15 +215,15 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(
     shown = demo(tmp_path / "out", "--seed", str(SEED))
     assert shown.code == 0, shown.stderr
     assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
-    for title in ("Calibration", "Circuits", "b fails, c takes its place", "Circuits after the swap", "Link budgets"):
+    for title in ("Calibration", "Circuits", "b fails, c replaces it", "Circuits after the recovery", "Link budgets"):
         assert f"\n{title}" in shown.stdout
-    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Left behind in {shown.directory}/: "))
+    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Files in {shown.directory}/: "))
     assert "calibration.journal, calibration.json, calibration.raw" in left
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr
-    assert "\nLeft out: phases are known to 3 mrad" in shown.stdout
-    assert "\nLeft out: plots are made by: lumion-calibrate report" in shown.stdout
+    assert "\nLeft out: phases are measured to 3 mrad" in shown.stdout
+    assert "\nLeft out: run this command for plots: lumion-calibrate report" in shown.stdout
 
 
 def assert_one_paragraph(run: Run, code: int) -> None:
@@ -344,7 +344,7 @@ def test_what_was_left_out_is_said_with_how_to_have_it(monkeypatch: pytest.Monke
     assert left_out(1.0, ()) == []
     monkeypatch.setattr("lumion_hw.mesh.waves.engines.compiled_available", lambda: False)
     phases, plots, solver = left_out(3.0, ("plots need matplotlib: pip install x",))
-    assert "known to 3 mrad" in phases
+    assert "measured to 3 mrad" in phases
     assert "lumion demo --sigma-mrad 1" in phases
     assert plots == "plots need matplotlib: pip install x"
     assert "pip install 'lumion-hw[fast]'" in solver

@@ -1,4 +1,4 @@
-"""Options of ``lumion-calibrate`` about how much is to be known, and what that may cost."""
+"""Options of ``lumion-calibrate`` for the required accuracy and the limits of the effort."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ _OPTIONS = (
     click.option(
         "--sigma-mrad",
         type=Number("mrad", 0.0, 1000.0, above=True),
-        help="Wanted standard error of passive phases and loops, rms; 1 mrad if not given.",
+        help="Required rms standard error of passive phases and loops, in mrad; default: 1.",
     ),
-    click.option("--seconds", type=Number("s", 0.0, 1e6, above=True), help="Most hardware time; 90 s if not given."),
-    click.option("--settings", type=click.IntRange(1, MANY), help="Most settings; 5000 if not given."),
+    click.option(
+        "--seconds", type=Number("s", 0.0, 1e6, above=True), help="Maximum hardware time, in seconds; default: 90."
+    ),
+    click.option("--settings", type=click.IntRange(1, MANY), help="Maximum number of settings; default: 5000."),
 )
 
 
 def goal_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options ``sigma_mrad``, ``seconds`` and ``settings``."""
+    """Add the options ``sigma_mrad``, ``seconds`` and ``settings`` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def goal_of(sigma_mrad: float | None, seconds: float | None, settings: int | None) -> Goal:
-    """Return the goal that options ask for."""
+    """Return the goal for the given options."""
     from calibration.run.planning import Goal
 
     usual = Goal()
@@ -43,6 +45,6 @@ def goal_of(sigma_mrad: float | None, seconds: float | None, settings: int | Non
 
 
 def goal_words(sigma_mrad: float | None, seconds: float | None, settings: int | None) -> list[str]:
-    """Return the words of a command line that ask for a goal."""
+    """Return the command-line words for a goal."""
     asked = (("--sigma-mrad", sigma_mrad), ("--seconds", seconds), ("--settings", settings))
     return [word for name, value in asked if value is not None for word in (name, f"{value:.10g}")]

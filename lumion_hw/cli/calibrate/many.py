@@ -1,4 +1,4 @@
-"""``lumion-calibrate many``: several benches at once, here or on a cluster."""
+"""``lumion-calibrate many``: calibrate several benches at once, on this computer or on a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,18 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
 
 @click.command()
 @click.argument("bench_files", metavar="BENCH...", nargs=-1, required=True)
-@click.option("--out", required=True, type=click.Path(file_okay=False), help="Directory of the records, one per bench.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Benches at a time; one per processor if not given.")
-@click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one.")
-@click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed; one more for each bench.")
-@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest held-out error beyond noise that passes.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False), help="Directory for the records, one per bench."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), help="Number of benches at a time; default: one per processor."
+)
+@click.option("--scheduler", metavar="HOST:PORT", help="Address of a dask scheduler; the cluster must be trusted.")
+@click.option("--emulate", is_flag=True, help="Emulate the benches with virtual time.")
+@click.option(
+    "--seed", default=0, show_default=True, type=SEED, help="Random seed of the first bench; increases by 1 per bench."
+)
+@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest acceptable held-out error above noise, in dB.")
 @json_option
 def many(
     bench_files: tuple[str, ...],
@@ -37,10 +43,11 @@ def many(
     tolerance_db: float | None,
     as_json: bool,
 ) -> int:
-    """Calibrate several benches at once, each as `run` does, with its record in the directory --out.
+    """Calibrate several benches at once, like `run`, with the records in the directory --out.
 
-    A bench that fails stops no other. Ctrl-C stops all: heaters and light are off, and each leaves what it has found.
-    Exit code 3 if any is out of tolerance, that of a failure if any failed, or 1 if they failed in several ways.
+    A failure of one bench does not stop the others. Ctrl-C stops all of them: heaters and light are switched off, and
+    each run saves its results so far. Exit code 3 if any bench is out of tolerance, the code of the failure if any
+    bench failed, or 1 if benches failed in different ways.
     """
     import os
 
@@ -67,7 +74,10 @@ def many(
 
 
 def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
-    """Return the exit code of several outcomes: what failures agree on, else 1; 3 where the worst is a tolerance."""
+    """Return the exit code of several outcomes.
+
+    It is the common code of all failures, 1 if failures differ, and 3 if only tolerances were missed.
+    """
     codes = {each.exit_code for each in outcomes} - {0}
     failures = codes - {_OUT_OF_TOLERANCE}
     if not failures:

@@ -1,4 +1,4 @@
-"""How the commands of ``lumion-calibrate`` end: a result, and a failure if it does not pass."""
+"""Output of a result and of a failure at the end of ``lumion-calibrate`` commands."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lumion_hw.errors import LumionError
 
 
 def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
-    """Print a result that is there even if it does not pass, and return the exit code.
+    """Print a result, also if it fails a check, and return the exit code.
 
-    With ``--json`` result and failure are one document: stdout holds exactly one.
+    With ``--json`` result and failure are one document, because stdout must contain exactly one.
     """
     if as_json:
         echo_json(document if failure is None else document | error_document(failure, failure.exit_code))

@@ -1,4 +1,4 @@
-"""``lumion-calibrate plan``: what a calibration will cost and find out, before anything is driven."""
+"""``lumion-calibrate plan``: expected effort and accuracy of a calibration, without any device."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ from lumion_hw.errors import CalibrationError
 if TYPE_CHECKING:
     from calibration.run.dry_run import DryRun
 
-_MOST_NAMED = 8
+_MAX_NAMED = 8
 
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of the phases drawn.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the phases.")
 @goal_options
-@click.option("--without-source", multiple=True, type=PORT, metavar="PORT", help="As if this source were dead.")
-@click.option("--without-monitor", multiple=True, type=PORT, metavar="PORT", help="As if this monitor were dead.")
+@click.option(
+    "--without-source", multiple=True, type=PORT, metavar="PORT", help="Port of a source to ignore; may be repeated."
+)
+@click.option(
+    "--without-monitor", multiple=True, type=PORT, metavar="PORT", help="Port of a monitor to ignore; may be repeated."
+)
 @json_option
 def plan(
     bench_file: str,
@@ -36,10 +40,10 @@ def plan(
     without_monitor: tuple[int, ...],
     as_json: bool,
 ) -> int:
-    """Say what a calibration of BENCH will cost, how well it should do, and what it cannot find out.
+    """Calculate effort, expected accuracy and limits of a calibration of BENCH.
 
-    Nothing is opened, lit or heated: all comes from the bench file, and from a nominal mesh with phases drawn. Exit
-    code 2 if the plan breaks a limit of controller or chip, 3 if it will not reach the wanted standard error.
+    No device is opened: all data come from the bench file and from a nominal mesh with random phases. Exit code 2 if
+    the plan exceeds a limit of controller or chip, 3 if it will not reach the required standard error.
     """
     from calibration.run.dry_run import dry_run
     from lumion_hw.bench.bench import load
@@ -48,7 +52,11 @@ def plan(
     with RunProgress(emulated=None) as progress:
         found = dry_run(load(bench_file), seed, goal, without_source, without_monitor, progress)
     found.check()
-    failure = CalibrationError(f"{found.shortfall}.", hint="Give more time, or light.") if found.shortfall else None
+    failure = (
+        CalibrationError(f"{found.shortfall}.", hint="Allow more time, or increase the light.")
+        if found.shortfall
+        else None
+    )
     document = _document(bench_file, found, goal.sigma_rad)
     return conclude(document, _text(document), failure, as_json)
 
@@ -95,15 +103,15 @@ def _text(document: dict[str, Any]) -> str:
         f"largest heater current: {document['peak_heater_ma']:.2f} mA, limit {document['limit_heater_ma']:.2f} mA",
         f"sources: {document['sources']}",
         f"monitors: {document['monitors']}",
-        "moving the light takes what the bench takes; it is not in the hardware time",
+        "source changes are not included in the hardware time, because their duration depends on the bench",
         "",
-        f"wanted: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
+        f"goal: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
         f"predicted standard errors, rms: passive phases {1e3 * sigma['passive_phase_rad']:.2g} mrad, "
         f"loops {1e3 * sigma['loops']:.2g} mrad, losses {1e3 * sigma['loss_db']:.2g} mdB, "
         f"couplers {1e3 * sigma['coupler_common_rad']:.2g} mrad",
         f"rank {document['rank']} of {document['free_parameters']} free parameters",
     ]
     for title, names in (("not identifiable", document["unseen"]), ("set by the prior", document["set_by_prior"])):
-        more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        lines.append(f"{title}: {'; '.join(names[:_MOST_NAMED]) or 'nothing'}{more}")
+        more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        lines.append(f"{title}: {'; '.join(names[:_MAX_NAMED]) or 'nothing'}{more}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The commands of ``lumion-calibrate`` that read records and need no bench: show, compare, export."""
+"""Commands of ``lumion-calibrate`` that only read records: show, compare and export."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _load(path: str) -> CalibrationRecord:
 @click.argument("record", type=click.Path(dir_okay=False))
 @json_option
 def show(record: str, as_json: bool) -> None:
-    """Print what a calibration record says; with --json also every number of its report."""
+    """Print the key figures and all elements of a calibration record; with --json also every number of its report."""
     from calibration.report.summary import calibration_summary, calibration_text, report_document
 
     loaded = _load(record)
@@ -60,7 +60,7 @@ def show(record: str, as_json: bool) -> None:
     echo_table("PUCs", ("PUC", "passive rad", "± mrad", "loss dB", "upper reach rad", "lower reach rad", "note"), rows)
     if loaded.physics:
         physics = [[one.words, one.parameters, f"{one.width:.3g}", f"{one.gain:.0f}"] for one in loaded.physics]
-        echo_table("Physics beyond the model", ("what", "parameters", "width", "gain of evidence"), physics)
+        echo_table("Additional effects", ("effect", "parameters", "width", "gain in log evidence"), physics)
     if loaded.defects:
         faults = [
             [one.kind, f"{one.element} {one.number}", one.evidence, _states(one.usable_states)]
@@ -71,7 +71,7 @@ def show(record: str, as_json: bool) -> None:
 
 
 def _identity(record: CalibrationRecord) -> dict[str, Any]:
-    """Return what tells records apart, and what each knows beyond switching."""
+    """Return the identity of a record and its abilities beyond switching."""
     kernel = record.crosstalk.kernel if record.crosstalk else None
     return {
         "record_id": record.record_id,
@@ -106,10 +106,10 @@ def _echo_covariance(record: CalibrationRecord) -> None:
         return
     say(
         f"Covariance of {covariance.size} parameters, {covariance.n_free} of them free, rank {covariance.rank} of "
-        f"{covariance.expected_rank} that settings of these ports can show"
+        f"{covariance.expected_rank} possible with these ports"
     )
     if covariance.set_by_prior:
-        say(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
+        say(f"Determined by the prior: {', '.join(covariance.set_by_prior)}")
     for combination in covariance.unidentifiable:
         say(f"Not seen: {combination}")
 
@@ -120,11 +120,11 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 @click.option(
     "--tolerance-sigma",
     type=Number("σ", 0.0, 1e6),
-    help="Largest rms difference of a group that passes; else exit code 3.",
+    help="Largest acceptable rms difference of a parameter group, in standard errors; exit code 3 above.",
 )
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
-    """Compare two records of one mesh: what no port can see taken out, in units of their standard errors."""
+    """Compare two records of one mesh in units of their standard errors, without unobservable differences."""
     from calibration.record.comparison import compare_records
 
     result = compare_records(_load(first), _load(second))
@@ -141,21 +141,21 @@ def compare(first: str, second: str, tolerance_sigma: float | None, as_json: boo
 
 
 def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
-    """Return the error of a comparison that does not pass.
+    """Return the error for a comparison that exceeds the tolerance.
 
     Raises:
-        ConfigError: A tolerance was given, and the records hold no standard errors.
+        ConfigError: A tolerance was given, but the records have no standard errors.
     """
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:
-        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Compare without it.")
+        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Leave this option out.")
     if result.worst_rms_sigma <= tolerance_sigma:
         return None
     worst = max((group for group in result.groups), key=lambda group: group.rms_sigma or 0.0)
     return CalibrationError(
-        f"{worst.group} differ by {worst.rms_sigma:.2f} standard errors rms, tolerance {tolerance_sigma:g}.",
-        hint=f"Worst: {worst.worst_at}, {worst.worst:+.4g} {worst.unit}.",
+        f"{worst.group} differ by {worst.rms_sigma:.2f} standard errors rms; the tolerance is {tolerance_sigma:g}.",
+        hint=f"Largest difference: {worst.worst_at}, {worst.worst:+.4g} {worst.unit}.",
     )
 
 
@@ -183,18 +183,18 @@ def _echo_comparison(result: Comparison) -> None:
 
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
-@click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="What to write.")
-@out_option("File, or directory for csv; json goes to stdout if not given.")
+@click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="Output format.")
+@out_option("Output file, or directory for csv; default for json: stdout.")
 @force_option
 def export(record: str, kind: str, out: Path | None, force: bool) -> None:
-    """Write a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
+    """Export a record for other programs: json, csv (one file per table) or npz (numpy arrays)."""
     from calibration.record.export import parameters_document, write_npz, write_tables
     from lumion_hw.files.writing import over, write_file
 
     loaded = _load(record)
     if out is None:
         if kind != "json":
-            raise ConfigError(f"--format {kind} needs --out", hint="Say where it goes.")
+            raise ConfigError(f"--format {kind} needs --out", hint="Add --out with a file or directory.")
         echo_json(parameters_document(loaded))
         return
     files: tuple[Path, ...] = (out,)

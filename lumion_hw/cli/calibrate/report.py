@@ -1,4 +1,4 @@
-"""``lumion-calibrate report``: all that a record says, with plots, for people."""
+"""``lumion-calibrate report``: full report of a record with plots."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 def report_option(function: Any) -> Any:
     """Add ``--report FILE`` to a command that writes a record, as the parameter ``report_file``."""
-    text = "Write a report of the record as well: FILE.html, or FILE.md with pictures beside it."
+    text = "Also write a report: FILE.html, or FILE.md with pictures next to it."
     return out_option(text, "--report", "report_file")(function)
 
 
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
-@out_option("FILE.html or FILE.md; RECORD.html if not given.")
+@out_option("Output file, .html or .md; default: RECORD.html.")
 @force_option
-@click.option("--bench", "bench_file", help="Emulated bench the record is of: compare with its hidden truth as well.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of that bench.")
+@click.option("--bench", "bench_file", help="Emulated bench of the record; adds a comparison with its hidden truth.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of that bench.")
 @json_option
 def report(record: str, out: Path | None, force: bool, bench_file: str | None, seed: int, as_json: bool) -> None:
-    """Write a report of a calibration record: figures and goals, faults, range of validity, plots, all elements.
+    """Write a report of a calibration record: verdict, key figures, faults, range of validity, plots, all elements.
 
-    It is made from the record and the files beside it. HTML is one file that loads nothing; Markdown has its pictures
-    in a folder beside it. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
+    The report is made from the record and the files next to it. HTML is one self-contained file; Markdown has its
+    pictures in a folder next to it. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
     """
     from calibration.report.summary import check_report_path, write_report
     from lumion_hw.files.writing import over
@@ -48,14 +48,14 @@ def report(record: str, out: Path | None, force: bool, bench_file: str | None, s
         return
     say(f"Report: {written.path}")
     for each in written.missing:
-        note(f"Missing from it: {each}.")
+        note(f"Missing in the report: {each}.")
 
 
 def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]:
-    """Return how a record compares with the hidden truth of the emulated bench it was made on.
+    """Return the comparison of a record with the hidden truth of its emulated bench.
 
     Raises:
-        CalibrationError: The record is none, or of another mesh.
+        CalibrationError: The file is not a record, or belongs to another mesh.
     """
     from calibration.report.summary import load_readings
     from calibration.report.truth_errors import truth_metrics

@@ -1,4 +1,4 @@
-"""``lumion-calibrate run``: measure a bench, be interrupted, go on."""
+"""``lumion-calibrate run``: calibrate a bench, or resume an interrupted calibration."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
-@out_option("The record; calibration-<serial>.json if not given.")
+@out_option("Path of the record; default: calibration-<serial>.json.")
 @force_option
-@click.option("--resume", is_flag=True, help="Go on with the run that was cut short, from its journal.")
+@click.option("--resume", is_flag=True, help="Resume an interrupted run from its journal.")
 @click.option(
     "--tolerance-db",
     type=TOLERANCE_DB,
-    help="Largest held-out error beyond noise that passes, rms; exit code 3 above.",
+    help="Largest acceptable held-out rms error above noise, in dB; exit code 3 above.",
 )
 @goal_options
 @wavelengths_option
@@ -59,10 +59,10 @@ def run_command(
 ) -> int:
     """Measure heater laws, phases, losses and crosstalk, and write the calibration record.
 
-    Beside the record: its raw readings, and the journal of the run. A run that was cut short, by Ctrl-C, SIGTERM, a
-    lost link or a full disk, leaves heaters and light off and a record marked incomplete; --resume goes on where it
-    stopped. A record that is out of tolerance, has missed the wanted standard error, or names faults, is written all
-    the same and says so: exit code 3.
+    Raw readings and the journal of the run are stored next to the record. After an interruption (Ctrl-C, SIGTERM, lost
+    connection, full disk) heaters and light are off and the record is marked as incomplete; --resume continues the run.
+    Exit code 3 if the record is out of tolerance, misses the required standard error, or contains faults; the record is
+    written in any case.
     """
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
@@ -98,13 +98,13 @@ def run_command(
                     over=over(force),
                 )
         except BaseException:
-            _tell_how_to_go_on(path, progress, command, resumed=resume)
+            _print_resume_command(path, progress, command, resumed=resume)
             raise
-    return _told(record, path, report_file, over(force), as_json)
+    return _report_result(record, path, report_file, over(force), as_json)
 
 
-def _told(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
-    """Say what was found, write the report if one is wanted, and return the exit code."""
+def _report_result(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
+    """Print the result, write the report if requested, and return the exit code."""
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
     summary = calibration_summary(record)
@@ -116,12 +116,12 @@ def _told(record: CalibrationRecord, path: Path, report_file: Path | None, over:
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:
-    """Return what is told of a record that names faults."""
+    """Return the failure message for a record with faults."""
     if not record.faults:
         return None
     return CalibrationError(
         f"{len(record.faults)} faults were found: {'; '.join(record.faults)}.",
-        hint=f"The rest is calibrated; the record is in {path}.",
+        hint=f"All other elements are calibrated; the record is in {path}.",
     )
 
 
@@ -142,8 +142,8 @@ def _command(
     return shlex.join([*words, *wanted, "--seed", str(seed), "--out", str(path)])
 
 
-def _tell_how_to_go_on(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
-    """Say how far the run came and how to go on from there, or to begin again where there is nothing to go on from."""
+def _print_resume_command(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
+    """Print how far the run came, and the command to resume or restart it."""
     from calibration.run.journaled_run import journal_path
 
     if not progress.stage:
@@ -151,10 +151,10 @@ def _tell_how_to_go_on(path: Path, progress: RunProgress, command: str, *, resum
     if progress.stage == "alignment" and not resumed:
         note(
             f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; nothing was measured yet. "
-            f"Begin again with:\n  {command}"
+            f"Start again with:\n  {command}"
         )
         return
     note(
-        f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; what was measured is in "
-        f"{journal_path(path)}. Go on with:\n  {command} --resume"
+        f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; the measured data are in "
+        f"{journal_path(path)}. Resume with:\n  {command} --resume"
     )

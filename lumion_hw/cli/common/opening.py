@@ -21,7 +21,7 @@ def bench_options(function: Any) -> Any:
     """Add the options that say which bench to open."""
     for option in (
         click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on virtual time."),
-        click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random."),
+        click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed."),
         click.option(
             "--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`."
         ),

@@ -1,1 +1,1 @@
-"""``lumion demo``: the main job on the emulated bench."""
+"""``lumion demo``: calibrate an emulated bench, set up circuits, and replace a failed server."""

@@ -1,4 +1,4 @@
-"""``lumion demo``: the main job on an emulated bench."""
+"""``lumion demo``: calibrate an emulated bench, set up circuits, and replace a failed server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from lumion_hw.cli.common.progress import RunProgress
 
 SIGMA_MRAD = 3.0
-"""Enough for circuits: 14 s of CPU less than the usual 1 mrad (docs/performance.md)."""
+"""Accurate enough for circuits; saves 14 s of CPU time against the default 1 mrad (docs/performance.md)."""
 
 
 def new_run_directory(out: str | None) -> Path:
-    """Return the directory of this run: the one asked for, or ``runs/<time>`` with a number if that exists."""
+    """Return the output directory of this run: the given one, or ``runs/<time>``, with a number if that exists."""
     if out is not None:
         return Path(out)
     base = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
@@ -35,22 +35,22 @@ def new_run_directory(out: str | None) -> Path:
 
 @click.command()
 @click.option("--bench", "file", default="lumion-prototype", show_default=True, help="Bench file or built-in bench.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
-@click.option("--out", type=click.Path(file_okay=False), help="Directory for the artifacts; runs/<time> if not given.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed.")
+@click.option("--out", type=click.Path(file_okay=False), help="Output directory; default: runs/<time>.")
 @click.option(
     "--sigma-mrad",
     default=SIGMA_MRAD,
     show_default=True,
     type=Number("mrad", 0.0, 1e3, above=True),
-    help="Standard error of passive phases and loops at which the calibration ends, rms.",
+    help="Required rms standard error of passive phases and loops, in mrad.",
 )
-@click.option("--plots/--no-plots", default=True, help="Plots in the calibration's report; they need matplotlib.")
+@click.option("--plots/--no-plots", default=True, help="Include plots in the calibration report; requires matplotlib.")
 @json_option
 def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, as_json: bool) -> None:
-    """Calibrate, connect, break and recover an emulated bench.
+    """Calibrate an emulated bench, set up its circuits, break a server and recover.
 
-    Nothing here needs hardware: the devices are emulated in this process, on virtual time, behind the same drivers and
-    the same bytes as the real ones.
+    No hardware is needed: the devices are emulated in this process with virtual time, behind the same drivers and
+    protocol bytes as real devices.
     """
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
@@ -59,7 +59,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     from lumion_hw.cli.demo.steps import run_demo
     from lumion_hw.files.writing import writing
 
-    # Of this process: what a virtual clock shows says nothing about how long somebody waited.
+    # Real time of this process, because the virtual clock does not show how long the user waited.
     began, began_cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
         bars = stack.enter_context(RunProgress(True, quiet=True))
@@ -81,13 +81,13 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
             return
         note(f"{time.monotonic() - began:.1f} s, {time.process_time() - began_cpu:.1f} s of CPU time")
     say(f"{verdict(demo_run)}\n")
-    say(f"Left behind in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
+    say(f"Files in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
     for sentence in left_out(sigma_mrad, demo_run.left_out):
         say(f"Left out: {sentence}.")
 
 
 def left_out(sigma_mrad: float, of_report: Sequence[str]) -> list[str]:
-    """Return what a demo has not done, a sentence each, and how to have it."""
+    """Return sentences about omitted steps, with the command for each."""
     from calibration.run.planning import Goal
     from lumion_hw.mesh.waves.engines import compiled_available
 
@@ -96,8 +96,8 @@ def left_out(sigma_mrad: float, of_report: Sequence[str]) -> list[str]:
     if sigma_mrad > usual_mrad:
         said.insert(
             0,
-            f"phases are known to {sigma_mrad:g} mrad, where lumion-calibrate run measures on to {usual_mrad:g} mrad: "
-            f"lumion demo --sigma-mrad {usual_mrad:g}",
+            f"phases are measured to {sigma_mrad:g} mrad only; for the default {usual_mrad:g} mrad of "
+            f"lumion-calibrate run use: lumion demo --sigma-mrad {usual_mrad:g}",
         )
     if not compiled_available():
         said.append("the compiled solver, which halves the time: pip install 'lumion-hw[fast]'")
@@ -105,7 +105,7 @@ def left_out(sigma_mrad: float, of_report: Sequence[str]) -> list[str]:
 
 
 def _show_bench(bench: Bench) -> None:
-    """Print the bench as a table: every device, as it answered."""
+    """Print all devices of the bench as a table."""
     rows: list[list[object]] = []
     info = bench.mesh.controller.info
     for name, device in bench.model.devices.items():
@@ -131,14 +131,14 @@ def _show_bench(bench: Bench) -> None:
     title = (
         f"{bench.model.name}: {mesh.n_pucs} PUCs, {mesh.n_ports} ports, {len(bench.model.servers)} servers (emulated)"
     )
-    echo_table(title, ("device", "kind", "model", "serial", "what it has"), rows)
+    echo_table(title, ("device", "kind", "model", "serial", "details"), rows)
 
 
 class _Narrator:
-    """Prints each result of the run as soon as there is one.
+    """Prints each result of the run as soon as it is available.
 
     Args:
-        bars: The progress, which makes room for it.
+        bars: Progress display, which is paused for the output.
     """
 
     def __init__(self, bars: RunProgress) -> None:
@@ -155,9 +155,9 @@ class _Narrator:
         if isinstance(result, CalibrationRecord):
             say(f"Calibration\n{calibration_text(result)}\n")
         elif isinstance(result, Recovery):
-            title = f"{result.failed} fails, {result.spare} takes its place"
+            title = f"{result.failed} fails, {result.spare} replaces it"
             echo_table(title, page.SPAN_HEADERS, page.span_rows(result))
-            echo_table("Circuits after the swap", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
+            echo_table("Circuits after the recovery", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
             echo_table("Link budgets", page.BUDGET_HEADERS, page.budget_rows(result.proofs))
         elif isinstance(result, dict):
             echo_table("Crosstalk", page.CROSSTALK_HEADERS, page.crosstalk_rows(result))

@@ -1,4 +1,4 @@
-"""What a demo leaves behind: its results and files, one page of Markdown, and the documents that ``--json`` prints."""
+"""Results and files of a demo, its Markdown report, and the documents for ``--json``."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ BUDGET_HEADERS = (
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files a run leaves behind.
+    """Files of a run.
 
     Attributes:
         calibration: Calibration record.
         events: Event log, JSON lines.
-        picture_before: Mesh with the paths before the swap.
-        picture: Mesh with the paths after it.
-        timeline: Spans of the swap.
-        report: One page in words.
-        calibration_report: The calibration's own report, with maps of the mesh.
+        picture_before: Mesh with the paths before the fault.
+        picture: Mesh with the paths after the recovery.
+        timeline: Time spans of the recovery.
+        report: One-page report.
+        calibration_report: Report of the calibration, with maps of the mesh.
     """
 
     calibration: Path
@@ -65,15 +65,15 @@ class Artifacts:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """What happened.
+    """Results of a demo.
 
     Attributes:
         record: Calibration record.
         before: Proofs before the fault.
-        crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
-        recovery: The swap.
-        artifacts: Files left behind.
-        left_out: What the report would have with more installed or asked for, a sentence each.
+        crosstalk_db: Wanted power relative to all other light at the exit of each circuit before the fault.
+        recovery: Result of the recovery.
+        artifacts: Files of the run.
+        left_out: Omitted steps, one sentence each.
     """
 
     record: CalibrationRecord
@@ -85,7 +85,7 @@ class DemoRun:
 
 
 def circuit_name(proof: CircuitProof) -> str:
-    """Return a circuit as ``source → target``."""
+    """Return the name of a circuit as ``source → target``."""
     return f"{proof.circuit.request.source} → {proof.circuit.request.target}"
 
 
@@ -132,7 +132,7 @@ def span_rows(recovery: Recovery) -> list[list[object]]:
     ]
 
 
-CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
+CROSSTALK_HEADERS = ("circuit", "wanted signal over all other light, dB")
 
 
 def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
@@ -144,7 +144,7 @@ SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms", "made of")
 
 
 def circuit_document(proof: CircuitProof) -> dict[str, Any]:
-    """Return one circuit as ``--json`` prints it."""
+    """Return one circuit for ``--json``."""
     budget = proof.circuit.budget
     return {
         "source": proof.circuit.request.source,
@@ -168,7 +168,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a swap as ``--json`` prints it: bench time and CPU time per span, never added up into one number."""
+    """Return a recovery for ``--json``: bench time and CPU time per span, which are never added."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,
@@ -183,7 +183,7 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
 
 
 def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
-    """Return a whole run as ``lumion demo --json`` prints it."""
+    """Return a whole run for ``lumion demo --json``."""
     artifacts = demo_run.artifacts
     return {
         "bench": {
@@ -250,7 +250,7 @@ def _misses(record: CalibrationRecord) -> str:
 
 
 def _details(title: str, text: str) -> str:
-    """Return a part of the report that is folded until a reader opens it."""
+    """Return a folded section of the report."""
     return f"<details><summary>{markdown(title)}</summary>\n\n{text}\n\n</details>"
 
 
@@ -291,7 +291,7 @@ def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
             ),
         ),
         _details(
-            f"{recovery.failed} fails, {recovery.spare} takes its place",
+            f"{recovery.failed} fails, {recovery.spare} replaces it",
             "\n\n".join(
                 [
                     markdown_table(SPAN_HEADERS, span_rows(recovery)),

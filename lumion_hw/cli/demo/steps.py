@@ -1,6 +1,6 @@
-"""The main job, end to end: calibrate, connect, lose a server, replace it; with everything it leaves behind.
+"""Steps of the demo: calibrate, set up circuits, lose a server, replace it, and write all files.
 
-Every step is a call that a lab script can make; this module only puts them in order and writes the artifacts.
+Every step is a call that a lab script can make; this module puts them in order and writes the files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DETECT_TIMEOUT_S = 10.0
 
 @contextlib.contextmanager
 def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner: Aligner) -> Iterator[FabricManager]:
-    """Give the manager of a calibrated bench's fabric; its journals go into ``state`` beside the record."""
+    """Return the manager for the fabric of a calibrated bench; its journals are in ``state`` next to the record."""
     directory = record_path.with_name("state")
     with (
         BenchLock(directory, "lumion demo") as lock,
@@ -48,19 +48,19 @@ def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner:
 
 def _first_job(bench: Bench) -> JobModel:
     if not bench.model.fabric.all_jobs:
-        raise ConfigError("the bench file joins no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
+        raise ConfigError("the bench file connects no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
     return bench.model.fabric.all_jobs[0]
 
 
 def lose_and_replace(manager: FabricManager, server: str) -> Recovery:
-    """Kill a server of an emulated bench, notice it by its light alone, and let a spare that stands by take its place.
+    """Switch off a server of an emulated bench, detect the loss by its light alone, and replace it with a spare.
 
     Raises:
         ConfigError: The bench is not emulated.
-        CircuitError: The loss was not noticed, or no spare could be proven.
+        CircuitError: The loss was not detected, or no spare could be proven.
     """
     bench = manager.bench
-    # Both clocks at the fault: spans are told in bench time and in CPU time, which are never added.
+    # Both clocks at the fault, because spans are given in bench time and in CPU time, which are never added.
     manager.fault_s, manager.fault_cpu_s = bench.clock.now(), time.process_time()
     bench.emulated.faults.kill_modules(bench.model.server(server).nics)
     bench.events.add("fault injected", server=server)
@@ -70,7 +70,7 @@ def lose_and_replace(manager: FabricManager, server: str) -> Recovery:
         made += filter(None, [manager.step(1.0)])
     if not made or made[0].failed != server:
         seen = f"{manager.state.failed or 'nothing'} failed, refused {manager.state.refused or 'nothing'}"
-        raise CircuitError(f"{server} went dark, but after {DETECT_TIMEOUT_S:.0f} s there was {seen}")
+        raise CircuitError(f"{server} was switched off, but the result after {DETECT_TIMEOUT_S:.0f} s is: {seen}")
     return made[0]
 
 
@@ -84,21 +84,22 @@ def run_demo(
     goal: Goal | None = None,
     plots: bool = False,
 ) -> DemoRun:
-    """Run the main job on an emulated bench.
+    """Run the demo on an emulated bench.
 
     Args:
         bench: An emulated bench.
         seed: Seed of the calibration's random settings.
-        directory: Where the artifacts go.
-        progress: Told of every step.
-        say: Told of each result as soon as there is one: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
-        goal: How well the phases are to be known; the usual one if not given.
-        plots: Whether the calibration's report has its plots: three seconds, and matplotlib is needed.
+        directory: Output directory.
+        progress: Called after every step.
+        say: Called with each result as soon as it is available: ``calibration``, ``before``, ``crosstalk``,
+            ``recovery``.
+        goal: Required accuracy of the phases; the default if not given.
+        plots: Whether the calibration report contains plots, which takes three seconds and needs matplotlib.
 
     Raises:
-        ConfigError: The bench file pairs no servers, or nothing can be written to the directory.
-        CalibrationError: No light at all.
-        CircuitError: A circuit was not proven, or no spare could take the place of the lost server.
+        ConfigError: The bench file connects no servers, or the directory cannot be written.
+        CalibrationError: There is no light.
+        CircuitError: A circuit was not proven, or no spare could replace the lost server.
     """
     lost = _first_job(bench).members[1]
     artifacts = Artifacts.in_directory(directory)
@@ -118,11 +119,11 @@ def run_demo(
             progress("circuits", 2, 3)
             say("before", before)
             say("crosstalk", crosstalk_db)
-            manager.begin()  # spares stand by, plans are made, light is watched
+            manager.begin()  # spares are ready, plans are prepared, light is monitored
             progress("circuits", 3, 3)
             progress("recovery", 0, 1)
             recovery = lose_and_replace(manager, lost)
-            _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
+            _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} instead of {recovery.failed}")
             write_file(artifacts.timeline, "the timeline", _timeline(bench, recovery))
         progress("recovery", 1, 1)
         say("recovery", recovery)
@@ -135,21 +136,21 @@ def run_demo(
 
 
 def _timeline(bench: Bench, recovery: Recovery) -> str:
-    """Return a picture of where the time of a recovery went."""
-    title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} takes its place (bench time)"
+    """Return a picture of the time spans of a recovery."""
+    title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} replaces it (bench time)"
     names, at_ms, sources = zip(*((span.name, span.at_ms, span.source) for span in recovery.spans), strict=True)
     return timeline_svg(title, names, at_ms, sources)
 
 
 def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:
-    """Write a picture of what is set up."""
+    """Write a picture of the circuits."""
     states = setup.active.routing.states if setup.active else {}
     title = f"{setup.bench.model.name}, {title}"
     write_file(path, "the picture", picture(setup.bench.mesh.topology, states, proofs, title))
 
 
 def picture(topology: MeshTopology, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:
-    """Return the mesh with its states and the paths of circuits drawn in, as SVG."""
+    """Return the mesh with its states and the paths of circuits, as SVG."""
     paths = []
     for proof in proofs:
         request, path = proof.circuit.request, proof.circuit.path

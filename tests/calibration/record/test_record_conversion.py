@@ -95,7 +95,7 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
         load_record(tmp_path / "record.json")
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["drives alone", "drives that share a return"])
+@pytest.mark.parametrize("shared", [False, True], ids=["drives alone", "drives with a common return"])
 def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace, shared: bool) -> None:
     found = hidden.parameters()
     if shared:
@@ -195,7 +195,7 @@ def test_what_was_not_found_is_none(hidden: SimulatedMesh, space: ParameterSpace
     assert record.port(0).input_loss_db == pytest.approx(1.5 - hidden.source_db[0])
     assert record.port(1).input_loss_db is None
     assert (record.port(5).output_loss_db, record.port(6).output_loss_db) == (7.0, None)
-    with pytest.raises(CalibrationError, match="holds no covariance"):
+    with pytest.raises(CalibrationError, match="has no covariance"):
         covariance_from_record(record)
 
 
@@ -244,5 +244,5 @@ def test_other_raw_readings_are_refused(hidden: SimulatedMesh, tmp_path: Path) -
     currents, source = hidden.random_settings(6)
     raw = save_raw(tmp_path / "record.json", hidden.measure(currents, source))
     save_raw(tmp_path / "record.json", hidden.measure(currents, source))
-    with pytest.raises(CalibrationError, match=r"is not the raw data of record\.json"):
+    with pytest.raises(CalibrationError, match=r"does not contain the raw data of record\.json"):
         load_raw(tmp_path / "record.json", raw)
