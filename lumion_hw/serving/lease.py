@@ -16,8 +16,8 @@ from pathlib import Path
 from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, ConfigError, LimitError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.escaping import one_line
 from lumion_hw.files.reading import parse_json
-from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import write_file
 from lumion_hw.serving.state import ServedLease
 

@@ -222,7 +222,7 @@ def test_a_damaged_journal_stops_everything_and_is_not_touched(bench: LastingBen
     damaged[len(damaged) // 2] ^= 1
     bench.journal.write_bytes(damaged)
     driven_ma = bench.driven_ma()
-    with pytest.raises(ConfigError, match="damaged in line"), bench.service():
+    with pytest.raises(ConfigError, match="is damaged: line"), bench.service():
         raise AssertionError
     assert bench.journal.read_bytes() == damaged
     assert np.array_equal(bench.driven_ma(), driven_ma)

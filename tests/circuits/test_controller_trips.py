@@ -69,7 +69,9 @@ def test_any_other_fault_waits_until_it_is_cleared_by_name(one_bench, service, s
     with pytest.raises(SafetyError, match=rf"mesh0: .*WATCHDOG.*{source.name}.*`lumion faults BENCH --clear NAME`"):
         service.restore_after_shutdown()
     assert {fault.source for fault in latched_faults(bench)} == {"WATCHDOG", source.name}
-    with pytest.raises(ConfigError, match=rf"no latched fault is called 'INTERLOCK'; latched: .*{source.name}"):
+    with pytest.raises(
+        ConfigError, match=rf"no latched fault has the name or id 'INTERLOCK'; latched faults: .*{source.name}"
+    ):
         clear_faults(bench, "INTERLOCK", "ada")
     (cleared,) = clear_faults(bench, source.name.lower(), "ada")
     assert cleared.source == source.name

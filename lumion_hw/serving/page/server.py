@@ -154,7 +154,7 @@ def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
     devices = []
     for name, device in model.devices.items():
         kind = kind_named(device.kind)
-        role = "" if kind is None else kind.role.words
+        role = "" if kind is None else kind.role.label
         devices.append({"name": name, "kind": device.kind, "role": role})
     try:
         known = version("lumion-hw")

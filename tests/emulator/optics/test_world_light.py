@@ -108,7 +108,7 @@ def test_devices_do_what_is_due_before_light_is_read() -> None:
 
 # Monitors ------------------------------------------------------------------------------------------------------------
 
-MANY = 4000
+MAX_COUNT = 4000
 
 
 def monitor_statistics(
@@ -120,12 +120,12 @@ def monitor_statistics(
     world.set_transmitter("m1", launched_w)
     bright = int(np.argmax(world.mesh_output_w()))
     true_ma = float(world.mesh_output_w()[bright]) * 0.8 * 1e3
-    return true_ma, world.monitor_ma(np.full(MANY, bright), 0.8, n_avg)
+    return true_ma, world.monitor_ma(np.full(MAX_COUNT, bright), 0.8, n_avg)
 
 
 def test_bright_readings_scatter_by_half_a_percent() -> None:
     true_ma, readings = monitor_statistics(1e-3, 0.005, -60.0)
-    assert readings.mean() == pytest.approx(true_ma, rel=4 * 0.005 / MANY**0.5)
+    assert readings.mean() == pytest.approx(true_ma, rel=4 * 0.005 / MAX_COUNT**0.5)
     assert readings.std() == pytest.approx(0.005 * true_ma, rel=0.05)  # 1/√(2·4000) = 1.1 %
 
 
@@ -134,7 +134,7 @@ def test_dim_readings_scatter_by_the_floor() -> None:
     true_ma, readings = monitor_statistics(1e-7, 0.0, -60.0)
     assert 5e-6 < true_ma < 5e-5
     assert readings.std() == pytest.approx(0.8e-6, rel=0.05)
-    assert readings.mean() == pytest.approx(true_ma, abs=4 * 0.8e-6 / MANY**0.5)
+    assert readings.mean() == pytest.approx(true_ma, abs=4 * 0.8e-6 / MAX_COUNT**0.5)
 
 
 def test_both_parts_of_the_noise_add_as_squares() -> None:
@@ -149,7 +149,7 @@ def test_averaging_sixteen_scans_quarters_the_noise() -> None:
 
 def test_a_photodiode_in_the_dark_never_reads_negative() -> None:
     world, _ = world_of([source(1)], physics=dataclasses.replace(PLAIN, monitor_noise_floor_dbm=-60.0))
-    readings = world.monitor_ma(np.zeros(MANY, dtype=np.int64), 0.8, 1)
+    readings = world.monitor_ma(np.zeros(MAX_COUNT, dtype=np.int64), 0.8, 1)
     assert readings.min() >= 0.0
     assert readings.max() < 6 * 0.8e-6
 
