@@ -38,7 +38,7 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, states_for_paths
-from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, checked, read_lines
+from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, parse_entry, read_lines
 
 JOURNAL = "circuits.jsonl"
 """Name of the journal in the state directory."""
@@ -494,7 +494,7 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
             known = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
-            unfinished = checked(UnfinishedChange, known, path)
+            unfinished = parse_entry(UnfinishedChange, known, path)
     return state, unfinished
 
 
@@ -506,7 +506,7 @@ def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
         if isinstance(circuit, dict) and "lease_ends_utc" in circuit:
             ends_utc = circuit.pop("lease_ends_utc")
             circuit["lease"] = None if ends_utc is None else {"clock": "", "ends_s": 0.0, "ends_utc": ends_utc}
-    state = checked(CircuitState, document, path)
+    state = parse_entry(CircuitState, document, path)
     for circuit in state.circuits:
         lease_utc = None if circuit.lease is None else circuit.lease.ends_utc
         for text in filter(None, (circuit.since_utc, circuit.seen_utc, lease_utc)):

@@ -19,7 +19,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import path_exists
-from lumion_hw.storage.line_journal import LineJournal, checked, read_lines
+from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
 
 JOURNAL = "fabric.jsonl"
 """Name of the journal in the state directory."""
@@ -119,7 +119,7 @@ def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
     states = [entry["state"] for entry in entries if "state" in entry]
     if not states:
         return FabricState()
-    state = checked(FabricState, states[-1], path)
+    state = parse_entry(FabricState, states[-1], path)
     if state.open is not None:
-        checked(FailureVerdict, state.open, path)
+        parse_entry(FailureVerdict, state.open, path)
     return state

@@ -23,7 +23,7 @@ from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -124,11 +124,11 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
 
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.bench.file.explain import explain
-    from lumion_hw.bench.file.fields import found
+    from lumion_hw.bench.file.fields import describe
     from lumion_hw.schedules.phase_file import PhaseFileModel
 
     if not isinstance(data, dict):
-        return None, [Check((), f"expected a mapping with the keys of a phase file, found {found(data)}")]
+        return None, [Check((), f"expected a mapping with the keys of a phase file, found {describe(data)}")]
     try:
         model = PhaseFileModel.model_validate(data)
     except ValidationError as error:

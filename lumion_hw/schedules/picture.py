@@ -11,8 +11,8 @@ import numpy as np
 from lumion_hw.acquisition.plotting import FORMATS, require_plots
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.made_here import MADE_BY
-from lumion_hw.files.shown import one_line
+from lumion_hw.files.escaping import one_line
+from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
 from lumion_hw.schedules.decomposition import Decomposition

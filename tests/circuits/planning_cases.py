@@ -1,4 +1,4 @@
-"""Benches that are planned on without being opened: the checked file and a record are all that planning needs."""
+"""Benches for planning without opening them: planning needs only the checked file and a record."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ ZR_PAIR = SMALL.with_name("zr_pair.yaml")
 
 @cache
 def record_of(path: Path = SMALL) -> CalibrationRecord:
-    """Return what a perfect calibration would find of the mesh of a bench file."""
+    """Return the result of a perfect calibration of the mesh in a bench file."""
     with Bench.emulate(path, seed=5) as bench:
         return record_of_truth(bench)
 

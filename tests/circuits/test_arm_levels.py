@@ -1,4 +1,4 @@
-"""Arms of coherent circuits, told apart at the receiver, and levelled where the record does not know the outputs."""
+"""Arms of coherent circuits: distinguished at the receiver, and levelled where the record has no output losses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_arms_are_level_though_nobody_knew_what_their_outputs_lose(seed: int) ->
         assert proof.levels.imbalance_db == pytest.approx(left_db, abs=4.0 * proof.levels.sigma_db)
         assert proof.acceptance is not None
         assert proof.acceptance.pdl_db == pytest.approx(left_db, abs=0.3)
-        # What is driven is what is remembered: the trims of the plan among it.
+        # The driven currents are the remembered ones, including the trims of the plan.
         assert setup.active is not None
         bench.mesh.confirm_driven(setup.active.currents_ma)
         (again,) = setup.prove()

@@ -109,7 +109,7 @@ def test_a_mesh_full_of_stuck_pucs_has_no_path_and_says_so(bench: Bench, setup: 
 
 
 def lame(record: CalibrationRecord, puc: int) -> CalibrationRecord:
-    """A PUC with one heater that reaches a quarter of a turn, from where bar is 0.1 rad away and cross far off."""
+    """A PUC with one heater that reaches a quarter of a turn; bar is 0.1 rad away and cross is out of reach."""
     entry = record.pucs[puc]
     assert entry.upper.law is not None
     weak = replace(entry.upper.law, max_ma=float(np.sqrt(1.6 / entry.upper.law.rho2_rad_per_ma2)))
@@ -137,7 +137,7 @@ def test_a_state_out_of_reach_is_routed_round(bench: Bench, setup: PathSetup) ->
 
 def test_a_circuit_whose_pucs_are_fixed_keeps_its_path(bench: Bench, setup: PathSetup) -> None:
     alone = setup.plan(A_TO_B[:1])
-    # Losses that would draw the circuit elsewhere if it were free to move.
+    # Losses for which another path would be better if the circuit could move.
     dear = replace(
         setup.record,
         pucs=tuple(

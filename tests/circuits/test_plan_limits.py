@@ -1,4 +1,4 @@
-"""Ceilings and margins of budgets, what is refused and what would do, priority, exclusiveness and standing circuits."""
+"""Limits and margins of budgets, refusals and feasible alternatives, priority, exclusive and active circuits."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_a_ceiling_that_cannot_be_kept_is_refused_with_what_would_do(
     assert error.request == request
     assert "Feasible with" in str(error)
     assert error.nearest is not None
-    # What is said to be feasible is.
+    # The plan that is called feasible is feasible.
     plan = plan_circuits(bench, record_of(), [error.nearest])
     assert plan.circuits[0].budget.received_dbm > -15.8
 
@@ -96,7 +96,7 @@ def test_who_comes_first_has_the_way_it_would_have_alone(bench: BenchModel, firs
 
 
 def test_a_first_choice_that_shuts_others_out_gives_way(bench: BenchModel) -> None:
-    # Alone, a to b takes the way that b to c needs: in turn they cannot be had, together they can.
+    # Alone, a to b takes the path that b to c needs. One after the other they fail, together they work.
     alone = plan_circuits(bench, record_of(), [A_B])
     with pytest.raises(NoPathError):
         plan_circuits(bench, record_of(), [B_C], active=alone.circuits)
@@ -197,12 +197,12 @@ def test_leakage_is_that_of_the_light_itself(seed: int) -> None:
 def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
     seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # A record of the formulas knows all of a chip that obeys them.
+    # A record with the formulas describes a chip completely that follows them.
     with Bench.emulate(ideal_bench("lumion-prototype", tmp_path), seed=seed) as opened:
         record = fully_known(opened)
 
         def worst_db(plan: CircuitPlan) -> float:
-            """Return the most light at an idle receiver, over the circuit's own, by the truth."""
+            """Return the highest light at an idle receiver relative to the circuit's own, from the emulated truth."""
             opened.mesh.program(plan.currents_ma)
             opened.clock.sleep(0.1)
             at_fibre, (circuit,) = in_fibres_w(opened, request_.source), plan.circuits
@@ -234,7 +234,7 @@ def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: Bench
 
 
 def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(bench: BenchModel) -> None:
-    # What a bench file says of an SFP+ module is often the default; the module's own word is asked at set-up.
+    # A bench file often has only defaults for an SFP+ module; set-up reads the values of the module.
     coupler = CouplerEntry(0.02, 0.01)
     pucs = tuple(replace(puc, coupler=coupler) for puc in record_of().pucs)
     slopes = Dispersion(differential_slope_rad_per_hz=-1.2e-13)

@@ -1,4 +1,4 @@
-"""Records of a run: indexes, the ring, the push limit and the holes a host asks for (sections 10.3 and 10.4)."""
+"""Records of a run: indexes, the ring, the push limit and the records that a host requests (sections 10.3 and 10.4)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_read_gives_what_is_there_and_overflows_below_the_oldest() -> None:
     assert ring.readable(2, 3) == range(2, 5)
     assert ring.readable(4, 9) == range(4, 6)
     assert ring.readable(1, 1) is None
-    assert ring.readable(0, 0) == range(0)  # the state alone can always be asked for
+    assert ring.readable(0, 0) == range(0)  # the state alone can always be requested
     assert len(ring.readable(9, 5) or ()) == 0
 
 

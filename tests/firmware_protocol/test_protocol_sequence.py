@@ -1,4 +1,4 @@
-"""The sequence rules of section 4: nothing runs twice, no legitimate retry is refused, across the wrap of seq."""
+"""The sequence rules of section 4: nothing runs twice, no correct repeat is refused, also when seq wraps around."""
 
 from __future__ import annotations
 

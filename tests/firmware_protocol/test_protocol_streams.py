@@ -126,7 +126,7 @@ def test_records_taken_are_received_dropped_or_lost_and_none_is_counted_twice(se
         if limit is not None and dice.random() < 0.5:
             host.grant(limit)
             board.renew(limit)
-        if dice.random() < 0.02:  # now and then a renewal is answered
+        if dice.random() < 0.02:  # sometimes a renewal gets a reply
             board.renew((host.next_event + host.window) % (1 << 32))
             host.count_final_losses(board.next_event, board.dropped)
     host.count_final_losses(board.next_event, board.dropped)

@@ -1,4 +1,4 @@
-"""Sizes of jobs: by what they count, by name and from files."""
+"""Sizes of jobs: by their basis of counting, by name and from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies cost: against exact expectations where there are any, and against the published factors."""
+"""Costs of policies: against exact expectations where they exist, and against the published factors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_server_that_is_lost_as_a_whole_leaves_nothing_healthy_behind() -> Non
 
 
 def test_spares_replace_what_fails_as_long_as_there_are_any() -> None:
-    """One job of 14 in a rack of 16 with two spares, which fail as well: how often these do not do, by binomials."""
+    """One job of 14 in a rack of 16 with two spares, which can also fail: how often they are too few, by binomials."""
     found = simulate(Fleet(1, 16, 4, 2), Faults(None, SHARE), JobMix.from_weights({14: 1.0}), states=50_000, seed=3)
 
     def binomial(count: int, k: int) -> float:

@@ -1,4 +1,4 @@
-"""Slices: boxes on a torus, circuits on a fabric, and what a stream of requests finds."""
+"""Slices: boxes on a torus, circuits on a fabric, and results of a stream of requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_slices_never_overlap_and_the_fabric_refuses_only_for_want_of_accelerato
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_torus_places_a_box_wherever_one_is_free(wrapped: bool) -> None:
-    """Against every corner and every turn of the box, tried one by one."""
+    """Compared with every corner and every orientation of the box, tried one by one."""
     rng = np.random.default_rng(3)
     for _ in range(40):
         busy = rng.random(64) < rng.uniform(0.1, 0.7)

@@ -1,4 +1,4 @@
-"""A saved memory: the three forms of a file, and what a damaged one still tells."""
+"""A saved memory: the three forms of a file, and the contents of a damaged one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_linear_form_finds_bytes_where_the_standard_has_them() -> None:
     found = [(page, byte, (image.half(page) or b"")[byte - 128]) for page, byte in ((0, 128), (1, 128), (0x10, 128))]
     assert found == [(0, 128, 0x18), (1, 128, 1), (0x10, 128, 2)]
     assert [image.halves[0, page][byte - 128] for page, byte in ((0x12, 200), (0x35, 128), (0x9F, 128))] == [3, 4, 5]
-    assert image.half(0x02) is None  # nothing but zeros
+    assert image.half(0x02) is None  # only zeros
 
 
 def test_bank_1_of_a_linear_file() -> None:

@@ -1,7 +1,7 @@
-"""The hidden physics of an emulated bench: what a real bench would not tell, with honest defaults.
+"""Section ``emulation`` of a bench file: the physics of the emulated bench, which a real bench does not reveal.
 
-Only the emulator reads this; no driver, no calibration. Where the values are from, and which of them
-are assumed: docs/sources.md#figures-of-the-mesh.
+Only the emulator uses it, never a driver or a calibration. docs/sources.md#figures-of-the-mesh lists the sources of
+the values and the assumptions.
 """
 
 from __future__ import annotations
@@ -18,15 +18,9 @@ from lumion_hw.emulator.optics.physics_parameters import EMULATION_KEYS, Emulati
 class HeaterEfficiencyModel(StrictModel):
     """Heater power per π of phase: spread between ``min`` and ``max`` around ``typical``, in mW."""
 
-    min: Number = Field(
-        PhysicsParameters.p_pi_min_mw, gt=0.0, le=1000.0, description="Smallest power of all heaters, mW."
-    )
-    typical: Number = Field(
-        PhysicsParameters.p_pi_typical_mw, gt=0.0, le=1000.0, description="Most likely power of a heater, mW."
-    )
-    max: Number = Field(
-        PhysicsParameters.p_pi_max_mw, gt=0.0, le=1000.0, description="Largest power of all heaters, mW."
-    )
+    min: Number = Field(PhysicsParameters.p_pi_min_mw, gt=0.0, le=1000.0, description="Minimum of all heaters, mW.")
+    typical: Number = Field(PhysicsParameters.p_pi_typical_mw, gt=0.0, le=1000.0, description="Typical value, mW.")
+    max: Number = Field(PhysicsParameters.p_pi_max_mw, gt=0.0, le=1000.0, description="Maximum of all heaters, mW.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -46,7 +40,7 @@ def _model_field(key: EmulationKey) -> tuple[Any, Any]:
 if TYPE_CHECKING:
 
     class EffectsModel(StrictModel):
-        """Sizes of effects that replace those of the kind of chip; 0 switches an effect off."""
+        """Sizes of single effects that replace the defaults of `physics`; 0 disables an effect."""
 
     class _PhysicsKeys(StrictModel):
         """Keys of ``EMULATION_KEYS``."""
@@ -57,35 +51,35 @@ else:
         for effect in CHIP_EFFECTS
     }
     EffectsModel = create_model("EffectsModel", __base__=StrictModel, **_SIZES)
-    EffectsModel.__doc__ = "Sizes of effects that replace those of the kind of chip; 0 switches an effect off."
+    EffectsModel.__doc__ = "Sizes of single effects that replace the defaults of `physics`; 0 disables an effect."
     _PhysicsKeys = create_model(
         "_PhysicsKeys", __base__=StrictModel, **{name: _model_field(key) for name, key in EMULATION_KEYS.items()}
     )
 
 
 class EmulationModel(_PhysicsKeys):
-    """Spreads, noise and drift of the emulated bench. Everything random is drawn from the run's one seed."""
+    """Spreads, noise and drift of the emulated bench. All random values follow from the seed of the run."""
 
     physics: Physics = Field(
         "ideal",
-        description="Effects of the chip beyond the model of a calibration: none, or those of a good or a poor chip.",
+        description="Chip effects beyond the calibration model: ideal (none), realistic or harsh.",
     )
     effects: EffectsModel = Field(
-        default_factory=EffectsModel, description="Sizes of single effects that replace those of `physics`."
+        default_factory=EffectsModel, description="Sizes of single effects that replace the defaults of `physics`."
     )
     passive_phases: Literal["random", "zero"] = Field(
-        "random", description="Unheated phases of PUCs and joints: uniform over a turn, or all zero for teaching."
+        "random", description="Passive phases of PUCs and joints: uniformly random, or all zero for teaching."
     )
     p_pi_mw: HeaterEfficiencyModel = Field(
-        default_factory=HeaterEfficiencyModel, description="Heater power per half turn of phase."
+        default_factory=HeaterEfficiencyModel, description="Heater power for a phase of π."
     )
 
     def effect_sizes(self) -> EffectSizes:
-        """Return the size of every effect: that of the kind of chip, unless the file sets it."""
+        """Return the size of every effect: the default of `physics`, or the value in the file."""
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
     def physics_parameters(self, *, puc_loss_db: float, access_loss_db: float, heater_ohm: float) -> PhysicsParameters:
-        """Return the parameters of the hidden truth.
+        """Return the parameters of the emulated physics.
 
         Args:
             puc_loss_db: Mean insertion loss of a PUC.

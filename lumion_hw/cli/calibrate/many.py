@@ -1,4 +1,4 @@
-"""``lumion-calibrate many``: several benches at once, here or on a cluster."""
+"""``lumion-calibrate many``: calibrate several benches in parallel, on this computer or on a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
 
 @click.command()
 @click.argument("bench_files", metavar="BENCH...", nargs=-1, required=True)
-@click.option("--out", required=True, type=click.Path(file_okay=False), help="Directory of the records, one per bench.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Benches at a time; one per processor if not given.")
-@click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False), help="Directory for the records, one per bench."
+)
+@click.option("--workers", type=click.IntRange(1, 1024), help="Benches to calibrate in parallel.  [default: all cores]")
+@click.option("--scheduler", metavar="HOST:PORT", help="Scheduler of a trusted dask cluster to use.")
 @click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed; one more for each bench.")
-@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest held-out error beyond noise that passes.")
+@click.option(
+    "--seed", default=0, show_default=True, type=SEED, help="Random seed of the first bench; then +1 for each."
+)
+@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest accepted held-out error beyond noise, rms in dB.")
 @json_option
 def many(
     bench_files: tuple[str, ...],
@@ -37,10 +41,11 @@ def many(
     tolerance_db: float | None,
     as_json: bool,
 ) -> int:
-    """Calibrate several benches at once, each as `run` does, with its record in the directory --out.
+    """Calibrate several benches in parallel, each like `run`, and write the records to the directory --out.
 
-    A bench that fails stops no other. Ctrl-C stops all: heaters and light are off, and each leaves what it has found.
-    Exit code 3 if any is out of tolerance, that of a failure if any failed, or 1 if they failed in several ways.
+    If one bench fails, the others continue. Ctrl-C stops all benches, switches heaters and light off, and saves the
+    results so far. The exit code is 3 if a bench is out of tolerance, the code of the failure if a bench failed, or 1
+    for different failures.
     """
     import os
 
@@ -60,15 +65,15 @@ def many(
     if ended.interruption is not None:
         code = _TERMINATED if isinstance(ended.interruption, SystemExit) else _INTERRUPTED
     if as_json:
-        echo_json({"benches": [dataclasses.asdict(each) for each in ended.outcomes], "exit_code": code})
+        echo_json({"benches": [dataclasses.asdict(outcome) for outcome in ended.outcomes], "exit_code": code})
     else:
-        echo_table("Benches", _HEADERS, [_row(each) for each in ended.outcomes])
+        echo_table("Benches", _HEADERS, [_row(outcome) for outcome in ended.outcomes])
     return code
 
 
 def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
-    """Return the exit code of several outcomes: what failures agree on, else 1; 3 where the worst is a tolerance."""
-    codes = {each.exit_code for each in outcomes} - {0}
+    """Return the common exit code of all failures, 1 if they differ, or 3 if benches are only out of tolerance."""
+    codes = {outcome.exit_code for outcome in outcomes} - {0}
     failures = codes - {_OUT_OF_TOLERANCE}
     if not failures:
         return max(codes, default=0)

@@ -1,1 +1,1 @@
-"""``lumion demo``: the main job on the emulated bench."""
+"""``lumion demo``: calibrate, connect, break and recover an emulated bench."""

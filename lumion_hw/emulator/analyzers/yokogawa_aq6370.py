@@ -279,7 +279,13 @@ class EmulatedAq6370(ScpiDevice):
         )
 
     def _coded(
-        self, pattern: str, words: CodedWord, name: str, convert: Callable[[int], object] = int, *, invert: bool = False
+        self,
+        pattern: str,
+        keywords: CodedWord,
+        name: str,
+        convert: Callable[[int], object] = int,
+        *,
+        invert: bool = False,
     ) -> ScpiCommand:
         def write(call: Call) -> Reply:
             setattr(self.settings, name, convert(call.integer()))
@@ -289,7 +295,7 @@ class EmulatedAq6370(ScpiDevice):
             value = int(getattr(self.settings, name))
             return str(1 - value if invert else value)
 
-        return ScpiCommand(pattern, Form(write, (words,)), Form(read))
+        return ScpiCommand(pattern, Form(write, (keywords,)), Form(read))
 
     def _sweep_commands(self) -> Iterable[ScpiCommand]:
         def settings() -> _AnalyzerSettings:

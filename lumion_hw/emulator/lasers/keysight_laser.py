@@ -520,14 +520,14 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
         lambda value: keysight_int(int(value)),
     )
     yield flag_attribute(f"{_SWEEP}:LLOGging", lambda: module.settings, "logging", keysight_int)
-    yield _word(module, f"{_SWEEP}:MODE", _MODES, "mode")
-    yield _word(module, f"{_SWEEP}:REPeat", _REPEATS, "repeat")
+    yield _keyword_setting(module, f"{_SWEEP}:MODE", _MODES, "mode")
+    yield _keyword_setting(module, f"{_SWEEP}:REPeat", _REPEATS, "repeat")
 
 
-def _word(module: LaserModule, pattern: str, words: tuple[str, ...], name: str) -> ScpiCommand:
+def _keyword_setting(module: LaserModule, pattern: str, keywords: tuple[str, ...], name: str) -> ScpiCommand:
     return word_setting(
         pattern,
-        Choice(words),
+        Choice(keywords),
         lambda _: str(getattr(module.settings, name)),
         lambda _, word: setattr(module.settings, name, word),
     )
@@ -579,8 +579,8 @@ def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
 
 def trigger_commands(module: LaserModule) -> Iterable[ScpiCommand]:
     """Return the trigger commands of an instrument that contains only a laser."""
-    yield _word(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
-    yield _word(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
+    yield _keyword_setting(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
+    yield _keyword_setting(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
     yield action(":TRIGger", module.hardware_trigger, Numeric(1, 2, integer=True))
     wiring = ["DEFault"]
     yield word_setting(

@@ -331,7 +331,8 @@ class EmulatedSantecMpm(Switchable):
         """Start a run."""
         if self.measuring:
             raise MpmError(-221)
-        averaging_s, period_s, start, assumed = self.averaging_ms * 1e-3, self.averaging_ms * 1e-3, RunStart.EACH, None
+        averaging_s = period_s = self.averaging_ms * 1e-3
+        start, assumed = RunStart.EACH_SAMPLE, None
         if self.mode in ("FREERUN", "FREE-RUN"):
             start = RunStart.COMPLETE
         elif self.mode.startswith("SWEEP"):

@@ -99,7 +99,7 @@ def test_other_devices_take_no_such_connections() -> None:
 def test_a_connection_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(BENCH)
-    with pytest.raises(ConfigError, match="leads to no other device"):
+    with pytest.raises(ConfigError, match="for pluggable modules only"):
         Bench.open(path, addresses={"mesh0": "i2c://1"}, only=["mesh0"])
     memory = bytearray(256)
     memory[0], memory[2], memory[128] = 0x18, 0x80, 0x18

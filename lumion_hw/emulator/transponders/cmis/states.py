@@ -280,13 +280,13 @@ class DataPaths:
         return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
 
     @staticmethod
-    def may_emit(path: EmulatedDataPath, lit: bool) -> bool:
-        """Return whether an enabled, unsquelched media lane of a path may send; ``lit``: it sends already.
+    def may_emit(path: EmulatedDataPath, is_lit: bool) -> bool:
+        """Return whether an enabled, unsquelched media lane of a path may send; ``is_lit``: it sends already.
 
         In DPInitialized, and while another lane is being turned off, each lane follows its own controls (CMIS 6.3.3).
         """
         if path.state is _S.TX_TURN_ON:
-            return lit
+            return is_lit
         return path.state is _S.ACTIVATED or (path.state in (_S.INITIALIZED, _S.TX_TURN_OFF) and not path.going_down)
 
     def _next(self, path: EmulatedDataPath, ready: bool) -> DataPathState | None:
@@ -462,13 +462,13 @@ class ControlSets:
             return ConfigStatus.REJECTED_INVALID_APPSEL
         start = first.data_path_id
         # A mask may extend beyond lane 8, and is then misplaced.
-        whole = ((1 << application.host_lanes) - 1) << start
-        misplaced = not application.host_options >> start & 1 or whole > 0xFF or bool(group & ~whole)
+        full_mask = ((1 << application.host_lanes) - 1) << start
+        misplaced = not application.host_options >> start & 1 or full_mask > 0xFF or bool(group & ~full_mask)
         legal = all(self._has_legal_settings(staged[lane]) for lane in lanes_of(group))
         checks = (
             (misplaced, ConfigStatus.REJECTED_INVALID_DATA_PATH),
-            (group != whole, ConfigStatus.REJECTED_PARTIAL_DATA_PATH),
-            (self._in_use(whole, applied, first.app_sel, immediate), ConfigStatus.REJECTED_LANES_IN_USE),
+            (group != full_mask, ConfigStatus.REJECTED_PARTIAL_DATA_PATH),
+            (self._in_use(full_mask, applied, first.app_sel, immediate), ConfigStatus.REJECTED_LANES_IN_USE),
             (not legal, ConfigStatus.REJECTED_INVALID_SI),
         )
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
@@ -485,18 +485,18 @@ class ControlSets:
             return ConfigStatus.REJECTED_LANES_IN_USE
         return ConfigStatus.SUCCESS
 
-    def _in_use(self, whole: int, applied: int, app_sel: int, immediate: bool) -> bool:
+    def _in_use(self, full_mask: int, applied: int, app_sel: int, immediate: bool) -> bool:
         """Return whether the lanes are in use in a way that forbids the change.
 
         A deactivated data path can be replaced if all its lanes are applied. An active path can only be commissioned
         again with the same lanes, and by ApplyImmediate also with the same application.
         """
-        for path in self._paths.overlapping(whole):
+        for path in self._paths.overlapping(full_mask):
             if path.host_mask & ~applied:
                 return True
             if path.state is DataPathState.DEACTIVATED:
                 continue
-            if self._core.quirks.stepped_config_only or path.host_mask != whole or path.state not in _STEADY_IN_USE:
+            if self._core.quirks.stepped_config_only or path.host_mask != full_mask or path.state not in _STEADY_IN_USE:
                 return True
             if immediate and path.app_sel != app_sel:
                 return True
